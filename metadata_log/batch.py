@@ -1,0 +1,190 @@
+"""A batch: the unit in which records are appended, hashed, fetched, flushed and truncated.
+
+All records of one append are one batch, so an append is all or nothing everywhere: on disk, on the wire, at replay and
+in snapshots. Once encoded, a batch is never opened again on its way: disk -> wire -> disk.
+
+Layout, big-endian, 80 bytes of header and then the records:
+
+    offset  size  field
+         0     1  format version (1)
+         1     1  flags (bit 0: control batch)
+         2     2  reserved, zero
+         4     4  length of the whole batch, header included
+         8     4  CRC-32C over everything from byte 12 on
+        12     4  epoch
+        16     8  base offset
+        24     4  record count
+        28     4  reserved, zero
+        32     8  first timestamp, ms since 1970
+        40     8  last timestamp
+        48    32  chain
+        80     -  records, MessagePack arrays end to end
+
+The chain is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs that agree
+on the chain at one offset therefore agree on every byte before it. The first previous chain is the genesis: the hash of
+the cluster id and the bootstrap voters, so clusters that were formatted apart refuse each other at the first fetch.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import google_crc32c
+
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+
+FORMAT_VERSION: Final = 1
+HEADER_BYTES: Final = 80
+BATCH_BYTES_MAX: Final = 1 << 20
+"""No batch is larger, header included."""
+BATCH_RECORDS_MAX: Final = 10_000
+"""No batch holds more records, and so no single operation does."""
+CONTROL_FLAG: Final = 1
+CHAIN_BYTES: Final = 32
+
+_HEADER = struct.Struct(">BBHIIIQIIQQ32s")
+_CRC_START: Final = 12
+_CHAIN_START: Final = 48
+
+assert _HEADER.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One encoded batch: the header's fields, and all the bytes. Made by `encode` or `decode`, never by hand."""
+
+    base_offset: Offset
+    epoch: Epoch
+    record_count: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+    is_control: bool
+    chain: bytes
+    data: bytes
+
+    @property
+    def end_offset(self) -> Offset:
+        """One past the last record."""
+        return self.base_offset + self.record_count
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.epoch)
+
+    @property
+    def payload(self) -> bytes:
+        """The packed records, without the header."""
+        return self.data[HEADER_BYTES:]
+
+    def __str__(self) -> str:
+        kind = "control" if self.is_control else "data"
+        return f"[{self.base_offset},{self.end_offset})@{self.epoch} {kind} {len(self.data)}B"
+
+
+def genesis_chain(cluster_id: str, bootstrap_voters: bytes) -> bytes:
+    """The chain before the first batch: what makes two clusters' logs strangers from offset 0."""
+    return hashlib.sha256(b"metaquorum genesis 1\x00" + cluster_id.encode() + b"\x00" + bootstrap_voters).digest()
+
+
+def _chain(previous_chain: bytes, head: bytes, payload: bytes) -> bytes:
+    """`head` is the packed header; its CRC (8..12) and chain (48..80) are left out of the hash."""
+    digest = hashlib.sha256(previous_chain)
+    digest.update(head[:8])
+    digest.update(head[_CRC_START:_CHAIN_START])
+    digest.update(payload)
+    return digest.digest()
+
+
+def encode(
+    payload: bytes,
+    *,
+    base_offset: Offset,
+    epoch: Epoch,
+    record_count: int,
+    first_timestamp_ms: int,
+    last_timestamp_ms: int,
+    is_control: bool,
+    previous_chain: bytes,
+) -> Batch:
+    """Seals `payload` (packed records) into a batch that continues `previous_chain`.
+
+    Raises:
+        LogFormatError: if the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
+    """
+    length = HEADER_BYTES + len(payload)
+    if length > BATCH_BYTES_MAX:
+        raise LogFormatError(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}")
+    if not 0 < record_count <= BATCH_RECORDS_MAX:
+        raise LogFormatError(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
+    assert len(previous_chain) == CHAIN_BYTES
+    flags = CONTROL_FLAG if is_control else 0
+
+    def pack(crc: int, chain: bytes) -> bytes:
+        return _HEADER.pack(
+            FORMAT_VERSION, flags, 0, length, crc, epoch, base_offset, record_count, 0,
+            first_timestamp_ms, last_timestamp_ms, chain,
+        )  # fmt: skip
+
+    chain = _chain(previous_chain, pack(0, bytes(CHAIN_BYTES)), payload)
+    unsummed = pack(0, chain)
+    crc = google_crc32c.value(unsummed[_CRC_START:] + payload)
+    data = pack(crc, chain) + payload
+    return Batch(base_offset, epoch, record_count, first_timestamp_ms, last_timestamp_ms, is_control, chain, data)
+
+
+def batch_length(head: bytes) -> int:
+    """The length that a header claims, checked against the limits before anybody allocates by it.
+
+    Raises:
+        LogFormatError: if `head` is not the beginning of a batch of this format.
+    """
+    if len(head) < HEADER_BYTES:
+        raise LogFormatError(f"{len(head)} bytes where a header of {HEADER_BYTES} should be")
+    version, flags, reserved, length, _, _, _, count, reserved_too, *_ = _HEADER.unpack_from(head)
+    if version != FORMAT_VERSION:
+        raise LogFormatError(f"batch format version {version}; this code reads {FORMAT_VERSION}")
+    if flags & ~CONTROL_FLAG or reserved or reserved_too:
+        raise LogFormatError(f"flags {flags:#x} or reserved bits that this format does not have")
+    if not HEADER_BYTES < length <= BATCH_BYTES_MAX:
+        raise LogFormatError(f"a batch length of {length}; at most {BATCH_BYTES_MAX}")
+    if not 0 < count <= BATCH_RECORDS_MAX:
+        raise LogFormatError(f"a record count of {count}; at least 1 and at most {BATCH_RECORDS_MAX}")
+    return int(length)
+
+
+def decode(data: bytes, position: int = 0) -> Batch:
+    """The batch that begins at `position` of `data`, its CRC checked. The chain is checked by `verify_chain`.
+
+    Raises:
+        LogFormatError: if the bytes there are not a whole, intact batch.
+    """
+    head = data[position : position + HEADER_BYTES]
+    length = batch_length(head)
+    whole = data[position : position + length]
+    if len(whole) < length:
+        raise LogFormatError(f"a batch of {length} bytes, of which {len(whole)} are there")
+    _, flags, _, _, crc, epoch, base_offset, count, _, first_ms, last_ms, chain = _HEADER.unpack_from(whole)
+    if google_crc32c.value(whole[_CRC_START:]) != crc:
+        raise LogFormatError(f"CRC-32C mismatch in the batch at offset {base_offset}")
+    return Batch(base_offset, epoch, count, first_ms, last_ms, bool(flags & CONTROL_FLAG), chain, whole)
+
+
+def decode_all(data: bytes) -> Iterator[Batch]:
+    """The batches that lie end to end in `data`.
+
+    Raises:
+        LogFormatError: at the first place where no intact batch begins.
+    """
+    position = 0
+    while position < len(data):
+        batch = decode(data, position)
+        yield batch
+        position += len(batch.data)
+
+
+def verify_chain(batch: Batch, previous_chain: bytes) -> bool:
+    """Whether `batch` continues the history whose hash is `previous_chain`."""
+    return _chain(previous_chain, batch.data[:HEADER_BYTES], batch.payload) == batch.chain

@@ -1,0 +1,82 @@
+"""What may go wrong, said once: the error codes that travel on the wire, and the errors that readers of bytes raise.
+
+The codes are Kafka's words. `quorum_rpc.v1.ErrorCode` mirrors this enum number by number (a test holds them together),
+so that the pure rooms need no generated code.
+"""
+
+from enum import IntEnum, unique
+
+
+@unique
+class ErrorCode(IntEnum):
+    """One enum for every answer of every service. NONE is success; REQUEST_TIMED_OUT means "may have happened"."""
+
+    NONE = 0
+    UNKNOWN_SERVER_ERROR = 1
+    REQUEST_TIMED_OUT = 2
+    INVALID_REQUEST = 3
+    # who leads
+    NOT_CONTROLLER = 10
+    NOT_LEADER_OR_FOLLOWER = 11
+    FENCED_LEADER_EPOCH = 12
+    UNKNOWN_LEADER_EPOCH = 13
+    BROKER_NOT_AVAILABLE = 14
+    NOT_READY = 15
+    # who asks
+    INCONSISTENT_CLUSTER_ID = 20
+    INVALID_VOTER_KEY = 21
+    DUPLICATE_VOTER = 22
+    VOTER_NOT_FOUND = 23
+    UNSUPPORTED_VERSION = 24
+    CLUSTER_AUTHORIZATION_FAILED = 25
+    INVALID_CONTROL_GENERATION = 26
+    # log and snapshots
+    DIVERGING_EPOCH = 30
+    OFFSET_OUT_OF_RANGE = 31
+    SNAPSHOT_NOT_FOUND = 32
+    POSITION_OUT_OF_RANGE = 33
+    CHAIN_MISMATCH = 34
+    RECORD_BATCH_TOO_LARGE = 35
+    # brokers
+    STALE_BROKER_EPOCH = 40
+    BROKER_ID_NOT_REGISTERED = 41
+    DUPLICATE_BROKER_REGISTRATION = 42
+    INVALID_REGISTRATION = 43
+    FENCED_BROKER = 44
+    # topics and partitions
+    INVALID_TOPIC_EXCEPTION = 50
+    TOPIC_ALREADY_EXISTS = 51
+    UNKNOWN_TOPIC_OR_PARTITION = 52
+    UNKNOWN_TOPIC_ID = 53
+    INVALID_PARTITIONS = 54
+    INVALID_REPLICATION_FACTOR = 55
+    INVALID_REPLICA_ASSIGNMENT = 56
+    INVALID_CONFIG = 57
+    POLICY_VIOLATION = 58
+    INVALID_UPDATE_VERSION = 59
+    INELIGIBLE_REPLICA = 60
+    TOPIC_DELETION_DISABLED = 61
+    # elections and reassignments
+    ELECTION_NOT_NEEDED = 70
+    PREFERRED_LEADER_NOT_AVAILABLE = 71
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 72
+    NO_REASSIGNMENT_IN_PROGRESS = 73
+    # others
+    THROTTLING_QUOTA_EXCEEDED = 80
+    REQUEST_ID_EXPIRED = 81
+    FEATURE_UPDATE_FAILED = 82
+    LISTENER_NOT_FOUND = 83
+    LEADER_NOT_AVAILABLE = 84
+    STORAGE_ERROR = 85
+
+
+class LogFormatError(ValueError):
+    """Bytes that cannot be what they should be: wrong length, checksum, chain, type or order."""
+
+
+class UnsupportedRecord(LogFormatError):
+    """A record of a type or version that this code does not know. Tools show it; replay stops at it."""
+
+
+class CorruptLog(LogFormatError):
+    """Damage below what was once durable. It is never cut away; the message names file and position."""
