@@ -1,0 +1,137 @@
+"""What the controllers say to each other: KRaft's RPCs, as values.
+
+Every request names its sender and, where it is meant for one voter only, its receiver, both with directory ids. A reply
+always says the replier's epoch and the leader that it knows, because that is how nodes learn of each other's epochs.
+Cluster id and generation are checked at the wire before anything reaches the core.
+
+Sources: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-996 (pre-vote).
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from metadata_log.batch import Batch
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+
+
+@dataclass(frozen=True, slots=True)
+class VoteRequest:
+    """May `candidate` lead `epoch`? With `pre_vote`: would you say yes, if I asked? That changes nothing anywhere."""
+
+    candidate: ReplicaKey
+    receiver: ReplicaKey
+    epoch: Epoch
+    last_epoch: Epoch
+    end_offset: Offset
+    pre_vote: bool
+
+
+@dataclass(frozen=True, slots=True)
+class VoteResponse:
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    vote_granted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochRequest:
+    """`leader` leads `epoch`; come and fetch."""
+
+    leader: ReplicaKey
+    receiver: ReplicaKey
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class BeginQuorumEpochResponse:
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochRequest:
+    """`leader` steps down from `epoch`; the successors are ranked by how far they have fetched."""
+
+    leader: ReplicaKey
+    epoch: Epoch
+    preferred_successors: tuple[ReplicaKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuorumEpochResponse:
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """Give me what comes after `fetch_offset`. From a voter it also says: below `fetch_offset` all is durable here.
+
+    `number` counts this replica's requests, so that a late or repeated answer is told from the awaited one. `chain` is
+    the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last accepted reply.
+    """
+
+    replica: ReplicaKey
+    epoch: Epoch
+    number: int
+    fetch_offset: Offset
+    last_fetched_epoch: Epoch
+    chain: bytes
+    high_watermark: Offset
+    max_wait_ms: int
+    max_bytes: int
+    read_token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """At most one of batches, diverging and snapshot.
+
+    `high_watermark` is None until the leader has committed in its epoch. `previous_chain` is the chain below the first
+    batch. `successors` ranks the voters by progress, for the day this leader is gone.
+    """
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    number: int
+    high_watermark: Offset | None = None
+    log_start: Offset = 0
+    batches: tuple[Batch, ...] = ()
+    diverging: OffsetAndEpoch | None = None
+    snapshot: OffsetAndEpoch | None = None
+    successors: tuple[NodeId, ...] = ()
+    read_token: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotRequest:
+    replica: ReplicaKey
+    epoch: Epoch
+    number: int
+    snapshot: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSnapshotResponse:
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    number: int
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
+
+
+Request: TypeAlias = (
+    VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+)
+Response: TypeAlias = (
+    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+)
