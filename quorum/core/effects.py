@@ -130,7 +130,7 @@ class HighWatermarkAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class ReadsConfirmed:
-    """A majority has confirmed, after every `ConfirmReads` up to number `token` was asked, that this node leads."""
+    """A majority has said, asked after every `ConfirmReads` up to `token` had come in, that this node leads."""
 
     token: int
 

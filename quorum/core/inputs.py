@@ -111,7 +111,9 @@ class LogStartMoved:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmReads:
-    """Somebody wants a linearizable read: ask the followers whether this node still leads."""
+    """Somebody wants a linearizable read: ask the followers whether this node still leads. Tokens ascend."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
