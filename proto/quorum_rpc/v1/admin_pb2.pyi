@@ -1,0 +1,530 @@
+from quorum_rpc.v1 import broker_pb2 as _broker_pb2
+from quorum_rpc.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RequestContext(_message.Message):
+    __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    timeout_ms: int
+    request_id: bytes
+    client_high_watermark: int
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., client_high_watermark: _Optional[int] = ...) -> None: ...
+
+class MutationResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ConfigEntry(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    value: str
+    def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class ReplicaList(_message.Message):
+    __slots__ = ("broker_ids",)
+    BROKER_IDS_FIELD_NUMBER: _ClassVar[int]
+    broker_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, broker_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class NewTopic(_message.Message):
+    __slots__ = ("name", "partitions", "replication_factor", "assignment", "configs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: int
+    replication_factor: int
+    assignment: _containers.RepeatedCompositeFieldContainer[ReplicaList]
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ..., assignment: _Optional[_Iterable[_Union[ReplicaList, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class CreateTopicsRequest(_message.Message):
+    __slots__ = ("context", "topics", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    topics: _containers.RepeatedCompositeFieldContainer[NewTopic]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class TopicResult(_message.Message):
+    __slots__ = ("name", "error", "topic_id", "partitions", "replication_factor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error: _common_pb2.Error
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+
+class CreateTopicsResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[TopicResult]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ...) -> None: ...
+
+class NewPartitions(_message.Message):
+    __slots__ = ("name", "total_count", "assignment")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    total_count: int
+    assignment: _containers.RepeatedCompositeFieldContainer[ReplicaList]
+    def __init__(self, name: _Optional[str] = ..., total_count: _Optional[int] = ..., assignment: _Optional[_Iterable[_Union[ReplicaList, _Mapping]]] = ...) -> None: ...
+
+class CreatePartitionsRequest(_message.Message):
+    __slots__ = ("context", "topics", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    topics: _containers.RepeatedCompositeFieldContainer[NewPartitions]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[NewPartitions, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class CreatePartitionsResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[TopicResult]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ...) -> None: ...
+
+class DeleteTopicsRequest(_message.Message):
+    __slots__ = ("context", "names")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DeleteTopicsResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[TopicResult]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("context", "after", "limit")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    after: str
+    limit: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class TopicListing(_message.Message):
+    __slots__ = ("name", "topic_id", "partitions", "replication_factor")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICATION_FACTOR_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+    def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("error", "leader", "as_of_offset", "topics", "more")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    as_of_offset: int
+    topics: _containers.RepeatedCompositeFieldContainer[TopicListing]
+    more: bool
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicListing, _Mapping]]] = ..., more: bool = ...) -> None: ...
+
+class DescribeTopicsRequest(_message.Message):
+    __slots__ = ("context", "names", "first_partition", "limit")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    names: _containers.RepeatedScalarFieldContainer[str]
+    first_partition: int
+    limit: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., first_partition: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class PartitionDescription(_message.Message):
+    __slots__ = ("partition", "leader_id", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "offline_replicas")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ISR_FIELD_NUMBER: _ClassVar[int]
+    ADDING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REMOVING_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    ELR_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: _containers.RepeatedScalarFieldContainer[int]
+    isr: _containers.RepeatedScalarFieldContainer[int]
+    adding_replicas: _containers.RepeatedScalarFieldContainer[int]
+    removing_replicas: _containers.RepeatedScalarFieldContainer[int]
+    elr: _containers.RepeatedScalarFieldContainer[int]
+    offline_replicas: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicDescription(_message.Message):
+    __slots__ = ("name", "error", "topic_id", "partitions", "configs", "partition_count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    error: _common_pb2.Error
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionDescription]
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    partition_count: int
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
+
+class DescribeTopicsResponse(_message.Message):
+    __slots__ = ("error", "leader", "as_of_offset", "topics")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    as_of_offset: int
+    topics: _containers.RepeatedCompositeFieldContainer[TopicDescription]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ...) -> None: ...
+
+class ConfigResource(_message.Message):
+    __slots__ = ("resource_type", "name")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    name: str
+    def __init__(self, resource_type: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ConfigOperation(_message.Message):
+    __slots__ = ("kind", "key", "value")
+    class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        SET: _ClassVar[ConfigOperation.Kind]
+        DELETE: _ClassVar[ConfigOperation.Kind]
+        APPEND: _ClassVar[ConfigOperation.Kind]
+        SUBTRACT: _ClassVar[ConfigOperation.Kind]
+    SET: ConfigOperation.Kind
+    DELETE: ConfigOperation.Kind
+    APPEND: ConfigOperation.Kind
+    SUBTRACT: ConfigOperation.Kind
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    kind: ConfigOperation.Kind
+    key: str
+    value: str
+    def __init__(self, kind: _Optional[_Union[ConfigOperation.Kind, str]] = ..., key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+
+class ConfigAlteration(_message.Message):
+    __slots__ = ("resource", "operations")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigResource
+    operations: _containers.RepeatedCompositeFieldContainer[ConfigOperation]
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., operations: _Optional[_Iterable[_Union[ConfigOperation, _Mapping]]] = ...) -> None: ...
+
+class IncrementalAlterConfigsRequest(_message.Message):
+    __slots__ = ("context", "alterations", "validate_only")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ALTERATIONS_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    alterations: _containers.RepeatedCompositeFieldContainer[ConfigAlteration]
+    validate_only: bool
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., alterations: _Optional[_Iterable[_Union[ConfigAlteration, _Mapping]]] = ..., validate_only: bool = ...) -> None: ...
+
+class ConfigResult(_message.Message):
+    __slots__ = ("resource", "error")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigResource
+    error: _common_pb2.Error
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class IncrementalAlterConfigsResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[ConfigResult]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ConfigResult, _Mapping]]] = ...) -> None: ...
+
+class DescribeConfigsRequest(_message.Message):
+    __slots__ = ("context", "resources")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ...) -> None: ...
+
+class DescribedResource(_message.Message):
+    __slots__ = ("resource", "error", "configs")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    resource: ConfigResource
+    error: _common_pb2.Error
+    configs: _containers.RepeatedCompositeFieldContainer[ConfigEntry]
+    def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
+
+class DescribeConfigsResponse(_message.Message):
+    __slots__ = ("error", "leader", "as_of_offset", "resources")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    as_of_offset: int
+    resources: _containers.RepeatedCompositeFieldContainer[DescribedResource]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ...) -> None: ...
+
+class ListBrokersRequest(_message.Message):
+    __slots__ = ("context",)
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+
+class BrokerListing(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas")
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAST_CONTACT_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: bytes
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    rack: str
+    state: _broker_pb2.BrokerState
+    last_contact_age_ms: int
+    metadata_offset: int
+    led_partitions: int
+    replicas: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ...) -> None: ...
+
+class ListBrokersResponse(_message.Message):
+    __slots__ = ("error", "leader", "as_of_offset", "brokers")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    as_of_offset: int
+    brokers: _containers.RepeatedCompositeFieldContainer[BrokerListing]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ...) -> None: ...
+
+class FenceBrokerRequest(_message.Message):
+    __slots__ = ("context", "broker_id")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    broker_id: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class UnregisterBrokerRequest(_message.Message):
+    __slots__ = ("context", "broker_id")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    broker_id: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., broker_id: _Optional[int] = ...) -> None: ...
+
+class DescribeQuorumRequest(_message.Message):
+    __slots__ = ("context",)
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+
+class ReplicaStatus(_message.Message):
+    __slots__ = ("node_id", "directory_id", "log_end_offset", "last_fetch_age_ms", "last_caught_up_age_ms", "status", "endpoint")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCH_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_CAUGHT_UP_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    directory_id: bytes
+    log_end_offset: int
+    last_fetch_age_ms: int
+    last_caught_up_age_ms: int
+    status: str
+    endpoint: _common_pb2.Endpoint
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
+
+class DescribeQuorumResponse(_message.Message):
+    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FLUSHED_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+    role: str
+    epoch: int
+    high_watermark: int
+    log_start_offset: int
+    log_end_offset: int
+    flushed_end_offset: int
+    applied_offset: int
+    chain: bytes
+    digest: bytes
+    snapshot: _common_pb2.SnapshotId
+    voters: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
+    observers: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ...) -> None: ...
+
+class CreateSnapshotRequest(_message.Message):
+    __slots__ = ("context", "reason")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    reason: str
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ListSnapshotsRequest(_message.Message):
+    __slots__ = ("context",)
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+
+class SnapshotListing(_message.Message):
+    __slots__ = ("snapshot", "size", "timestamp_ms", "sha256")
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    snapshot: _common_pb2.SnapshotId
+    size: int
+    timestamp_ms: int
+    sha256: bytes
+    def __init__(self, snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., size: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class ListSnapshotsResponse(_message.Message):
+    __slots__ = ("error", "node_id", "snapshots")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    node_id: int
+    snapshots: _containers.RepeatedCompositeFieldContainer[SnapshotListing]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshots: _Optional[_Iterable[_Union[SnapshotListing, _Mapping]]] = ...) -> None: ...
+
+class SubmitRequest(_message.Message):
+    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    create_topics: CreateTopicsRequest
+    create_partitions: CreatePartitionsRequest
+    delete_topics: DeleteTopicsRequest
+    alter_configs: IncrementalAlterConfigsRequest
+    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ...) -> None: ...
+
+class SubmitResponse(_message.Message):
+    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CREATE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    create_topics: CreateTopicsResponse
+    create_partitions: CreatePartitionsResponse
+    delete_topics: DeleteTopicsResponse
+    alter_configs: IncrementalAlterConfigsResponse
+    error: _common_pb2.Error
+    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...

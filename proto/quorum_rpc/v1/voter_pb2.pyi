@@ -1,0 +1,160 @@
+from quorum_rpc.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Sender(_message.Message):
+    __slots__ = ("cluster_id", "replica", "generation")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    replica: _common_pb2.ReplicaKey
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., replica: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class Standing(_message.Message):
+    __slots__ = ("error", "epoch", "leader_id")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.ErrorCode
+    epoch: int
+    leader_id: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class VoteRequest(_message.Message):
+    __slots__ = ("sender", "receiver", "epoch", "last_epoch", "end_offset", "pre_vote")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PRE_VOTE_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    receiver: _common_pb2.ReplicaKey
+    epoch: int
+    last_epoch: int
+    end_offset: int
+    pre_vote: bool
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., receiver: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., epoch: _Optional[int] = ..., last_epoch: _Optional[int] = ..., end_offset: _Optional[int] = ..., pre_vote: bool = ...) -> None: ...
+
+class VoteResponse(_message.Message):
+    __slots__ = ("standing", "vote_granted")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    VOTE_GRANTED_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    vote_granted: bool
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., vote_granted: bool = ...) -> None: ...
+
+class BeginQuorumEpochRequest(_message.Message):
+    __slots__ = ("sender", "receiver", "epoch")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    receiver: _common_pb2.ReplicaKey
+    epoch: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., receiver: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class BeginQuorumEpochResponse(_message.Message):
+    __slots__ = ("standing",)
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+
+class EndQuorumEpochRequest(_message.Message):
+    __slots__ = ("sender", "epoch", "preferred_successors")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PREFERRED_SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    epoch: int
+    preferred_successors: _containers.RepeatedCompositeFieldContainer[_common_pb2.ReplicaKey]
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., preferred_successors: _Optional[_Iterable[_Union[_common_pb2.ReplicaKey, _Mapping]]] = ...) -> None: ...
+
+class EndQuorumEpochResponse(_message.Message):
+    __slots__ = ("standing",)
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
+
+class FetchRequest(_message.Message):
+    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_FETCHED_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    epoch: int
+    number: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    chain: bytes
+    high_watermark: int
+    max_wait_ms: int
+    max_bytes: int
+    read_token: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ...) -> None: ...
+
+class FetchResponse(_message.Message):
+    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    DIVERGING_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
+    READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    number: int
+    high_watermark: int
+    log_start: int
+    batches: bytes
+    diverging: _common_pb2.OffsetAndEpoch
+    snapshot: _common_pb2.SnapshotId
+    successors: _containers.RepeatedScalarFieldContainer[int]
+    read_token: int
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ...) -> None: ...
+
+class FetchSnapshotRequest(_message.Message):
+    __slots__ = ("sender", "epoch", "number", "snapshot", "position", "max_bytes")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    epoch: int
+    number: int
+    snapshot: _common_pb2.SnapshotId
+    position: int
+    max_bytes: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class FetchSnapshotResponse(_message.Message):
+    __slots__ = ("standing", "number", "size", "position", "data")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    number: int
+    size: int
+    position: int
+    data: bytes
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
