@@ -1,0 +1,53 @@
+"""The one thing that `wire` holds of a running controller: ask, await, get a value or `Refused`.
+
+Stated as a Protocol so that the gRPC services can be tried against a fake; `runtime.loop.NodeLoop` is the real one.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from metadata_log.ids import Offset, OffsetAndEpoch
+from quorum.controller.commands import Command, CommandReply
+from quorum.core.messages import Request, Response
+from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView
+from snapshots.store import SnapshotInfo
+
+T = TypeVar("T")
+
+
+class ControllerNode(Protocol):
+    """A controller on this process's event loop. Methods marked async may be called concurrently by any handler."""
+
+    async def raft(self, request: Request) -> Response:
+        """Answers another controller. Raises Refused(REQUEST_TIMED_OUT) if the node stops first."""
+        ...
+
+    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
+        """Decides `command` on the active controller and waits until it is committed.
+
+        Raises:
+            Refused: NOT_CONTROLLER with a hint; the controller's own refusal; REQUEST_TIMED_OUT (may have happened).
+        """
+        ...
+
+    async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
+        """A broker's fetch and heartbeat; waits up to its `max_wait_ms` for something new."""
+        ...
+
+    async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:
+        """A linearizable read on the active controller: `view` sees everything acknowledged before the call."""
+        ...
+
+    async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
+        """Appends a snapshot mark; returns the offset that the snapshots will end at, once the mark is committed."""
+        ...
+
+    def status(self) -> NodeStatus: ...
+
+    def leader_hint(self) -> LeaderHint: ...
+
+    def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """(size of the whole file, bytes from `position`). Raises Refused: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE."""
+        ...
+
+    def list_snapshots(self) -> tuple[SnapshotInfo, ...]: ...

@@ -1,0 +1,127 @@
+"""What the outside may ask of a controller, and what it gets: the runtime's face towards gRPC, as plain values.
+
+`wire` translates these from and to protobuf and does nothing else; the simulator's clients use them as they are.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from metadata_log.batch import Batch
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
+from metadata_log.image import MetadataImage
+from metadata_log.records import Endpoint
+from quorum.controller.controller import BrokerStanding, Controller
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHint:
+    """Who leads, as far as this node knows, and where to reach it."""
+
+    leader_id: NodeId | None
+    epoch: Epoch
+    endpoint: Endpoint | None
+
+
+class Refused(Exception):
+    """The request as a whole has no result.
+
+    `code` tells the three cases apart: NOT_CONTROLLER and the specific codes mean that nothing was done;
+    REQUEST_TIMED_OUT means that it may have happened.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, hint: LeaderHint | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFetch:
+    """A broker's fetch, which is also its heartbeat: where it stands and what it wants."""
+
+    broker_id: NodeId
+    broker_epoch: int
+    incarnation_id: Uuid
+    offset: Offset
+    epoch: Epoch
+    chain: bytes
+    wants_fence: bool
+    wants_shut_down: bool
+    offline_log_dirs: tuple[Uuid, ...]
+    max_wait_ms: int
+    max_bytes: int
+
+
+class FetchResult(Enum):
+    """What a metadata fetch has brought."""
+
+    BATCHES = "batches"
+    USE_SNAPSHOT = "use snapshot"
+    DIVERGED = "diverged"
+    NOT_READY = "not ready"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFetched:
+    """The answer to a `MetadataFetch`. `batches` are committed, and all below `end_offset` has been delivered."""
+
+    result: FetchResult
+    controller_epoch: Epoch
+    high_watermark: Offset
+    batches: tuple[Batch, ...] = ()
+    previous_chain: bytes = b""
+    end_offset: Offset = 0
+    snapshot: OffsetAndEpoch | None = None
+    diverging: OffsetAndEpoch | None = None
+    digest: bytes = b""
+    digest_offset: Offset = 0
+    standing: BrokerStanding | None = None
+    lease_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadView:
+    """What a read sees: the image as of `as_of_offset`, and the controller's soft state where this node is active."""
+
+    as_of_offset: Offset
+    image: MetadataImage
+    controller: Controller | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """One voter or observer, as `DescribeQuorum` tells of it; None where this node does not know."""
+
+    node_id: NodeId
+    directory_id: Uuid
+    endpoint: Endpoint | None
+    is_voter: bool
+    status: str
+    log_end_offset: Offset | None
+    last_fetch_age_ms: int | None
+    last_caught_up_age_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """This node as it is now, leader or not. Never waits for anybody."""
+
+    cluster_id: str
+    node_id: NodeId
+    directory_id: Uuid
+    role: str
+    epoch: Epoch
+    leader: LeaderHint
+    is_active: bool
+    high_watermark: Offset | None
+    log_start_offset: Offset
+    log_end_offset: Offset
+    flushed_end_offset: Offset
+    applied_offset: Offset
+    chain: bytes
+    digest: bytes
+    snapshot: OffsetAndEpoch | None
+    replicas: tuple[ReplicaView, ...]
