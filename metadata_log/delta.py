@@ -1,0 +1,510 @@
+"""The delta: what each record of the log does to an image, said once for controllers, brokers, snapshots and Spark.
+
+A delta is opened on an image, takes records in log order, and is finished into the next image; each shard and chunk that
+the records touch is copied once. `REPLAYS`, at the end of this file, has one row for each type of record: what it does, and
+which entities it changes.
+
+Replay is strict: a record that does not fit (an unknown topic, a leader outside the ISR, a stale broker epoch) raises
+`InvalidRecord`, because a node that guesses on holds another image than its peers. It is a function of image, record and
+offset alone: nothing may depend on which records share a delta, since nodes cut the log into deltas differently. So a
+topic id is checked against the live ones only; that none is used again for ever is for who makes the ids.
+
+Two looser kinds of delta exist. A *loading* delta takes canonical records alone, as they stand in a snapshot, where a
+replica may be on a broker that was unregistered since. A *folding* delta sees the records of one entity and nothing of
+others, so it trusts every reference.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from metadata_log.changes import Changes
+from metadata_log.digest import MODULUS, record_hash
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.image import MetadataImage, Provenance, evolved
+from metadata_log.partition_state import (
+    ISR,
+    LEADER,
+    REPLICAS,
+    NodeIds,
+    PartitionState,
+    intern_state,
+    merge,
+    misfit,
+    state_of,
+    without_elr,
+)
+from metadata_log.records import (
+    FROM_OFFSET,
+    TOPIC_RESOURCE,
+    AccessControlEntry,
+    BrokerRegistrationChange,
+    ClearElr,
+    ClientQuota,
+    Config,
+    DelegationToken,
+    FeatureLevel,
+    MetadataRecord,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    RegisterBroker,
+    RegisterController,
+    RemoveAccessControlEntry,
+    RemoveDelegationToken,
+    RemoveTopic,
+    RemoveUserScramCredential,
+    Topic,
+    UnregisterBroker,
+    UserScramCredential,
+)
+from metadata_log.sharded_map import MapEditor
+from metadata_log.topic_image import TopicEditor
+
+NODE_ID_MAX: Final = (1 << 31) - 1
+
+
+class InvalidRecord(LogFormatError):
+    """A record that does not fit the image that it meets."""
+
+    def __init__(self, offset: Offset, reason: str) -> None:
+        super().__init__(f"the record at offset {offset} does not fit: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class _Misfit(Exception):
+    """The reason of an InvalidRecord, raised where the offset is not at hand."""
+
+
+def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
+    """The epoch that a repeated registration of the same incarnation keeps."""
+    return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
+
+
+class DeltaKind(Enum):
+    """How far records are trusted."""
+
+    STRICT = auto()
+    """They come from the log: everything is checked."""
+    LOADING = auto()
+    """They come from a snapshot: canonical records only, broker epochs filled in."""
+    FOLDING = auto()
+    """They are all records of one entity: references to others are not checked."""
+
+
+class MetadataDelta:
+    """The changes to one image, collected record by record. Spent once finished; after `InvalidRecord` it must be dropped."""
+
+    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
+        self.image = image
+        self.changed = Changes()
+        """Complete once the delta is finished."""
+        self._kind = kind
+        self._digest = image.digest
+        self._record_count = image.record_count
+        self._partition_count = image.partition_count
+        self._topics = MapEditor(image.topics_by_id)
+        self._topic_ids = MapEditor(image.topic_ids)
+        self._open: dict[Uuid, TopicEditor] = {}
+        """Topics with changes that are not in `_topics` yet."""
+        self._brokers = MapEditor(image.brokers)
+        self._controllers = MapEditor(image.controllers)
+        self._configs = MapEditor(image.configs)
+        self._owned_configs: set[tuple[int, str]] = set()
+        self._features = MapEditor(image.features)
+        self._quotas = MapEditor(image.quotas)
+        self._producer_ids = image.producer_ids
+        self._acls = MapEditor(image.acls)
+        self._scram = MapEditor(image.scram_credentials)
+        self._tokens = MapEditor(image.delegation_tokens)
+
+    def replay(self, record: MetadataRecord, offset: Offset) -> None:
+        """Takes the record that stands at `offset`.
+
+        Raises:
+            InvalidRecord: it does not fit; the delta is then of no further use.
+        """
+        row = REPLAYS.get(type(record))
+        if row is None:
+            raise InvalidRecord(offset, f"{type(record).__name__} does not speak to the image")
+        if self._kind is DeltaKind.LOADING and not row.canonical:
+            raise InvalidRecord(offset, f"{type(record).__name__} cannot stand in a snapshot")
+        try:
+            row.apply(self, record, offset)
+        except _Misfit as e:
+            raise InvalidRecord(offset, str(e)) from None
+
+    def finish(self, provenance: Provenance) -> MetadataImage:
+        """The image after all records that were taken."""
+        changes: dict[str, Any] = {"provenance": provenance}
+        for topic_id in [*self._open]:
+            self._close_topic(topic_id)
+        editors = (
+            ("topics_by_id", self._topics),
+            ("topic_ids", self._topic_ids),
+            ("brokers", self._brokers),
+            ("controllers", self._controllers),
+            ("configs", self._configs),
+            ("features", self._features),
+            ("quotas", self._quotas),
+            ("acls", self._acls),
+            ("scram_credentials", self._scram),
+            ("delegation_tokens", self._tokens),
+        )
+        for name, editor in editors:
+            if editor.is_changed:
+                changes[name] = editor.finish()
+        return evolved(
+            self.image,
+            digest=self._digest % MODULUS,
+            record_count=self._record_count,
+            partition_count=self._partition_count,
+            producer_ids=self._producer_ids,
+            **changes,
+        )
+
+    # --- entities that are one record each ---
+
+    def _put(self, editor: MapEditor[Any, Any], key: Any, record: MetadataRecord) -> None:
+        old = editor.get(key)
+        self._exchange(old, record)
+        editor[key] = record
+
+    def _drop(self, editor: MapEditor[Any, Any], key: Any, what: str) -> None:
+        old = editor.get(key)
+        if old is None:
+            raise _Misfit(f"there is no {what} to remove")
+        self._exchange(old, None)
+        del editor[key]
+
+    def _exchange(self, old: MetadataRecord | None, new: MetadataRecord | None) -> None:
+        """One canonical record for another in the digest and the count."""
+        if old is not None:
+            self._digest -= record_hash(old)
+            self._record_count -= 1
+        if new is not None:
+            self._digest += record_hash(new)
+            self._record_count += 1
+
+    def _no_op(self, record: NoOp, offset: Offset) -> None:
+        pass
+
+    def _feature(self, record: FeatureLevel, offset: Offset) -> None:
+        level = self._features.get(record.name)
+        if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
+            raise _Misfit(f"level {record.level} of feature {record.name}")
+        old = None if level is None else FeatureLevel(record.name, level)
+        self._exchange(old, record if record.level else None)
+        if record.level:
+            self._features[record.name] = record.level
+        elif level is not None:
+            del self._features[record.name]
+        self.changed.features.add(record.name)
+
+    def _quota(self, record: ClientQuota, offset: Offset) -> None:
+        key = (record.entity, record.key)
+        types = [part.entity_type for part in record.entity]
+        if not types or types != sorted(set(types)):
+            raise _Misfit(f"a quota for {record.entity}: at least one part, sorted by type, each type once")
+        self.changed.others = True
+        if record.value is not None:
+            self._put(self._quotas, key, record)
+        elif self._kind is DeltaKind.LOADING:
+            raise _Misfit("a quota without a value")
+        elif key in self._quotas:
+            self._drop(self._quotas, key, "quota")
+
+    def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
+        old = self._producer_ids
+        if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
+            raise _Misfit(f"next producer id {record.next_producer_id}, after {old}")
+        self._exchange(old, record)
+        self._producer_ids = record
+        self.changed.others = True
+
+    def _acl(self, record: AccessControlEntry, offset: Offset) -> None:
+        if record.entry_id in self._acls:
+            raise _Misfit(f"ACL {uuid_text(record.entry_id)} exists")
+        self._put(self._acls, record.entry_id, record)
+        self.changed.others = True
+
+    def _remove_acl(self, record: RemoveAccessControlEntry, offset: Offset) -> None:
+        self._drop(self._acls, record.entry_id, f"ACL {uuid_text(record.entry_id)}")
+        self.changed.others = True
+
+    def _credential(self, record: UserScramCredential, offset: Offset) -> None:
+        self._put(self._scram, (record.user, record.mechanism), record)
+        self.changed.others = True
+
+    def _remove_credential(self, record: RemoveUserScramCredential, offset: Offset) -> None:
+        self._drop(self._scram, (record.user, record.mechanism), f"credential of {record.user}")
+        self.changed.others = True
+
+    def _token(self, record: DelegationToken, offset: Offset) -> None:
+        self._put(self._tokens, record.token_id, record)
+        self.changed.others = True
+
+    def _remove_token(self, record: RemoveDelegationToken, offset: Offset) -> None:
+        self._drop(self._tokens, record.token_id, f"token {record.token_id}")
+        self.changed.others = True
+
+    # --- brokers and controllers ---
+
+    def _register_broker(self, record: RegisterBroker, offset: Offset) -> None:
+        """An epoch is the offset of the registration (M1); the same incarnation may amend its record and keep its epoch."""
+        old = self._brokers.get(record.broker_id)
+        if not 0 <= record.broker_id <= NODE_ID_MAX:
+            raise _Misfit(f"broker id {record.broker_id}")
+        if record.broker_epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
+            record = record._replace(broker_epoch=offset)
+        elif record.broker_epoch < 0:
+            raise _Misfit(f"broker {record.broker_id} without an epoch")
+        elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
+            raise _Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
+        self._put(self._brokers, record.broker_id, record)
+        self.changed.brokers.add(record.broker_id)
+
+    def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
+        found = self._brokers.get(broker_id)
+        if found is None:
+            raise _Misfit(f"broker {broker_id} is not registered")
+        if found.broker_epoch != broker_epoch:
+            raise _Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
+        return found
+
+    def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
+        old = self._registration(record.broker_id, record.broker_epoch)
+        new = old._replace(
+            fenced=old.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=old.in_controlled_shutdown
+            if record.in_controlled_shutdown is None
+            else record.in_controlled_shutdown,
+            log_dirs=old.log_dirs if record.log_dirs is None else record.log_dirs,
+        )
+        self._put(self._brokers, record.broker_id, new)
+        self.changed.brokers.add(record.broker_id)
+
+    def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
+        self._registration(record.broker_id, record.broker_epoch)
+        self._drop(self._brokers, record.broker_id, "broker")
+        self.changed.brokers.add(record.broker_id)
+
+    def _register_controller(self, record: RegisterController, offset: Offset) -> None:
+        self._put(self._controllers, record.controller_id, record)
+        self.changed.controllers.add(record.controller_id)
+
+    # --- configs ---
+
+    def _config(self, record: Config, offset: Offset) -> None:
+        resource = (record.resource_type, record.resource_name)
+        is_alone = self._kind is DeltaKind.FOLDING or record.resource_type != TOPIC_RESOURCE
+        if not is_alone and record.resource_name not in self._topic_ids:
+            raise _Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
+        if self._kind is DeltaKind.LOADING and record.value is None:
+            raise _Misfit("a config without a value")
+        self.changed.config_resources.add(resource)
+        config = self._configs.get(resource)
+        old = None if config is None else config.get(record.key)
+        if old is None and record.value is None:
+            return
+        if config is None or resource not in self._owned_configs:
+            config = {} if config is None else dict(config)
+            self._owned_configs.add(resource)
+            self._configs[resource] = config
+        self._exchange(
+            None if old is None else record._replace(value=old), record if record.value is not None else None
+        )
+        if record.value is not None:
+            config[record.key] = record.value
+            return
+        del config[record.key]
+        if not config:
+            del self._configs[resource]
+
+    def _drop_configs(self, resource: tuple[int, str]) -> None:
+        config = self._configs.get(resource)
+        if config is not None:
+            for key, value in config.items():
+                self._exchange(Config(*resource, key, value), None)
+            del self._configs[resource]
+            self.changed.config_resources.add(resource)
+
+    # --- topics and partitions ---
+
+    def _topic(self, record: Topic, offset: Offset) -> None:
+        if not record.name or record.topic_id == ZERO_UUID:
+            raise _Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        if record.name in self._topic_ids:
+            raise _Misfit(f"topic {record.name!r} exists")
+        if record.topic_id in self._topics or record.topic_id in self._open:
+            raise _Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
+        if self._kind is DeltaKind.LOADING:
+            # A snapshot's topics come one after the other: the one before is whole, and need not wait in bulky lists.
+            for topic_id in [*self._open]:
+                self._close_topic(topic_id)
+        self._topic_ids[record.name] = record.topic_id
+        self._open[record.topic_id] = editor = TopicEditor(record.name, record.topic_id, None)
+        self._digest += editor.digest
+        self._record_count += 1
+        self.changed.topic_created(record.topic_id)
+
+    def _open_topic(self, topic_id: Uuid) -> TopicEditor:
+        editor = self._open.get(topic_id)
+        if editor is None:
+            topic = self._topics.get(topic_id)
+            if topic is None:
+                raise _Misfit(f"there is no topic {uuid_text(topic_id)}")
+            editor = self._open[topic_id] = TopicEditor(topic.name, topic_id, topic)
+        return editor
+
+    def _close_topic(self, topic_id: Uuid) -> None:
+        editor = self._open.pop(topic_id)
+        topic = editor.finish()
+        if topic_id not in self.changed.created_topics:
+            self.changed.partitions_changed(topic_id, editor.changed_partitions())
+        self._digest += topic.digest - editor.counted_digest
+        self._topics[topic_id] = topic
+
+    def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
+        """The configs of the topic go with it."""
+        if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
+            self._drop_configs((TOPIC_RESOURCE, record.name))
+            return
+        if self._topic_ids.get(record.name) != record.topic_id:
+            raise _Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        self._open_topic(record.topic_id)
+        self._close_topic(record.topic_id)
+        topic = self._topics.get(record.topic_id)
+        assert topic is not None
+        del self._topics[record.topic_id]
+        del self._topic_ids[record.name]
+        self._digest -= topic.digest
+        self._record_count -= 1 + topic.partition_count
+        self._partition_count -= topic.partition_count
+        self._drop_configs((TOPIC_RESOURCE, record.name))
+        self.changed.topic_deleted(record.topic_id, record.name)
+
+    def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
+        """Whoever a partition newly names has registered (M7); whom it named before may have been unregistered since."""
+        if self._kind is DeltaKind.STRICT:
+            for broker_id in broker_ids:
+                if broker_id not in known and broker_id not in self._brokers:
+                    raise _Misfit(f"broker {broker_id} is not registered")
+
+    def _partition(self, record: Partition, offset: Offset) -> None:
+        editor = self._open_topic(record.topic_id)
+        if record.partition != editor.partition_count:
+            raise _Misfit(
+                f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"
+            )
+        state = state_of(record)
+        why = misfit(state)
+        if why is not None:
+            raise _Misfit(f"partition {editor.name}-{record.partition}: {why}")
+        self._check_registered(state[REPLICAS], ())
+        editor.append(state)
+        self._partition_count += 1
+        self._record_count += 1
+
+    def _change_partition(self, record: PartitionChange, offset: Offset) -> None:
+        editor = self._open_topic(record.topic_id)
+        old = editor.state(record.partition)
+        if old is None:
+            raise _Misfit(f"topic {editor.name!r} has no partition {record.partition}")
+        new: PartitionState = intern_state(merge(old, record))
+        why = misfit(new)
+        if why is not None:
+            raise _Misfit(f"partition {editor.name}-{record.partition}: {why}")
+        if new[REPLICAS] is not old[REPLICAS]:
+            self._check_registered(new[REPLICAS], old[REPLICAS])
+        assert new[LEADER] in (-1, *new[ISR])
+        editor.change(record.partition, new)
+
+    def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
+        """Only partitions that have something to forget are changed, and counted as changed (KIP-966)."""
+        if record.topic_id is not None:
+            topic_ids = [record.topic_id]
+        elif record.topic_name is not None:
+            topic_id = self._topic_ids.get(record.topic_name)
+            if topic_id is None and self._kind is not DeltaKind.FOLDING:
+                raise _Misfit(f"there is no topic {record.topic_name!r}")
+            topic_ids = [] if topic_id is None else [topic_id]
+        else:
+            topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
+            topic_ids = [each for each in {*topic_ids, *self._open} if each in self._topics or each in self._open]
+        for topic_id in topic_ids:
+            editor = self._open_topic(topic_id)
+            for partition in range(editor.partition_count):
+                old = editor.state(partition)
+                assert old is not None
+                new = without_elr(old)
+                if new is not old:
+                    editor.change(partition, intern_state(new))
+
+
+# --- the table -----------------------------------------------------------------------------------------------------
+
+EntityKey: TypeAlias = tuple[str, ...]
+"""What a change is a change of, in words: `("topic", id)`, `("broker", "7")`, `("config", "2", name)` ..."""
+
+EVERY_TOPIC: Final[EntityKey] = ("topic", "*")
+"""The record must be folded into every topic."""
+
+
+def _topic_key(topic_id: Uuid) -> EntityKey:
+    return ("topic", uuid_text(topic_id))
+
+
+def _remove_topic_keys(record: RemoveTopic) -> tuple[EntityKey, ...]:
+    return (_topic_key(record.topic_id), ("config", str(TOPIC_RESOURCE), record.name))
+
+
+def _clear_elr_keys(record: ClearElr) -> tuple[EntityKey, ...]:
+    return (EVERY_TOPIC if record.topic_id is None else _topic_key(record.topic_id),)
+
+
+def _quota_keys(record: ClientQuota) -> tuple[EntityKey, ...]:
+    parts = [
+        text for part in record.entity for text in (part.entity_type, "" if part.name is None else "=" + part.name)
+    ]
+    return (("quota", *parts, record.key),)
+
+
+class Replays(NamedTuple):
+    """What replay knows of one type of record."""
+
+    apply: Callable[[MetadataDelta, Any, Offset], None]
+    entities: Callable[[Any], tuple[EntityKey, ...]]
+    canonical: bool = False
+    """Whether it may stand in a snapshot."""
+
+
+REPLAYS: Final[dict[type, Replays]] = {
+    RegisterBroker: Replays(MetadataDelta._register_broker, lambda r: (("broker", str(r.broker_id)),), True),
+    UnregisterBroker: Replays(MetadataDelta._unregister_broker, lambda r: (("broker", str(r.broker_id)),)),
+    BrokerRegistrationChange: Replays(MetadataDelta._change_registration, lambda r: (("broker", str(r.broker_id)),)),
+    RegisterController: Replays(
+        MetadataDelta._register_controller, lambda r: (("controller", str(r.controller_id)),), True
+    ),
+    Topic: Replays(MetadataDelta._topic, lambda r: (_topic_key(r.topic_id),), True),
+    RemoveTopic: Replays(MetadataDelta._remove_topic, _remove_topic_keys),
+    Partition: Replays(MetadataDelta._partition, lambda r: (_topic_key(r.topic_id),), True),
+    PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (_topic_key(r.topic_id),)),
+    ClearElr: Replays(MetadataDelta._clear_elr, _clear_elr_keys),
+    Config: Replays(MetadataDelta._config, lambda r: (("config", str(r.resource_type), r.resource_name),), True),
+    FeatureLevel: Replays(MetadataDelta._feature, lambda r: (("feature", r.name),), True),
+    ClientQuota: Replays(MetadataDelta._quota, _quota_keys, True),
+    ProducerIds: Replays(MetadataDelta._producer_id_block, lambda r: (("producer-ids",),), True),
+    AccessControlEntry: Replays(MetadataDelta._acl, lambda r: (("acl", uuid_text(r.entry_id)),), True),
+    RemoveAccessControlEntry: Replays(MetadataDelta._remove_acl, lambda r: (("acl", uuid_text(r.entry_id)),)),
+    UserScramCredential: Replays(MetadataDelta._credential, lambda r: (("scram", r.user, str(r.mechanism)),), True),
+    RemoveUserScramCredential: Replays(
+        MetadataDelta._remove_credential, lambda r: (("scram", r.user, str(r.mechanism)),)
+    ),
+    DelegationToken: Replays(MetadataDelta._token, lambda r: (("token", r.token_id),), True),
+    RemoveDelegationToken: Replays(MetadataDelta._remove_token, lambda r: (("token", r.token_id),)),
+    NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
+}

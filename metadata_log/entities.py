@@ -1,0 +1,90 @@
+"""Folding the log by entity: how Spark compacts it in parallel, and arrives at the image that replay arrives at.
+
+Every record names the entities that it changes. The records of one entity, in the order of their offsets, are all that
+its final state depends on; so the log can be grouped by entity, each group folded alone, and the union of the results
+sorted by `order_key`: that is `MetadataImage.canonical_records()` to the byte, and the sum of the hashes is the digest.
+
+    record        -> entity_keys -> (key, offset, record)       a RemoveTopic goes to its topic and to the topic's configs
+    key, records  -> fold        -> (order key, canonical record)
+    sort by order key            -> the snapshot
+
+A `ClearElr` that names no topic by id has the key `EVERY_TOPIC`, and must be added to the records of every topic.
+Records between the markers of a transaction that was aborted, or is still open where the fold ends, must be left out
+first: `invisible_ranges` says which those are. Control records belong to no entity.
+
+The fold is the delta itself, on the empty image: what a record does is not said twice.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from metadata_log.canonical_order import OrderKey, order_key, partition_order_key, topic_order_key
+from metadata_log.delta import EVERY_TOPIC, REPLAYS, DeltaKind, EntityKey, MetadataDelta
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import Offset
+from metadata_log.image import EMPTY_IMAGE, NOWHERE
+from metadata_log.records import (
+    AbortTransaction,
+    BeginTransaction,
+    EndTransaction,
+    MetadataRecord,
+    Partition,
+    Record,
+    Topic,
+)
+
+__all__ = ["EVERY_TOPIC", "EntityKey", "OrderKey", "entity_keys", "fold", "invisible_ranges"]
+
+TRANSACTION_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
+
+
+def entity_keys(record: Record) -> tuple[EntityKey, ...]:
+    """The entities that the record changes, as tuples of text; none for control records, markers and no-ops."""
+    row = REPLAYS.get(type(record))
+    return () if row is None else row.entities(record)
+
+
+def fold(key: EntityKey, records: Iterable[tuple[Offset, MetadataRecord]]) -> list[tuple[OrderKey, MetadataRecord]]:
+    """The canonical records of the entity `key`, each with its place in the canonical order, in that order.
+
+    `records`: all records that have `key` among their entity keys (and, for a topic, those of `EVERY_TOPIC`), by offset.
+
+    Raises:
+        InvalidRecord: one of them does not fit what the others made.
+    """
+    delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
+    for offset, record in records:
+        delta.replay(record, offset)
+    result: list[tuple[OrderKey, MetadataRecord]] = []
+    name = ""
+    for record in delta.finish(NOWHERE).canonical_records():
+        if isinstance(record, Topic):
+            name = record.name
+            result.append((topic_order_key(name), record))
+        elif isinstance(record, Partition):
+            result.append((partition_order_key(name, record.partition), record))
+        else:
+            result.append((order_key(record), record))
+    return result
+
+
+def invisible_ranges(
+    markers: Iterable[tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]], end: Offset
+) -> list[tuple[Offset, Offset]]:
+    """The offset ranges [from, to) of records that never took effect below `end`: of aborted and of open transactions.
+
+    Raises:
+        LogFormatError: the markers, by offset, do not pair.
+    """
+    ranges = []
+    begun: Offset | None = None
+    for offset, marker in markers:
+        if isinstance(marker, BeginTransaction) is not (begun is None):
+            raise LogFormatError(f"{type(marker).__name__} at offset {offset} does not pair")
+        if begun is None:
+            begun = offset
+            continue
+        if isinstance(marker, AbortTransaction):
+            ranges.append((begun, offset + 1))
+        begun = None
+    return ranges if begun is None else [*ranges, (begun, end)]

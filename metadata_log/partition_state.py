@@ -1,0 +1,135 @@
+"""What the image keeps of one partition: a `Partition` record less its topic id and number, which its place tells.
+
+Two million partitions fit into memory because equal things are one object: most partitions have `isr == replicas`, all
+partitions of a placement share their replica list, and many share the whole state. `intern_state` sees to that with
+bounded pools; a pool that is full is emptied, which costs memory later and is never wrong. States are exact tuples of
+exact tuples of numbers and bytes, because the garbage collector stops looking at such tuples after it has seen them
+once, and would look at a `NamedTuple` for ever.
+"""
+
+from typing import Final, TypeAlias, TypeVar
+
+from metadata_log.ids import NO_LEADER, ZERO_UUID, NodeId, Uuid
+from metadata_log.records import RECOVERED, RECOVERING, Partition, PartitionChange
+
+NodeIds: TypeAlias = tuple[NodeId, ...]
+
+PartitionState: TypeAlias = tuple[
+    NodeIds, NodeIds, NodeIds, NodeIds, NodeId, int, int, int, tuple[Uuid, ...], NodeIds, NodeIds
+]
+"""replicas, isr, removing, adding, leader, recovery state, leader epoch, partition epoch, directories, elr, last known elr."""
+
+REPLICAS: Final = 0
+ISR: Final = 1
+LEADER: Final = 4
+
+T = TypeVar("T")
+
+_POOL_MAX: Final = 1 << 16
+_lists: dict[NodeIds, NodeIds] = {}
+_directories: dict[tuple[Uuid, ...], tuple[Uuid, ...]] = {}
+_uuids: dict[Uuid, Uuid] = {}
+_states: dict[PartitionState, PartitionState] = {}
+
+
+def _interned(pool: dict[T, T], value: T) -> T:
+    """The first object that was equal to `value`. Safe from several threads: `setdefault` is one step of the interpreter."""
+    if len(pool) >= _POOL_MAX:
+        pool.clear()
+    return pool.setdefault(value, value)
+
+
+def intern_state(state: PartitionState) -> PartitionState:
+    """An equal state made of shared parts."""
+    known = _states.get(state)
+    if known is not None:
+        return known
+    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
+    replicas = _interned(_lists, replicas)
+    if directories:
+        directories = _directories.get(directories) or _interned(
+            _directories, tuple(_interned(_uuids, directory) for directory in directories)
+        )
+    return _interned(
+        _states,
+        (
+            replicas,
+            replicas if isr == replicas else _interned(_lists, isr),
+            _interned(_lists, removing) if removing else (),
+            _interned(_lists, adding) if adding else (),
+            leader,
+            recovery,
+            leader_epoch,
+            partition_epoch,
+            directories,
+            _interned(_lists, elr) if elr else (),
+            _interned(_lists, last_elr) if last_elr else (),
+        ),
+    )
+
+
+def state_of(record: Partition) -> PartitionState:
+    """What the image keeps of the record, interned."""
+    return intern_state(record[2:])
+
+
+def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
+    """The state after `change`: the partition epoch goes up by one, the leader epoch where a leader is named.
+
+    Where the replicas change and no directories are given, each replica keeps the directory that it had and a new one has
+    none yet (the zero id).
+    """
+    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
+    if change.replicas is not None:
+        if directories and change.directories is None:
+            known = dict(zip(replicas, directories, strict=True))
+            directories = tuple(known.get(replica, ZERO_UUID) for replica in change.replicas)
+        replicas = change.replicas
+    if change.leader is not None:
+        leader = change.leader
+        leader_epoch += 1
+    return (
+        replicas,
+        isr if change.isr is None else change.isr,
+        removing if change.removing_replicas is None else change.removing_replicas,
+        adding if change.adding_replicas is None else change.adding_replicas,
+        leader,
+        recovery if change.leader_recovery_state is None else change.leader_recovery_state,
+        leader_epoch,
+        partition_epoch + 1,
+        directories if change.directories is None else change.directories,
+        elr if change.elr is None else change.elr,
+        last_elr if change.last_known_elr is None else change.last_known_elr,
+    )
+
+
+def without_elr(state: PartitionState) -> PartitionState:
+    """The state with its eligible leader replicas forgotten; unchanged, epoch and all, where it has none (KIP-966)."""
+    if not state[9] and not state[10]:
+        return state
+    return (*state[:7], state[7] + 1, state[8], (), ())
+
+
+def misfit(state: PartitionState) -> str | None:
+    """Why no partition can be in this state, or None where it can."""
+    replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, _ = state
+    members = set(replicas)
+    if not replicas or len(members) != len(replicas) or min(replicas) < 0:
+        return f"replicas {replicas}: at least one, each once, none negative"
+    if isr is not replicas and (len(set(isr)) != len(isr) or not members.issuperset(isr)):
+        return f"isr {isr} is not a subset of replicas {replicas}"
+    if leader != NO_LEADER and leader not in isr:
+        return f"leader {leader} is not in isr {isr}"
+    if recovery not in (RECOVERED, RECOVERING):
+        return f"leader recovery state {recovery}"
+    if leader_epoch < 0 or partition_epoch < 0:
+        return f"leader epoch {leader_epoch}, partition epoch {partition_epoch}: neither may be negative"
+    if removing and not members.issuperset(removing):
+        return f"removing {removing} is not a subset of replicas {replicas}"
+    if adding and not members.issuperset(adding):
+        return f"adding {adding} is not a subset of replicas {replicas}"
+    if directories and len(directories) != len(replicas):
+        return f"{len(directories)} directories for {len(replicas)} replicas"
+    if elr and (len(set(elr)) != len(elr) or not members.issuperset(elr) or not set(elr).isdisjoint(isr)):
+        return f"elr {elr} is not a subset of replicas {replicas} apart from isr {isr}"
+    return None
