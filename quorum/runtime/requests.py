@@ -92,6 +92,13 @@ class ReadView:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotMarked:
+    """A snapshot mark is committed; every node writes its snapshot at `offset`."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaView:
     """One voter or observer, as `DescribeQuorum` tells of it; None where this node does not know."""
 

@@ -1,0 +1,324 @@
+"""What only the active controller does: decide commands, answer brokers, confirm reads, keep sessions.
+
+A node that was elected is not active yet. It becomes active once it has committed the first record of its epoch and
+applied all below it: then its image is everything that was ever promised, and the controller may decide by it (KIP-595:
+leadership is announced to the state machine only after it has consumed past the epoch's start). What arrives in between
+waits; brokers are told "not ready", which is neither "out of range" nor "diverged".
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from metadata_log.batch import Batch
+from metadata_log.delta import InvalidRecord
+from metadata_log.errors import ErrorCode, LogFormatError
+from metadata_log.ids import Epoch, Offset
+from metadata_log.log import Log
+from metadata_log.records import MetadataRecord, Record, SnapshotMark
+from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
+from quorum.controller.controller import Controller
+from quorum.controller.decision import ControllerError, Decision
+from quorum.runtime import metadata_feed
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.requests import (
+    FetchResult,
+    LeaderHint,
+    MetadataFetched,
+    ReadView,
+    Refused,
+    SnapshotMarked,
+)
+from quorum.runtime.snapshotter import Snapshotter
+from quorum.runtime.state_machine import StateMachine
+from quorum.runtime.waiting import Deferred, DeferredAnswers, ParkedFetch, ParkedFetches, unknown_outcome
+from quorum.runtime.world import BrokerFetch, Read, ReplyTo, SnapshotWanted, Submission, World
+
+EARLY_MAX = 10_000
+"""Requests held while a new leader is not active yet; more are refused."""
+WAKE_AT_ONCE_MAX = 32
+"""Up to so many waiting brokers are woken at once; more are woken together after a linger."""
+INTERNAL_DEADLINE_MS = 60_000
+
+Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
+
+
+class _FollowUp(NamedTuple):
+    command: Command
+    reply_to: ReplyTo | None
+    deadline_ms: int
+
+
+class ActiveController:
+    """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks."""
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        controller: Controller,
+        log: Log,
+        state: StateMachine,
+        snapshotter: Snapshotter,
+        world: World,
+        append: Callable[[Sequence[Record]], Batch],
+        confirm_reads: Callable[[int], None],
+    ) -> None:
+        self.on = False
+        self.controller = controller
+        self._config = config
+        self._log = log
+        self._state = state
+        self._snapshotter = snapshotter
+        self._world = world
+        self._append_to_log = append
+        self._confirm_reads = confirm_reads
+        self._deferred = DeferredAnswers()
+        self._parked = ParkedFetches()
+        self._early: deque[Submission | Read | SnapshotWanted] = deque()
+        self._follow_ups: deque[_FollowUp] = deque()
+        self._epoch: Epoch = 0
+        self._read_token = 0
+        self._woken_at: Offset = 0
+        self._wake_deadline_ms: int | None = None
+        self._mark_pending = False
+        self._now_ms = 0
+
+    # --- leadership ------------------------------------------------------------------------------------------------
+
+    def begin(self, epoch: Epoch, now_ms: int) -> None:
+        """The committed image is everything: this node is the active controller of `epoch`."""
+        assert not self.on
+        assert self._state.applied == self._log.shape.end, "nothing but the epoch's own first record was appended"
+        self.on = True
+        self._epoch, self._now_ms = epoch, now_ms
+        self._woken_at = self._state.applied
+        self._mark_pending = False
+        self._state.begin_proposing()
+        self.controller.activate(self._state.committed, now_ms)
+        if "metadata.version" not in self._state.committed.features:
+            self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
+        early, self._early = self._early, deque()
+        for event in early:
+            self._take(event)
+
+    def end(self, why: str, hint: LeaderHint) -> None:
+        """Leadership is over: who waits is told what is known, and what was proposed is dropped."""
+        for early in self._early:
+            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self._early.clear()
+        if not self.on:
+            return
+        self.on = False
+        for deferred in self._deferred.drain():
+            refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
+            self._world.reply(deferred.reply_to, refusal)
+        for parked in self._parked.wake_all():
+            self._world.reply(parked.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self._follow_ups.clear()
+        self._wake_deadline_ms = None
+        self._state.stop_proposing()
+        self.controller.deactivate()
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def take(self, event: Submission | Read | SnapshotWanted, now_ms: int) -> None:
+        """A request of a client, while this node leads."""
+        self._now_ms = now_ms
+        if self.on:
+            self._take(event)
+        elif len(self._early) < EARLY_MAX:
+            self._early.append(event)
+        else:
+            text = "this controller was just elected and too much is waiting already; nothing was done, try again"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
+
+    def _take(self, event: Submission | Read | SnapshotWanted) -> None:
+        if event.deadline_ms <= self._now_ms:
+            text = "the request's time was up before it was begun; nothing was done"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
+        elif isinstance(event, Submission):
+            self._decide(event.command, event.reply_to, event.deadline_ms)
+        elif isinstance(event, Read):
+            self._wait_confirmed(event.reply_to, None, event.deadline_ms)
+        else:
+            end = self._mark(event.reason)
+            self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
+
+    def _decide(self, command: Command, reply_to: ReplyTo | None, deadline_ms: int) -> None:
+        try:
+            decision = self.controller.decide(self._state.proposed, command, self._now_ms)
+            end = self._carry_out(decision)
+        except ControllerError as e:
+            # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
+            if reply_to is not None:
+                self._wait_confirmed(reply_to, Refused(e.code, e.message), deadline_ms)
+            return
+        except InvalidRecord as e:
+            if reply_to is not None:
+                text = f"the decision did not fit the metadata ({e}); nothing was done"
+                self._world.reply(reply_to, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            return
+        except LogFormatError as e:
+            if reply_to is not None:
+                self._world.reply(reply_to, Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done"))
+            return
+        if decision.then is not None:
+            self._follow_ups.append(_FollowUp(decision.then, reply_to, deadline_ms))
+        elif reply_to is not None and end is not None:
+            self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
+        elif reply_to is not None:
+            self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms)
+
+    def _carry_out(self, decision: Decision) -> Offset | None:
+        """Appends the decision's records as one batch and returns its end; None if there are none."""
+        if not decision.records:
+            return None
+        return self._append(decision.records)
+
+    def _append(self, records: Sequence[MetadataRecord]) -> Offset:
+        delta = self._state.stage(records, self._log.shape.end)
+        batch = self._append_to_log(records)
+        self._state.propose(delta, batch)
+        return batch.end_offset
+
+    def _mark(self, reason: str) -> Offset:
+        batch = self._append_to_log([SnapshotMark(reason)])
+        self._state.propose(None, batch, is_mark=True)
+        self._mark_pending = True
+        return batch.end_offset
+
+    def _wait(
+        self, reply_to: ReplyTo, offset: Offset, reply: Pending, deadline_ms: int, *, wrote: bool = False, token: int = 0
+    ) -> None:
+        self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
+
+    def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int) -> None:
+        """Until all that is pending is committed, and a majority says that this node still leads."""
+        self._read_token += 1
+        self._wait(reply_to, self._log.shape.end, reply, deadline_ms, token=self._read_token)
+        self._confirm_reads(self._read_token)
+
+    def reads_confirmed(self, token: int) -> None:
+        self._deferred.confirm(token)
+
+    # --- brokers ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, event: BrokerFetch, lease_ms: int, now_ms: int) -> None:
+        """A broker's fetch: note the contact, decide what it changes, then give news or wait for some."""
+        self._now_ms = now_ms
+        fetch = event.fetch
+        if not self.on:
+            self._world.reply(event.reply_to, MetadataFetched(FetchResult.NOT_READY, self._epoch, 0))
+            return
+        self.controller.touch(fetch.broker_id, fetch.broker_epoch, now_ms)
+        contact = BrokerContact(
+            broker_id=fetch.broker_id,
+            broker_epoch=fetch.broker_epoch,
+            incarnation_id=fetch.incarnation_id,
+            offset=fetch.offset,
+            wants_fence=fetch.wants_fence,
+            wants_shut_down=fetch.wants_shut_down,
+            offline_log_dirs=fetch.offline_log_dirs,
+        )
+        try:
+            decision = self.controller.decide(self._state.proposed, contact, now_ms)
+        except ControllerError as e:
+            self._world.reply(event.reply_to, Refused(e.code, e.message))
+            return
+        self._carry_out(decision)
+        if decision.then is not None:
+            self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
+        verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
+        if verdict is not None:
+            self._world.reply(event.reply_to, self._with_standing(verdict, fetch.broker_id, lease_ms))
+            return
+        parked = ParkedFetch(fetch, event.reply_to, now_ms + min(fetch.max_wait_ms, self._config.fetch_wait_max_ms))
+        standing = self.controller.standing(self._state.committed, fetch.broker_id)
+        if fetch.offset < self._state.applied or fetch.max_wait_ms <= 0 or standing.should_shut_down:
+            self._answer(parked, lease_ms)
+        else:
+            earlier = self._parked.park(parked)
+            if earlier is not None:
+                self._answer(earlier, lease_ms)
+
+    def _with_standing(self, verdict: MetadataFetched | Refused, broker_id: int, lease_ms: int) -> MetadataFetched | Refused:
+        if isinstance(verdict, Refused):
+            return verdict
+        standing = self.controller.standing(self._state.committed, broker_id)
+        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=lease_ms)
+
+    def _answer(self, parked: ParkedFetch, lease_ms: int) -> None:
+        standing = self.controller.standing(self._state.committed, parked.fetch.broker_id)
+        answer = metadata_feed.deltas(
+            parked.fetch, self._log, self._state, epoch=self._epoch, standing=standing, lease_ms=lease_ms
+        )
+        self._world.reply(parked.reply_to, answer)
+
+    # --- time and commits ------------------------------------------------------------------------------------------
+
+    def fire_timers(self, lease_ms: int, now_ms: int) -> None:
+        """Deadlines of callers and brokers; then one thing that the controller finds due by itself."""
+        self._now_ms = now_ms
+        for deferred in self._deferred.expired(now_ms):
+            why = "no majority confirmed it in time"
+            unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
+            self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
+        for parked in self._parked.expired(now_ms):
+            self._answer(parked, lease_ms)
+        if self._wake_deadline_ms is not None and self._wake_deadline_ms <= now_ms:
+            self._wake(lease_ms)
+        due = self.controller.due(self._state.proposed, now_ms)
+        if due is not None and not self._follow_ups:
+            self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
+
+    def settle(self, lease_ms: int, now_ms: int, wall_ms: int) -> None:
+        """The end of a turn: go on with long decisions, answer who can be answered, wake brokers, mark a snapshot."""
+        self._now_ms = now_ms
+        if self._follow_ups:
+            self._decide(*self._follow_ups.popleft())
+        applied = self._state.applied
+        for deferred in self._deferred.ready(applied):
+            view = ReadView(applied, self._state.committed, self.controller, now_ms)
+            self._world.reply(deferred.reply_to, view if deferred.reply is None else deferred.reply)
+        if applied > self._woken_at:
+            if len(self._parked) <= WAKE_AT_ONCE_MAX:
+                self._wake(lease_ms)
+            elif self._wake_deadline_ms is None:
+                self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
+            self._maybe_mark(wall_ms)
+
+    def _wake(self, lease_ms: int) -> None:
+        self._wake_deadline_ms = None
+        self._woken_at = self._state.applied
+        for parked in self._parked.wake_all():
+            self._answer(parked, lease_ms)
+
+    def _maybe_mark(self, wall_ms: int) -> None:
+        if self._mark_pending:
+            return
+        due = self._snapshotter.mark_due(self._state, wall_ms)
+        if due is not None:
+            self._mark(due.reason)
+
+    def mark_passed(self) -> None:
+        """The pending mark is committed."""
+        self._mark_pending = False
+
+    @property
+    def has_more_to_do(self) -> bool:
+        return bool(self._follow_ups)
+
+    def next_deadline_ms(self) -> int | None:
+        deadlines = [
+            deadline
+            for deadline in (
+                self._deferred.next_deadline_ms(),
+                self._parked.next_deadline_ms(),
+                self.controller.next_deadline_ms(),
+                self._wake_deadline_ms,
+            )
+            if deadline is not None
+        ]
+        return min(deadlines, default=None)

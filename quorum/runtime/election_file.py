@@ -1,0 +1,60 @@
+"""`quorum-state`: the epoch, the vote and the leader, in one file that is replaced whole.
+
+This is where a vote is made durable. `save` returns only after write, fsync, rename and fsync of the directory
+(`Directory.write_atomic`); the node carries out `SaveElectionState` before any message that speaks of it. Epoch and vote
+share one write: in two, a crash between them leaves a vote of the old epoch under the new one, and a second vote is
+given (hashicorp/raft #661).
+"""
+
+import json
+import zlib
+
+from metadata_log.errors import CorruptLog
+from metadata_log.files import Directory
+from metadata_log.ids import ReplicaKey, parse_uuid, uuid_text
+from quorum.core.effects import ElectionState
+
+FILE_NAME = "quorum-state"
+FILE_BYTES_MAX = 4_096
+FORMAT_VERSION = 1
+
+FIRST_STATE = ElectionState(epoch=0, voted_for=None, leader_id=None)
+
+
+def save(directory: Directory, state: ElectionState) -> None:
+    """Makes `state` durable before it returns."""
+    vote = None
+    if state.voted_for is not None:
+        vote = {"node_id": state.voted_for.node_id, "directory_id": uuid_text(state.voted_for.directory_id)}
+    body = {"version": FORMAT_VERSION, "epoch": state.epoch, "voted_for": vote, "leader_id": state.leader_id}
+    text = json.dumps(body, sort_keys=True)
+    line = json.dumps({"crc32": zlib.crc32(text.encode()), "state": body}, sort_keys=True)
+    directory.write_atomic(FILE_NAME, line.encode() + b"\n")
+
+
+def load(directory: Directory) -> ElectionState | None:
+    """What was last saved; None if nothing ever was.
+
+    Raises:
+        CorruptLog: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
+            guess: it could vote twice in one epoch.
+    """
+    if not directory.exists(FILE_NAME):
+        return None
+    data = directory.read(FILE_NAME, FILE_BYTES_MAX)
+    where = f"{directory.path_text}/{FILE_NAME}"
+    try:
+        outer = json.loads(data)
+        body = outer["state"]
+        if zlib.crc32(json.dumps(body, sort_keys=True).encode()) != outer["crc32"]:
+            raise CorruptLog(f"{where}: its checksum does not fit; the node's vote is unknown, so it must not vote")
+        if body["version"] != FORMAT_VERSION:
+            raise CorruptLog(f"{where}: format version {body['version']}; this code reads {FORMAT_VERSION}")
+        vote = body["voted_for"]
+        voted_for = None if vote is None else ReplicaKey(int(vote["node_id"]), parse_uuid(vote["directory_id"]))
+        leader_id = body["leader_id"]
+        return ElectionState(int(body["epoch"]), voted_for, None if leader_id is None else int(leader_id))
+    except CorruptLog:
+        raise
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptLog(f"{where}: unreadable ({e}); the node's vote is unknown, so it must not vote") from e

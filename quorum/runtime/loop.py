@@ -1,0 +1,288 @@
+"""The only asyncio in the quorum: a node on an event loop, with a real network, a real disk and a real clock.
+
+    gRPC handler --> post(event) --> [events] --> one turn for all that wait --> answers --> futures of the handlers
+                                        ^                 |
+         timer, finished job, peer -----+                 +--> peers.send, jobs
+
+Handlers put an event and a future in, and await the future. A turn takes everything that has come in since the last one,
+so under load one turn, one append and one flush serve many callers.
+
+Where a flush runs. A follower has nothing better to do than to wait for its disk, and a hop to a thread and back costs as
+much as half an fsync: it flushes inline. A leader has just handed batches to its followers' streams and must let them
+leave: it flushes on a thread, at the same time as the followers flush theirs.
+"""
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from quorum.controller.commands import Command, CommandReply
+from quorum.core.inputs import Failure
+from quorum.core.messages import Request, Response
+from quorum.runtime.jobs import FlushJob, Job
+from quorum.runtime.node import Node
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import Opened
+from quorum.runtime.requests import (
+    LeaderHint,
+    MetadataFetch,
+    MetadataFetched,
+    NodeStatus,
+    ReadView,
+    Refused,
+    SnapshotMarked,
+)
+from quorum.runtime.status import node_status
+from quorum.runtime.world import (
+    Answer,
+    BrokerFetch,
+    Event,
+    JobDone,
+    PeerGone,
+    RaftFailure,
+    RaftRequest,
+    RaftResponse,
+    Read,
+    ReplyTo,
+    SnapshotWanted,
+    StopRequested,
+    Submission,
+    Tick,
+)
+from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
+
+T = TypeVar("T")
+
+STALL_MS = 500
+"""A turn that is this late was not late by chance: the process stood still, and brokers are not to blame for it."""
+RESIGN_GRACE_MS = 500
+"""How long a leader that stops gives its successors to hear of it."""
+
+
+class Clock(Protocol):
+    """Milliseconds: `now_ms` never goes back and counts suspended time; `wall_ms` is the time of day."""
+
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+
+class Peers(Protocol):
+    """How other controllers are reached (`quorum.wire.peers`)."""
+
+    def send(
+        self,
+        destination: NodeId,
+        request: Request,
+        timeout_ms: int,
+        on_response: Callable[[Response], None],
+        on_failure: Callable[[Failure], None],
+    ) -> None: ...
+
+    def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
+        """`listener` is called when a peer's stream broke and an immediate reconnect was refused."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class NodeLoop:
+    """A running controller. Everything but the jobs happens on the event loop's thread."""
+
+    def __init__(self, opened: Opened, config: NodeConfig, peers: Peers, clock: Clock, rng: random.Random) -> None:
+        self._opened = opened
+        self._peers = peers
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[Event] = deque()
+        self._waiting: dict[ReplyTo, asyncio.Future[Answer]] = {}
+        self._last_reply_to: ReplyTo = 0
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due_ms: int | None = None
+        self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
+        self.stopped: asyncio.Future[str] = self._loop.create_future()
+        """Done when the node cannot go on, with the reason."""
+        self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
+        peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
+
+    async def start(self) -> None:
+        """Begins: from here on the node votes, and asks for a leader."""
+        self.node.start(self._clock.now_ms(), self._clock.wall_ms())
+        self._post(Tick())
+
+    async def stop(self) -> None:
+        """Hands over leadership if there is any, waits for what is under way on the disk, and lets go of the directory."""
+        if self.node.stopped is None:
+            self._post(StopRequested())
+            deadline = self._loop.time() + RESIGN_GRACE_MS / 1_000
+            was_leading = self.node.core.is_leading
+            while was_leading and self._peers_unaware() and self._loop.time() < deadline:
+                await asyncio.sleep(0.01)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._refuse_all(Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint()))
+        await self._peers.close()
+        await asyncio.to_thread(self._flusher.shutdown, wait=True)
+        await asyncio.to_thread(self._worker.shutdown, wait=True)
+        self._opened.log.close()
+        self._opened.directory.unlock()
+
+    def _peers_unaware(self) -> bool:
+        return self.node.stopped is None and (self._scheduled or bool(self._events) or self.node.core.is_resigning)
+
+    # --- asked by gRPC ---------------------------------------------------------------------------------------------
+
+    async def raft(self, request: Request) -> Response:
+        answer = await self._ask(lambda reply_to: RaftRequest(request, reply_to))
+        assert not isinstance(answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused)
+        return answer
+
+    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        answer = await self._ask(lambda reply_to: Submission(command, reply_to, deadline_ms))
+        assert isinstance(answer, CommandReply)
+        return answer
+
+    async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
+        answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))
+        assert isinstance(answer, MetadataFetched)
+        return answer
+
+    async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        answer = await self._ask(lambda reply_to: Read(reply_to, deadline_ms))
+        assert isinstance(answer, ReadView)
+        return view(answer)
+
+    async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        answer = await self._ask(lambda reply_to: SnapshotWanted(reason, reply_to, deadline_ms))
+        assert isinstance(answer, SnapshotMarked)
+        return answer.offset
+
+    def status(self) -> NodeStatus:
+        return node_status(self.node, self._clock.now_ms())
+
+    def leader_hint(self) -> LeaderHint:
+        return self.node.leader_hint()
+
+    def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
+        try:
+            return self.node.snapshotter.store.read_chunk(snapshot, position, max_bytes)
+        except SnapshotNotFound as e:
+            raise Refused(ErrorCode.SNAPSHOT_NOT_FOUND, str(e)) from e
+        except PositionOutOfRange as e:
+            raise Refused(ErrorCode.POSITION_OUT_OF_RANGE, str(e)) from e
+
+    def list_snapshots(self) -> tuple[SnapshotInfo, ...]:
+        return self.node.snapshotter.store.list()
+
+    async def _ask(self, event: Callable[[ReplyTo], Event]) -> Answer:
+        if self.node.stopped is not None:
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
+        self._last_reply_to += 1
+        reply_to = self._last_reply_to
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[reply_to] = future
+        self._post(event(reply_to))
+        try:
+            answer = await future
+        finally:
+            self._waiting.pop(reply_to, None)
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    # --- asked by the node (World) ---------------------------------------------------------------------------------
+
+    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+        self._peers.send(
+            destination,
+            request,
+            timeout_ms,
+            lambda response: self._post(RaftResponse(destination, request, response)),
+            lambda failure: self._post(RaftFailure(destination, request, failure)),
+        )
+
+    def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
+        future = self._waiting.get(reply_to)
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def start_job(self, job: Job) -> None:
+        if isinstance(job, FlushJob):
+            if not self.node.core.is_leading:
+                self._events.append(_run(job))
+                self._schedule()
+                return
+            executor = self._flusher
+        else:
+            executor = self._worker
+        executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, _run(job)))
+
+    def stop_node(self, reason: str) -> None:
+        self._refuse_all(Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {reason}"))
+        if not self.stopped.done():
+            self.stopped.set_result(reason)
+
+    def _refuse_all(self, refused: Refused) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_result(refused)
+
+    # --- turns -----------------------------------------------------------------------------------------------------
+
+    def _post(self, event: Event) -> None:
+        self._events.append(event)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        now_ms = self._clock.now_ms()
+        due_ms = self._timer_due_ms
+        if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:
+            self.node.active.controller.credit(now_ms - due_ms)
+        events, self._events = self._events, deque()
+        self.node.turn(events, now_ms, self._clock.wall_ms())
+        self._scheduled = False
+        if self.node.stopped is not None:
+            return
+        if self._events:
+            self._schedule()
+        self._arm()
+
+    def _arm(self) -> None:
+        deadline_ms = self.node.next_deadline_ms()
+        if deadline_ms == self._timer_due_ms and self._timer is not None and not self._timer.cancelled():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due_ms = deadline_ms
+        if deadline_ms is not None:
+            delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1_000
+            self._timer = self._loop.call_later(delay_s, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._post(Tick())
+
+
+def _run(job: Job) -> JobDone:
+    """Runs `job` here and now."""
+    try:
+        job.run()
+    except Exception as e:  # whatever a job dies of is the node's to judge: it arrives as an event
+        return JobDone(job, e)
+    return JobDone(job)

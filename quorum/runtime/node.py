@@ -1,0 +1,373 @@
+"""One controller: the pure core, the log and the state machine, joined in a synchronous turn.
+
+A turn takes the events that have come in, in order:
+
+    events --> core.step --> effects, carried out in order --> (appended, truncated: told to the core at once)
+           --> timers, only after all waiting events
+           --> settle: apply what is committed, answer who waited for it, begin one flush for all that was appended
+
+Three rules live here and nowhere else.
+
+*Disk before speech.* `SaveElectionState` returns when it is durable, before the next effect. An appended batch is
+acknowledged by nobody until a `FlushJob` drawn after it has come back and the core was told `Flushed`.
+
+*One flush in flight.* What is appended meanwhile shares the next one: group commit that grows with load by itself. The
+leader's followers fetch and flush at the same time as the leader does.
+
+*Fail-stop.* Damage inside the log, a failed flush, or a broken law stops the node with its reason. A failed fsync is never
+tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import ParamSpec, assert_never
+
+from metadata_log.batch import Batch
+from metadata_log.codec import decode_batch
+from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.ids import Offset, ReplicaKey
+from metadata_log.records import KRaftVersion, Record, Voters
+from quorum.controller.controller import Controller
+from quorum.core import effects as fx
+from quorum.core import inputs as raft
+from quorum.core.messages import FetchRequest
+from quorum.core.raft import RaftCore
+from quorum.runtime import election_file
+from quorum.runtime.active import ActiveController
+from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import Opened
+from quorum.runtime.requests import LeaderHint, Refused
+from quorum.runtime.state_machine import StateMachine
+from quorum.runtime.world import (
+    BrokerFetch,
+    Event,
+    JobDone,
+    PeerGone,
+    RaftFailure,
+    RaftRequest,
+    RaftResponse,
+    Read,
+    SnapshotWanted,
+    StopRequested,
+    Submission,
+    Tick,
+    World,
+)
+from snapshots.store import PositionOutOfRange, SnapshotNotFound
+
+P = ParamSpec("P")
+
+
+class NodeStopped(Exception):
+    """The node must not go on; the text says why."""
+
+
+class Node:
+    """A controller without its world. Driven by `turn`; the same object in production and in the simulator."""
+
+    def __init__(
+        self, opened: Opened, config: NodeConfig, world: World, rng: random.Random, now_ms: int, wall_ms: int
+    ) -> None:
+        self.identity = opened.identity
+        self.me = ReplicaKey(opened.identity.node_id, opened.identity.directory_id)
+        self.log = opened.log
+        self.snapshotter = opened.snapshotter
+        self.state = StateMachine()
+        self._directory = opened.directory
+        self._config = config
+        self._world = world
+        self._load = opened.load
+        self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._flushing = False
+        self._stopped: str | None = None
+        self.core = RaftCore(
+            me=self.me,
+            config=config.raft,
+            election=opened.election,
+            shape=opened.log.shape,
+            voters=opened.voters,
+            rng=rng,
+            now_ms=now_ms,
+        )
+        self.active = ActiveController(
+            config=config,
+            controller=Controller(config.controller, rng),
+            log=self.log,
+            state=self.state,
+            snapshotter=self.snapshotter,
+            world=world,
+            append=self._append_as_leader,
+            confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
+        )
+
+    # --- the turn --------------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int, wall_ms: int) -> None:
+        """The first turn. A snapshot is loaded in the background: the node votes and replicates meanwhile."""
+        self._now_ms, self._wall_ms = now_ms, wall_ms
+        if self._load is not None:
+            self._world.start_job(self._load)
+        self._guarded(self._carry_out_all, self.core.start(now_ms))
+
+    def turn(self, events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
+        """Takes `events` in order, then timers that are due, then settles. Nothing happens after a stop."""
+        self._now_ms, self._wall_ms = now_ms, wall_ms
+        for event in events:
+            self._guarded(self._handle, event)
+        self._guarded(self._fire_timers)
+        self._guarded(self._settle)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next turn is due even if nothing happens."""
+        if self._has_more_to_do():
+            return self._now_ms
+        deadlines = [self.core.next_deadline_ms()]
+        if self.active.on:
+            deadlines.append(self.active.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the node has stopped, if it has."""
+        return self._stopped
+
+    def _guarded(self, act: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._stopped is not None:
+            return
+        try:
+            act(*args, **kwargs)
+        except (NodeStopped, CorruptLog, LogFormatError, OSError) as e:
+            self._stopped = str(e) or type(e).__name__
+            self._world.stop_node(self._stopped)
+
+    def _handle(self, event: Event) -> None:
+        match event:
+            case RaftRequest(request, reply_to):
+                chain = self.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+                self._step(raft.RequestReceived(request, reply_to, chain))
+            case RaftResponse(source, request, response):
+                self._step(raft.ResponseReceived(source, request, response))
+            case RaftFailure(destination, request, failure):
+                self._step(raft.RequestFailed(destination, request, failure))
+            case PeerGone(node_id):
+                self._step(raft.PeerRefused(node_id))
+            case Submission() | Read() | SnapshotWanted():
+                self._take(event)
+            case BrokerFetch():
+                self._take_fetch(event)
+            case JobDone(job, error):
+                self._finish(job, error)
+            case StopRequested():
+                self._step(raft.ShutDown())
+            case Tick():
+                return
+            case _:
+                assert_never(event)
+
+    def _take(self, event: Submission | Read | SnapshotWanted) -> None:
+        if self.core.is_leading:
+            self.active.take(event, self._now_ms)
+        else:
+            self._world.reply(event.reply_to, self._not_controller())
+
+    def _take_fetch(self, event: BrokerFetch) -> None:
+        if self.core.is_leading:
+            self.active.fetch(event, self._lease_ms(), self._now_ms)
+        else:
+            self._world.reply(event.reply_to, self._not_controller())
+
+    def _fire_timers(self) -> None:
+        deadline = self.core.next_deadline_ms()
+        if deadline is not None and deadline <= self._now_ms:
+            self._step(raft.TimerFired())
+        if self.active.on:
+            self.active.fire_timers(self._lease_ms(), self._now_ms)
+
+    def _settle(self) -> None:
+        self._apply()
+        self._maybe_activate()
+        if self.active.on:
+            self.active.settle(self._lease_ms(), self._now_ms, self._wall_ms)
+        self._maybe_flush()
+
+    # --- the core's effects ----------------------------------------------------------------------------------------
+
+    def _step(self, raft_input: raft.Input) -> None:
+        self._carry_out_all(self.core.step(raft_input, self._now_ms))
+
+    def _carry_out_all(self, effects: Sequence[fx.Effect]) -> None:
+        for effect in effects:
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.SaveElectionState(state):
+                election_file.save(self._directory, state)
+            case fx.SendRequest(destination, request, timeout_ms):
+                self._world.send(destination, request, timeout_ms)
+            case fx.Reply(reply_to, response):
+                self._world.reply(reply_to, response)
+            case fx.ReplyWithBatches(reply_to, response, offset, max_bytes):
+                self._world.reply(reply_to, replace(response, batches=self.log.read(offset, max_bytes)))
+            case fx.ReplyWithChunk():
+                self._reply_with_chunk(effect)
+            case fx.AppendBatches(batches):
+                self.log.append_batches(batches)
+                self._step(raft.Appended(self.log.shape, _control_records(batches)))
+            case fx.AppendControl(_, record):
+                self._append_as_leader([record])
+            case fx.TruncateLog(end):
+                self.log.truncate(end)
+                self._step(raft.Truncated(self.log.shape))
+            case fx.WriteSnapshotChunk(snapshot, position, data):
+                self.snapshotter.store.write_part(snapshot, position, data)
+            case fx.InstallSnapshot(snapshot):
+                self._world.start_job(self.snapshotter.install_job(snapshot))
+            case fx.LeadershipChanged(_, _, leading):
+                if not leading:
+                    self.active.end("this controller does not lead", self.leader_hint())
+            case fx.HighWatermarkAdvanced():
+                return  # applied when the turn settles
+            case fx.ReadsConfirmed(token):
+                self.active.reads_confirmed(token)
+            case fx.StopNode(reason):
+                raise NodeStopped(reason)
+            case _:
+                assert_never(effect)
+
+    def _append_as_leader(self, records: Sequence[Record]) -> Batch:
+        batch = self.log.append(records, self.core.epoch, self._wall_ms)
+        self._step(raft.Appended(self.log.shape, _control_records([batch])))
+        return batch
+
+    def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
+        try:
+            size, data = self.snapshotter.store.read_chunk(effect.snapshot, effect.response.position, effect.max_bytes)
+            response = replace(effect.response, size=size, data=data)
+        except SnapshotNotFound:
+            response = replace(effect.response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        except PositionOutOfRange:
+            response = replace(effect.response, error=ErrorCode.POSITION_OUT_OF_RANGE)
+        self._world.reply(effect.reply_to, response)
+
+    # --- commits ---------------------------------------------------------------------------------------------------
+
+    @property
+    def commit_target(self) -> Offset:
+        """How far this node may apply: what is committed, as far as its own disk holds it."""
+        return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
+
+    def _apply(self) -> None:
+        if self._load is not None:
+            return
+        for mark in self.state.apply(self.log, self.commit_target):
+            self.active.mark_passed()
+            voters = self.core.voter_history.at(mark.end.offset)
+            job = self.snapshotter.job_for(mark, self.log, voters)
+            if job is not None:
+                self._world.start_job(job)
+
+    def _has_more_to_do(self) -> bool:
+        applying = self._load is None and self.state.stopped is None and self.state.applied < self.commit_target
+        return applying or (self.active.on and self.active.has_more_to_do)
+
+    def _maybe_activate(self) -> None:
+        core = self.core
+        ready = core.is_leading and core.high_watermark is not None and self._load is None
+        if ready and not self.active.on and self.state.applied == self.log.shape.end:
+            self.active.begin(core.epoch, self._now_ms)
+
+    # --- jobs ------------------------------------------------------------------------------------------------------
+
+    def _maybe_flush(self) -> None:
+        shape = self.log.shape
+        if not self._flushing and shape.flushed_end < shape.end:
+            self._flushing = True
+            self._world.start_job(FlushJob(self.log.begin_flush()))
+
+    def _finish(self, job: Job, error: Exception | None) -> None:
+        match job:
+            case FlushJob():
+                self._flushing = False
+                if error is not None:
+                    raise NodeStopped(f"flush failed: {error}; what was written may be lost, so this node stops") from error
+                if self.log.complete_flush(job.ticket):
+                    self._step(raft.Flushed(self.log.shape))
+            case WriteSnapshotJob():
+                self._finish_snapshot(job, error)
+            case LoadSnapshotJob():
+                self._finish_load(job, error)
+            case _:
+                assert_never(job)
+
+    def _finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None) -> None:
+        if error is not None:
+            self.snapshotter.failed()
+            raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
+        self.snapshotter.written(job, self.log)
+        self._step(raft.LogStartMoved(self.log.shape))
+
+    def _finish_load(self, job: LoadSnapshotJob, error: Exception | None) -> None:
+        if error is not None and job.install:
+            self.snapshotter.store.discard_parts()
+            self._step(raft.SnapshotInstallFailed(job.end, str(error)))
+            return
+        if error is not None:
+            raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
+        assert job.meta is not None
+        assert job.image is not None
+        if job is self._load:
+            self._load = None
+        if job.install:
+            self.log.reset_to(job.end, job.meta.chain)
+            self.log.note_snapshot(job.end)
+        self.state.load(job.image)
+        if job.install:
+            self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters))
+
+    # --- what others may look at -----------------------------------------------------------------------------------
+
+    def leader_hint(self) -> LeaderHint:
+        leader_id = self.core.leader_id
+        voter = None if leader_id is None else self.core.voters.get(leader_id)
+        endpoint = voter.endpoints[0] if voter is not None and voter.endpoints else None
+        return LeaderHint(leader_id, self.core.epoch, endpoint)
+
+    def _not_controller(self) -> Refused:
+        hint = self.leader_hint()
+        known = f"the leader is {hint.leader_id}" if hint.leader_id is not None else "no leader is known"
+        return Refused(ErrorCode.NOT_CONTROLLER, f"node {self.me.node_id} is not the active controller; {known}", hint)
+
+    def _lease_ms(self) -> int:
+        """The lease to give now: none, unless a majority has lately said that this node leads.
+
+        A paused leader that wakes up deposed would otherwise keep alive, with its first answers, brokers that the new
+        leader has long fenced.
+        """
+        began_ms = self.core.last_quorum_round_began_ms
+        if began_ms is None or self._now_ms - began_ms >= self._config.quorum_age_ms:
+            return 0
+        return self._config.lease_ms
+
+    def check_invariants(self) -> None:
+        """The laws that bind the parts to each other; cheap enough to be checked after every turn."""
+        self.log.shape.check_invariants()
+        self.core.check_invariants()
+        self.state.check_invariants()
+        assert self.core.shape == self.log.shape, (self.core.shape, self.log.shape)
+        if self._load is None:
+            assert self.state.applied <= max(self.log.shape.flushed_end, self.log.shape.start.offset)
+        assert not self.active.on or self.core.is_leading
+
+
+def _control_records(batches: Iterable[Batch]) -> tuple[tuple[Offset, Voters | KRaftVersion], ...]:
+    """What these batches say about the voter set, with offsets."""
+    found: list[tuple[Offset, Voters | KRaftVersion]] = []
+    for batch in batches:
+        if batch.is_control:
+            for index, record in enumerate(decode_batch(batch)):
+                if isinstance(record, Voters | KRaftVersion):
+                    found.append((batch.base_offset + index, record))
+    return tuple(found)

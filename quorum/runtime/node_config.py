@@ -1,0 +1,42 @@
+"""Everything that a controller node can be told about how to work; `quorum.config` makes one from a file."""
+
+from typing import NamedTuple
+
+from metadata_log.log import LogConfig
+from quorum.controller.controller import ControllerConfig
+from quorum.core.config import RaftConfig
+from snapshots.policy import MarkPolicy, RetentionPolicy
+
+
+class NodeConfig(NamedTuple):
+    """Lease: `lease_ms + quorum_age_ms <= 0.8 x session timeout`, so that a cut-off broker fences itself before its session
+    can end, whatever clocks and a paused controller do.
+    """
+
+    raft: RaftConfig = RaftConfig()
+    controller: ControllerConfig = ControllerConfig()
+    log: LogConfig = LogConfig()
+    marks: MarkPolicy = MarkPolicy()
+    retention: RetentionPolicy = RetentionPolicy()
+    lease_ms: int = 5_000
+    quorum_age_ms: int = 2_000
+    broker_linger_ms: int = 20
+    """With many brokers waiting, news is held back this long, so that a burst of commits wakes them once."""
+    fetch_wait_max_ms: int = 5_000
+    """No broker's fetch waits longer, whatever it asks for."""
+
+    def problems(self) -> list[str]:
+        """What makes this configuration unsafe, all of it, as sentences."""
+        found: list[str] = []
+        session_ms = self.controller.session_timeout_ms
+        if self.lease_ms + self.quorum_age_ms > 0.8 * session_ms:
+            found.append(
+                f"lease ({self.lease_ms} ms) + quorum age ({self.quorum_age_ms} ms) must be at most 0.8 x "
+                f"broker.session.timeout.ms ({session_ms} ms)"
+            )
+        raft = self.raft
+        if not 0 < raft.election_timeout_min_ms < raft.election_timeout_max_ms:
+            found.append("controller.quorum.election.timeout: the minimum must be positive and below the maximum")
+        if raft.fetch_wait_ms * 2 > raft.fetch_timeout_ms:
+            found.append("controller.quorum.fetch.timeout.ms must be at least twice the fetch wait")
+        return found

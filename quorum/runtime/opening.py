@@ -1,0 +1,86 @@
+"""Opening a controller's data directory: what is found there, checked against each other, before anything speaks.
+
+What a node needs in order to vote (quorum-state, the log's shape, the voter set) is read here. The image is not: it may
+be large, and a node that is still loading it can already vote and replicate.
+"""
+
+from typing import NamedTuple
+
+from metadata_log.errors import CorruptLog
+from metadata_log.files import Directory
+from metadata_log.identity import Identity
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.records import Voters
+from quorum.core.effects import ElectionState
+from quorum.core.voters import VoterHistory
+from quorum.runtime import election_file
+from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.snapshotter import Snapshotter
+from snapshots.store import genesis
+
+LOG_DIRECTORY = "@metadata"
+
+
+class Opened(NamedTuple):
+    """A data directory, ready for a `Node`."""
+
+    directory: Directory
+    identity: Identity
+    election: ElectionState
+    log: Log
+    voters: VoterHistory
+    snapshotter: Snapshotter
+    load: LoadSnapshotJob | None
+    """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
+
+
+def open_directory(directory: Directory, identity: Identity, config: NodeConfig) -> Opened:
+    """Reads the directory of a formatted controller.
+
+    Raises:
+        CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
+    """
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    snapshotter = Snapshotter(metadata, config.marks, config.retention)
+    bootstrap = snapshotter.store.bootstrap()
+    if bootstrap is None:
+        raise CorruptLog(f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)")
+    load = snapshotter.newest_load_job()
+    log = Log.open(
+        metadata,
+        start=OffsetAndEpoch(0, 0),
+        chain=genesis(identity.cluster_id, bootstrap.voters),
+        config=config.log,
+    )
+    voters = bootstrap.voters if load is None else _stand_on_snapshot(log, load)
+    if log.shape.start.offset > 0 and (load is None or load.end.offset < log.shape.start.offset):
+        raise CorruptLog(
+            f"{metadata.path_text}: the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far; "
+            "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
+        )
+    election = election_file.load(directory)
+    if election is None:
+        if log.shape.end > 0:
+            raise CorruptLog(
+                f"{directory.path_text}/{election_file.FILE_NAME} is missing although the log is not empty: this node has "
+                "forgotten its vote; restore the file, or give the node a new directory id and let it fetch from the others"
+            )
+        election = election_file.FIRST_STATE
+    entries = tuple(
+        (offset, record) for offset, record in log.control_records() if isinstance(record, Voters)
+    )
+    return Opened(directory, identity, election, log, VoterHistory(voters, entries), snapshotter, load)
+
+
+def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
+    """The voter set at the newest snapshot; and the log starts over at it, if it lies beyond the log's end.
+
+    That is what a crash between the download's rename and the log's reset leaves behind.
+    """
+    meta = load.store.read_meta(load.end)
+    if load.end.offset > log.shape.end:
+        log.reset_to(load.end, meta.chain)
+    log.note_snapshot(load.end)
+    return meta.voters

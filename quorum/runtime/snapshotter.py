@@ -1,0 +1,73 @@
+"""Snapshots as a node makes, serves and installs them; one job at a time.
+
+Every node writes its snapshot at a *mark*, a control record that the leader appends when one is due and that counts once
+it is committed. So all nodes write at the same offsets, from images that must be equal, and the files are equal byte for
+byte: comparing them compares the controllers. A node that is busy or late skips a mark.
+"""
+
+from metadata_log.files import Directory
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.records import SnapshotMark, Voters
+from quorum.runtime.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.state_machine import Mark, StateMachine
+from snapshots.format import SnapshotMeta
+from snapshots.policy import MarkPolicy, RetentionPolicy
+from snapshots.store import SnapshotStore
+
+KRAFT_VERSION = 1
+
+
+class Snapshotter:
+    """Which snapshots there are on this node, which are being made, and when the next one is due."""
+
+    def __init__(self, directory: Directory, mark_policy: MarkPolicy, retention: RetentionPolicy) -> None:
+        self.store = SnapshotStore(directory)
+        self._mark_policy = mark_policy
+        self._retention = retention
+        self._busy = False
+
+    def mark_due(self, state: StateMachine, wall_ms: int) -> SnapshotMark | None:
+        """The mark to append now, by the leader's judgement from the log; never for an idle log."""
+        reason = self._mark_policy.due(state.bytes_since_mark, wall_ms - state.last_mark_ms)
+        return None if reason is None else SnapshotMark(reason)
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def job_for(self, mark: Mark, log: Log, voters: Voters) -> Job | None:
+        """The job that writes the snapshot at `mark`; None if this node is busy with one or already has it."""
+        if self._busy or any(info.end == mark.end for info in self.store.list()):
+            return None
+        chain = log.chain_at(mark.end.offset)
+        assert chain is not None, f"the mark's end {mark.end} is a batch boundary of this log"
+        self._busy = True
+        timestamp_ms = mark.image.provenance.timestamp_ms
+        return WriteSnapshotJob(self.store, SnapshotMeta(mark.end, timestamp_ms, chain, voters, KRAFT_VERSION), mark.image)
+
+    def written(self, job: WriteSnapshotJob, log: Log) -> list[str]:
+        """The snapshot is durable: the log may now stand on it. Returns the names of what retention has retired."""
+        self._busy = False
+        log.note_snapshot(job.meta.end)
+        return self.clean(log)
+
+    def failed(self) -> None:
+        self._busy = False
+
+    def clean(self, log: Log) -> list[str]:
+        """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits."""
+        retired = self.store.retain(self._retention, log_bytes=log.size_bytes)
+        kept = self.store.list()
+        if retired and kept and kept[0].end.offset > log.shape.start.offset:
+            retired = [*retired, *log.drop_prefix(kept[0].end)]
+        return retired
+
+    # --- installing ------------------------------------------------------------------------------------------------
+
+    def install_job(self, end: OffsetAndEpoch) -> LoadSnapshotJob:
+        """A finished download becomes durable and is read into an image."""
+        return LoadSnapshotJob(self.store, end, install=True)
+
+    def newest_load_job(self) -> LoadSnapshotJob | None:
+        """At start-up: the newest snapshot whose bytes are whole; None if there is only the bootstrap one."""
+        newest = self.store.newest_valid()
+        return None if newest is None else LoadSnapshotJob(self.store, newest.end, install=False)

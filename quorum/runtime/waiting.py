@@ -1,0 +1,150 @@
+"""Who waits for what: answers that wait for a commit, reads that wait for a confirmation, fetches that wait for news.
+
+An answer leaves when what it tells of is committed *and applied here*. A decision that wrote nothing, and a read, wait
+for two things: the offset that was pending when they were made (they have seen uncommitted state), and a round in which
+a majority says that this node still leads (it may be deposed and not know it).
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Offset
+from quorum.controller.commands import CommandReply
+from quorum.runtime.requests import MetadataFetch, Refused, SnapshotMarked
+from quorum.runtime.world import ReplyTo
+
+
+@dataclass(slots=True)
+class Deferred:
+    """One caller. `reply` is None for a read, whose answer is the image at that time."""
+
+    reply_to: ReplyTo
+    offset: Offset
+    """Applied up to here (exclusive) before the answer leaves."""
+    reply: CommandReply | SnapshotMarked | Refused | None
+    token: int = 0
+    """The read round that must be confirmed; 0: none."""
+    wrote: bool = False
+    """Records of this caller are in the log: if leadership ends now, nobody knows what becomes of them."""
+    done: bool = False
+
+
+class DeferredAnswers:
+    """Callers in the order of their offsets, with deadlines."""
+
+    def __init__(self) -> None:
+        self._queue: deque[Deferred] = deque()
+        self._deadlines: list[tuple[int, int, Deferred]] = []
+        self._count = 0
+        self._confirmed = 0
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(self, deferred: Deferred, deadline_ms: int) -> None:
+        assert not self._queue or self._queue[-1].offset <= deferred.offset
+        self._queue.append(deferred)
+        self._count += 1
+        heapq.heappush(self._deadlines, (deadline_ms, self._count, deferred))
+
+    def confirm(self, token: int) -> None:
+        """Every read round up to `token` is confirmed."""
+        self._confirmed = max(self._confirmed, token)
+
+    def ready(self, applied: Offset) -> Iterator[Deferred]:
+        """Those that may be answered now, in order. One that waits for its round does not hold up those behind it."""
+        unconfirmed: list[Deferred] = []
+        while self._queue and self._queue[0].offset <= applied:
+            deferred = self._queue.popleft()
+            if deferred.done:
+                continue
+            if deferred.token > self._confirmed:
+                unconfirmed.append(deferred)
+            else:
+                deferred.done = True
+                yield deferred
+        self._queue.extendleft(reversed(unconfirmed))
+
+    def expired(self, now_ms: int) -> Iterator[Deferred]:
+        """Those whose time is up."""
+        while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
+            deferred = heapq.heappop(self._deadlines)[2]
+            if not deferred.done:
+                deferred.done = True
+                yield deferred
+
+    def drain(self) -> Iterator[Deferred]:
+        """All of them: leadership is over."""
+        for deferred in self._queue:
+            if not deferred.done:
+                deferred.done = True
+                yield deferred
+        self._queue.clear()
+        self._deadlines.clear()
+        self._confirmed = 0
+
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][2].done:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+
+def unknown_outcome(why: str) -> Refused:
+    """The records are in some log; whether they stay is not known."""
+    return Refused(ErrorCode.REQUEST_TIMED_OUT, f"{why}: the request may have taken effect; look before you repeat it")
+
+
+@dataclass(slots=True)
+class ParkedFetch:
+    """A broker's fetch that has nothing to bring yet."""
+
+    fetch: MetadataFetch
+    reply_to: ReplyTo
+    deadline_ms: int
+    done: bool = False
+
+
+class ParkedFetches:
+    """Brokers waiting for news, one fetch each. All wait for the same thing: the next commit."""
+
+    def __init__(self) -> None:
+        self._by_broker: dict[NodeId, ParkedFetch] = {}
+        self._deadlines: list[tuple[int, int, ParkedFetch]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_broker)
+
+    def park(self, parked: ParkedFetch) -> ParkedFetch | None:
+        """Returns the broker's earlier fetch, if one still waited: it is to be answered now, empty."""
+        earlier = self._by_broker.get(parked.fetch.broker_id)
+        if earlier is not None:
+            earlier.done = True
+        self._by_broker[parked.fetch.broker_id] = parked
+        self._count += 1
+        heapq.heappush(self._deadlines, (parked.deadline_ms, self._count, parked))
+        return earlier
+
+    def wake_all(self) -> list[ParkedFetch]:
+        parked = list(self._by_broker.values())
+        for one in parked:
+            one.done = True
+        self._by_broker.clear()
+        self._deadlines.clear()
+        return parked
+
+    def expired(self, now_ms: int) -> Iterator[ParkedFetch]:
+        while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
+            parked = heapq.heappop(self._deadlines)[2]
+            if not parked.done:
+                parked.done = True
+                del self._by_broker[parked.fetch.broker_id]
+                yield parked
+
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][2].done:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
