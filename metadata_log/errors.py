@@ -80,3 +80,16 @@ class UnsupportedRecord(LogFormatError):
 
 class CorruptLog(LogFormatError):
     """Damage below what was once durable. It is never cut away; the message names file and position."""
+
+    file: str | None = None
+    position: int | None = None
+    """The byte in `file` at which the damaged batch begins."""
+    offset: int | None = None
+    """The offset up to which the log is intact."""
+
+    @classmethod
+    def at(cls, file: str, position: int, offset: int, reason: str) -> "CorruptLog":
+        """The error for damage at a known place."""
+        error = cls(f"{file}: damage at byte {position}, offset {offset}: {reason}")
+        error.file, error.position, error.offset = file, position, offset
+        return error

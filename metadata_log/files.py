@@ -1,0 +1,301 @@
+"""The only file that opens, writes, fsyncs and renames. Everything else says what it wants of a `Directory`.
+
+Two Protocols, `File` and `Directory`, and the real ones over POSIX. The simulator's disk (`tests/sim/disk.py`) is the other
+implementation, and one suite of tests runs over both.
+
+What durability costs, and the order it needs (each line is a file that was lost otherwise):
+  * a new file's *name* is durable only after an fsync of its directory, whatever was fsynced inside it;
+  * rename without an fsync of the file first: after a power cut the new name may stand before an empty file;
+  * rename without an fsync of the directory after: after a power cut the old content may be back. For a vote that is a
+    second vote in one epoch.
+So `write_atomic` does: write name.tmp, fsync it, rename, fsync the directory.
+
+A failed fsync is never retried. The kernel marks the pages clean when it reports the error, so a second fsync succeeds and
+proves nothing (page cache says B, disk says A). `FlushFailed` therefore ends the process, and the file refuses more work.
+"""
+
+import fcntl
+import os
+import threading
+from pathlib import Path
+from typing import Protocol, Self
+
+from metadata_log.errors import LogFormatError
+
+DIRECTORY_MODE = 0o700
+FILE_MODE = 0o600
+LOCK_NAME = ".lock"
+
+
+class FlushFailed(Exception):
+    """An fsync failed: what is on the disk is unknown. Not an OSError, so that nobody handles it as one: stop the process."""
+
+
+class FileTooLarge(LogFormatError):
+    """A file is larger than anything that could rightly be in it, and was not read."""
+
+
+class DirectoryInUse(Exception):
+    """Another process holds the directory's lock; the message names its pid."""
+
+
+class File(Protocol):
+    """An open file. One thread reads and writes it; `flush` may run on another meanwhile."""
+
+    def size(self) -> int: ...
+
+    def read_at(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only where the file ends."""
+
+    def write_at(self, position: int, data: bytes) -> None:
+        """Writes all of `data`, or raises OSError having written any part of it."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file, or extends it with zeros."""
+
+    def preallocate(self, size: int) -> None:
+        """Makes the file at least `size` bytes long, the new ones zero and their blocks reserved.
+
+        Raises:
+            OSError: ENOSPC; nothing has changed then.
+        """
+
+    def flush(self) -> None:
+        """Makes everything durable that was written before the call. May run on a worker thread.
+
+        Does nothing to a closed file: whoever closes a file while a flush is on its way has voided that flush.
+
+        Raises:
+            FlushFailed: now, and from every later call.
+        """
+
+    def close(self) -> None:
+        """Closes the file, waiting for a flush that is under way."""
+
+
+class Directory(Protocol):
+    """One directory. Names are plain: no separators. What is created or renamed is durable after `flush`."""
+
+    @property
+    def path_text(self) -> str:
+        """Where this is, for messages."""
+
+    def names(self) -> list[str]:
+        """Everything in it, sorted; subdirectories too."""
+
+    def exists(self, name: str) -> bool: ...
+
+    def open(self, name: str, *, create: bool = False) -> File:
+        """Opens for reading and writing; with `create` also a file that is not there yet.
+
+        Raises:
+            FileNotFoundError: without `create`.
+        """
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        """A whole small file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+            FileTooLarge: it is larger than `max_bytes`; nothing was read.
+        """
+
+    def write_atomic(self, name: str, data: bytes) -> None:
+        """Replaces `name` by `data`, durably: after any crash the file is wholly the old or wholly the new one."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Renames within this directory, replacing `new`."""
+
+    def move(self, name: str, target: "Directory") -> None:
+        """Moves a file into `target`, a directory of the same volume, under the same name."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file.
+
+        Raises:
+            FileNotFoundError: it is not there.
+        """
+
+    def flush(self) -> None:
+        """Makes creations, renames and removals durable (fsync of the directory)."""
+
+    def subdirectory(self, name: str) -> "Directory":
+        """The directory `name` in this one, made (and made durable) if it is not there."""
+
+    def lock(self) -> None:
+        """Takes this directory for this process, until `unlock` or the process's end.
+
+        Raises:
+            DirectoryInUse: another process has it.
+        """
+
+    def unlock(self) -> None: ...
+
+    def free_bytes(self) -> int:
+        """Bytes that the volume still has room for."""
+
+
+class RealFile:
+    """A file of the operating system's."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._path = path
+        self._fd = os.open(path, flags, FILE_MODE)
+        self._failed = False
+        # Held by flush and close: a number of a closed file may belong to another file a moment later, and a worker that
+        # still flushed by that number would report the wrong file as durable.
+        self._flush_lock = threading.Lock()
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read_at(self, position: int, length: int) -> bytes:
+        data = os.pread(self._fd, length, position)
+        while data and len(data) < length:
+            more = os.pread(self._fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write_at(self, position: int, data: bytes) -> None:
+        self._refuse_after_failure()
+        written = os.pwrite(self._fd, data, position)
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        self._refuse_after_failure()
+        os.ftruncate(self._fd, size)
+
+    def preallocate(self, size: int) -> None:
+        self._refuse_after_failure()
+        current = self.size()
+        if current < size:
+            try:
+                os.posix_fallocate(self._fd, current, size - current)
+            except OSError:
+                os.ftruncate(self._fd, current)  # where the C library writes zeros itself, some may be there already
+                raise
+
+    def flush(self) -> None:
+        with self._flush_lock:
+            if self._fd < 0:
+                return
+            self._refuse_after_failure()
+            try:
+                os.fdatasync(self._fd)
+            except OSError as e:
+                self._failed = True
+                raise FlushFailed(f"{self._path}: fdatasync failed ({e}); what is on the disk is unknown") from e
+
+    def close(self) -> None:
+        with self._flush_lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed:
+            raise FlushFailed(f"{self._path}: an earlier fsync failed; this file takes no more work")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RealDirectory:
+    """A directory of the operating system's, made (0700) if it is not there. Files in it are 0600."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self._lock_fd = -1
+
+    @property
+    def path_text(self) -> str:
+        return str(self.path)
+
+    def names(self) -> list[str]:
+        return sorted(os.listdir(self.path))  # noqa: PTH208 - half the cost of Path.iterdir, and names are what we want
+
+    def exists(self, name: str) -> bool:
+        return self._at(name).exists()
+
+    def open(self, name: str, *, create: bool = False) -> RealFile:
+        return RealFile(self._at(name), create=create)
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        with self._at(name).open("rb") as f:
+            data = f.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise FileTooLarge(f"{self._at(name)}: more than the {max_bytes} bytes that it could rightly have")
+        return data
+
+    def write_atomic(self, name: str, data: bytes) -> None:
+        temporary = f"{name}.tmp"
+        try:
+            with self.open(temporary, create=True) as f:
+                f.truncate(0)
+                f.write_at(0, data)
+                f.flush()
+        except OSError:
+            self._at(temporary).unlink(missing_ok=True)  # a full disk gets its bytes back
+            raise
+        self.rename(temporary, name)
+        self.flush()
+
+    def rename(self, old: str, new: str) -> None:
+        self._at(old).replace(self._at(new))
+
+    def move(self, name: str, target: Directory) -> None:
+        assert isinstance(target, RealDirectory)
+        self._at(name).replace(target._at(name))
+
+    def remove(self, name: str) -> None:
+        self._at(name).unlink()
+
+    def flush(self) -> None:
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        except OSError as e:
+            raise FlushFailed(f"{self.path}: fsync of the directory failed ({e})") from e
+        finally:
+            os.close(fd)
+
+    def subdirectory(self, name: str) -> "RealDirectory":
+        path = self._at(name)
+        if not path.is_dir():
+            path.mkdir(mode=DIRECTORY_MODE)
+            self.flush()
+        return RealDirectory(path)
+
+    def lock(self) -> None:
+        assert self._lock_fd < 0, "this object has the lock already"
+        fd = os.open(self._at(LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as e:
+            holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise DirectoryInUse(f"{self.path} is in use by process {holder}; one process at a time") from e
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._lock_fd = fd
+
+    def unlock(self) -> None:
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    def free_bytes(self) -> int:
+        status = os.statvfs(self.path)
+        return status.f_bavail * status.f_frsize
+
+    def _at(self, name: str) -> Path:
+        assert "/" not in name and name not in ("", ".", ".."), name
+        return self.path / name

@@ -1,0 +1,534 @@
+"""The `@metadata` log of one node: append, flush, truncate, read, and start anew from a snapshot.
+
+    drop_prefix / reset_to                    append / append_batches
+            |                                        |
+            v                                        v
+    start --[ sealed segment | sealed | active segment )-- end
+                                          ^ flushed_end
+
+*Three ends of one log.* `end` is what was written (into the page cache), `flushed_end` what is durable; the high watermark is
+no business of the log's. A log promises only what lies below `flushed_end`.
+
+*Flushing is split in three* so that the slow part may run on a worker: `begin_flush` takes a ticket, `ticket.sync()` does the
+fsync, `complete_flush` moves `flushed_end`. A truncation or reset voids the tickets that are out. Without that:
+    1. append 8..10 of epoch 3; the worker begins its fsync;
+    2. truncate to 7, append other records 8..10 of epoch 4, not yet flushed;
+    3. the worker comes back: "flushed 10", and this node acknowledges bytes that a power cut would lose.
+
+*A segment is sealed before the next one begins*, with an fsync in between. So only the active segment has anything to flush,
+and only the last file of a log can have a torn tail worth the name.
+
+Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may run elsewhere.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from metadata_log.batch import CHAIN_BYTES, Batch, encode, genesis_chain, verify_chain
+from metadata_log.codec import decode_batch, encode_records
+from metadata_log.errors import LogFormatError
+from metadata_log.files import Directory, File
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.log_notes import FlushedNote, LogStart, read_start, write_start
+from metadata_log.log_shape import EpochStart, LogShape
+from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, KRaftVersion, Record, Voters
+from metadata_log.recovery import Recovery, segment_names
+from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentHeader
+from metadata_log.tail import Tail
+
+ARCHIVE_NAME: Final = "archive"
+LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
+
+QuorumRecord: TypeAlias = Voters | KRaftVersion
+"""The control records that say who votes and how: in force as soon as they are appended."""
+
+
+class LogConfig(NamedTuple):
+    """How a log is kept."""
+
+    segment_bytes: int = 64 << 20
+    """A segment that would grow larger is sealed, and the next one begun."""
+    tail_bytes: int = 8 << 20
+    """So many bytes of the newest batches stay in memory."""
+    archive: bool = True
+    """Retired segments go to `archive/`; without it they are removed."""
+
+
+class FlushTicket(NamedTuple):
+    """A flush that has begun. `sync` may run on any thread; `Log.complete_flush` says whether it counts."""
+
+    generation: int
+    end: Offset
+    chain: bytes
+    file: File | None
+    """None where everything below `end` is durable already."""
+
+    def sync(self) -> None:
+        """The fsync.
+
+        Raises:
+            FlushFailed: stop the process.
+        """
+        if self.file is not None:
+            self.file.flush()
+
+
+class ScrubProgress(NamedTuple):
+    """How far a scrub has come."""
+
+    segment: str
+    position: int
+    offset: Offset
+
+
+class Log:
+    """See the file's head. Made by `Log.open`."""
+
+    _start: LogStart
+    _end: Offset
+    _flushed_end: Offset
+    _chain: bytes
+    _flushed_chain: bytes
+    _last_epoch: Epoch
+    _last_timestamp_ms: int
+    _epochs: tuple[EpochStart, ...]
+    _quorum_records: list[tuple[Offset, QuorumRecord]]
+    _tail: Tail
+    _snapshot: OffsetAndEpoch | None
+    _shape: LogShape | None
+    """Made when asked for; None after every change."""
+
+    def __init__(self, directory: Directory, config: LogConfig, note: FlushedNote) -> None:
+        self._directory = directory
+        self._config = config
+        self._note = note
+        self._generation = 0
+        """Grows with every truncation and reset; a ticket of another generation is void."""
+        self._segments: list[Segment] = []
+        """Oldest first, without gaps, never empty after `open`; the last one is active."""
+        self._begin_at(LogStart(LOG_BEGINNING, bytes(CHAIN_BYTES), 0))
+
+    @classmethod
+    def open(
+        cls,
+        directory: Directory,
+        *,
+        start: OffsetAndEpoch = LOG_BEGINNING,
+        chain: bytes | None = None,
+        timestamp_ms: int = 0,
+        config: LogConfig = LogConfig(),  # noqa: B008 - immutable
+    ) -> "Log":
+        """The log in `directory`: recovered if there is one, else a new one that starts at `start`.
+
+        `chain` and `timestamp_ms` are those at `start`: the genesis chain for a new cluster, a snapshot's for a node that
+        begins with one. For a log that is there already the three are not looked at.
+
+        What recovery does with damage is told in `recovery`. All that it keeps is fsynced before it counts as flushed: after
+        a killed process it may have been in the page cache only.
+
+        Raises:
+            CorruptLog: what was durable once is damaged or gone.
+            OSError, FlushFailed: the disk's.
+        """
+        log = cls(directory, config, FlushedNote(directory))
+        try:
+            found = read_start(directory)
+            if found is None and not segment_names(directory):
+                log._start_anew(LogStart(start, chain or genesis_chain("", b""), timestamp_ms))
+            elif found is not None and found.resetting:
+                log._start_anew(found)
+            else:
+                log._recover(found)
+        except BaseException:
+            log.close()
+            raise
+        return log
+
+    # --- what others see -------------------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> LogShape:
+        """The log's shape as of now; a value, so it can be kept."""
+        if self._shape is None:
+            self._shape = LogShape(
+                start=self._start.start,
+                end=self._end,
+                flushed_end=self._flushed_end,
+                epochs=self._epochs,
+                chain=self._chain,
+                flushed_chain=self._flushed_chain,
+                snapshot=self._snapshot,
+            )
+        return self._shape
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        """The time of the last batch, or of the last one below the start; 0 where there never was one."""
+        return self._last_timestamp_ms
+
+    def chain_at(self, offset: Offset) -> bytes | None:
+        """The chain at `offset`; None if that is no batch boundary of this log.
+
+        Raises:
+            CorruptLog: the search came upon damage.
+        """
+        if not self._start.start.offset <= offset <= self._end:
+            return None
+        if offset == self._start.start.offset:
+            return self._start.chain
+        if offset >= self._tail.start_offset:
+            return self._tail.chain_at(offset)
+        place = self._segment_of(offset).locate(offset)
+        return place[1] if place else None
+
+    def is_boundary(self, offset: Offset) -> bool:
+        """Whether a batch of this log ends, or the log starts, at `offset`."""
+        return self.chain_at(offset) is not None
+
+    def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
+        """The records of this log that say who votes, each with its offset, oldest first."""
+        return tuple(self._quorum_records)
+
+    def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
+        """Batches from the one that begins at `offset`, which must be a boundary; none where `offset` is the end.
+
+        At least one batch if there is one that ends at or below `until`, then as many as `max_bytes` has room for.
+
+        Raises:
+            CorruptLog: the disk no longer holds what was written.
+        """
+        until = self._end if until is None else min(until, self._end)
+        assert self._start.start.offset <= offset <= self._end, f"{offset} is not in {self}"
+        if offset >= self._tail.start_offset:
+            assert self._tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
+            return tuple(self._tail.read(offset, max_bytes, until))
+        taken: list[Batch] = []
+        while offset < until:
+            segment = self._segment_of(offset)
+            place = segment.locate(offset)
+            assert place is not None, f"{offset} is not a batch boundary"
+            for _, batch in segment.batches(place[0]):
+                max_bytes -= len(batch.data)
+                if batch.end_offset > until or (taken and max_bytes < 0):
+                    return tuple(taken)
+                taken.append(batch)
+            offset = segment.end_offset
+        return tuple(taken)
+
+    def __str__(self) -> str:
+        return f"log [{self._start.start}, {self._end}) flushed {self._flushed_end} in {self._directory.path_text}"
+
+    # --- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
+        """As leader of `epoch`: `records` as one batch. All of them are control records, or none is.
+
+        The batch's time is `wall_ms`, or the previous batch's where the clock was set back.
+
+        Raises:
+            LogFormatError: too large for one batch; nothing was appended.
+            OSError: the disk is full or broken; nothing was appended.
+        """
+        is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
+        assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
+        assert epoch >= self._last_epoch, f"epoch {epoch} in {self}"
+        timestamp_ms = max(wall_ms, self._last_timestamp_ms)
+        batch = encode(
+            encode_records(records),
+            base_offset=self._end,
+            epoch=epoch,
+            record_count=len(records),
+            first_timestamp_ms=timestamp_ms,
+            last_timestamp_ms=timestamp_ms,
+            is_control=is_control,
+            previous_chain=self._chain,
+        )
+        self._write((batch,))
+        return batch
+
+    def append_batches(self, batches: Sequence[Batch]) -> None:
+        """As follower, or broker: batches as they came, which must continue this log.
+
+        Raises:
+            LogFormatError: they do not; nothing was appended.
+            OSError: the disk is full or broken; some of the first batches may have been appended, see `shape`.
+        """
+        end, epoch, chain = self._end, self._last_epoch, self._chain
+        for batch in batches:
+            if batch.base_offset != end:
+                raise LogFormatError(f"a batch with base offset {batch.base_offset}; the log goes on at {end}")
+            if batch.epoch < epoch:
+                raise LogFormatError(f"a batch of epoch {batch.epoch} at offset {end}, after epoch {epoch}")
+            if not verify_chain(batch, chain):
+                raise LogFormatError(f"the batch at offset {end} does not continue this log's chain")
+            if batch.is_control:
+                decode_batch(batch)  # a voter set that nobody can read must not get in
+            end, epoch, chain = batch.end_offset, batch.epoch, batch.chain
+        if batches:
+            self._write(batches)
+
+    def _write(self, batches: Sequence[Batch]) -> None:
+        """Writes verified batches, in one write for all that fit the active segment."""
+        segment_bytes = self._config.segment_bytes
+        active = self._segments[-1]
+        run: list[Batch] = []
+        run_end = active.end_position
+        for batch in batches:
+            if run_end + len(batch.data) > segment_bytes and batch.base_offset > active.base_offset:
+                self._write_run(active, run)
+                active = self._roll()
+                run, run_end = [], active.end_position
+            run.append(batch)
+            run_end += len(batch.data)
+        self._write_run(active, run)
+
+    def _write_run(self, active: Segment, run: list[Batch]) -> None:
+        if run:
+            data = run[0].data if len(run) == 1 else b"".join([batch.data for batch in run])
+            active.append(data, self._config.segment_bytes)
+        for batch in run:
+            active.extend(batch, self._chain)
+            self._take_note(batch)
+
+    def _roll(self) -> Segment:
+        """Seals the active segment and begins the next."""
+        self._segments[-1].seal()
+        place = OffsetAndEpoch(self._end, self._last_epoch)
+        segment = Segment.create(self._directory, SegmentHeader(place, self._chain, self._last_timestamp_ms))
+        self._segments.append(segment)
+        return segment
+
+    def _take_note(self, batch: Batch) -> None:
+        """What the log knows of its last batch, once that is in the file."""
+        if batch.epoch != self._last_epoch or not self._epochs:
+            self._epochs += (EpochStart(batch.epoch, batch.base_offset),)
+            self._last_epoch = batch.epoch
+        if batch.is_control:
+            for i, record in enumerate(decode_batch(batch)):
+                if isinstance(record, Voters | KRaftVersion):
+                    self._quorum_records.append((batch.base_offset + i, record))
+        self._tail.append(batch)
+        self._end = batch.end_offset
+        self._chain = batch.chain
+        self._last_timestamp_ms = max(self._last_timestamp_ms, batch.last_timestamp_ms)
+        self._shape = None
+
+    # --- flushing --------------------------------------------------------------------------------------------------
+
+    def begin_flush(self) -> FlushTicket:
+        """A ticket for making durable all that the log holds now."""
+        file = self._segments[-1].file if self._flushed_end < self._end else None
+        return FlushTicket(self._generation, self._end, self._chain, file)
+
+    def complete_flush(self, ticket: FlushTicket) -> bool:
+        """`ticket.sync()` has returned. False if the ticket was void: what it flushed is not what the log holds now."""
+        if ticket.generation != self._generation:
+            return False
+        if ticket.end > self._flushed_end:
+            self._flushed_end, self._flushed_chain = ticket.end, ticket.chain
+            self._note.write(ticket.end, ticket.chain)
+            self._shape = None
+        return True
+
+    def flush(self) -> None:
+        """Makes durable all that the log holds, here and now.
+
+        Raises:
+            FlushFailed: stop the process.
+        """
+        ticket = self.begin_flush()
+        ticket.sync()
+        self.complete_flush(ticket)
+
+    # --- cutting ---------------------------------------------------------------------------------------------------
+
+    def truncate(self, end: Offset) -> None:
+        """Cuts the log back to `end`, a batch boundary, durably; voids the tickets that are out."""
+        chain = self.chain_at(end)
+        assert chain is not None, f"{end} is not a batch boundary of {self}"
+        self._generation += 1
+        if end == self._end:
+            return
+        if end < self._flushed_end:
+            # Before the bytes go: a power cut after the cut must not find a note that says they are still there.
+            self._note.write(end, chain)
+            self._note.flush()
+            self._flushed_end, self._flushed_chain = end, chain
+        keep = bisect_right(self._segments, end, key=lambda each: each.base_offset)
+        self._remove(self._segments[keep:])
+        del self._segments[keep:]
+        active = self._segments[-1]
+        active.cut(end)
+        self._forget_from(end, chain, active)
+
+    def _forget_from(self, end: Offset, chain: bytes, active: Segment) -> None:
+        self._end, self._chain = end, chain
+        self._epochs = tuple(entry for entry in self._epochs if entry.start_offset < end)
+        self._last_epoch = self._epochs[-1].epoch if self._epochs else self._start.start.epoch
+        self._quorum_records = [entry for entry in self._quorum_records if entry[0] < end]
+        if end >= self._tail.start_offset:
+            self._tail.truncate(end)
+        else:
+            self._tail.clear(end, chain)
+        last = self._tail.last_batch()
+        if last is None and end > self._start.start.offset:
+            last = active.last_batch_below(end)
+        if last is not None:
+            self._last_timestamp_ms = last.last_timestamp_ms
+        else:
+            self._last_timestamp_ms = max(self._start.timestamp_ms, active.header.previous_timestamp_ms)
+        self._shape = None
+
+    def _remove(self, segments: Sequence[Segment]) -> None:
+        """Newest first: what a crash in between leaves has no gap."""
+        for segment in reversed(segments):
+            segment.close()
+            self._directory.remove(segment.name)
+        if segments:
+            self._directory.flush()
+
+    # --- starting anew ---------------------------------------------------------------------------------------------
+
+    def reset_to(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int = 0) -> None:
+        """Everything goes, and the log starts at `start`, the end of a snapshot that is durable here; voids all tickets.
+
+        `chain` and `timestamp_ms` are what the snapshot says of its last batch. After a crash in here the log is the old one,
+        or the new one and empty.
+        """
+        self._generation += 1
+        self._start_anew(LogStart(start, chain, timestamp_ms))
+        self._snapshot = start
+
+    def _start_anew(self, start: LogStart) -> None:
+        write_start(self._directory, start._replace(resetting=True))  # from here on no old segment counts
+        for segment in self._segments:
+            segment.close()
+        self._segments.clear()
+        for name in segment_names(self._directory):
+            self._directory.remove(name)
+        self._directory.flush()
+        self._begin_at(start)
+        self._segments.append(
+            Segment.create(self._directory, SegmentHeader(start.start, start.chain, start.timestamp_ms))
+        )
+        self._note.write(start.start.offset, start.chain)
+        self._note.flush()
+        write_start(self._directory, start._replace(resetting=False))
+
+    def _begin_at(self, start: LogStart) -> None:
+        """An empty log in memory."""
+        self._start = start._replace(resetting=False)
+        self._end = self._flushed_end = start.start.offset
+        self._chain = self._flushed_chain = start.chain
+        self._last_epoch = start.start.epoch
+        self._last_timestamp_ms = start.timestamp_ms
+        self._epochs = ()
+        self._quorum_records = []
+        self._tail = Tail(start.start.offset, start.chain, self._config.tail_bytes)
+        self._snapshot = start.start if start.start.offset else None
+        self._shape = None
+
+    def drop_prefix(self, snapshot: OffsetAndEpoch) -> list[str]:
+        """The log starts at `snapshot`'s end from now on, which is a boundary below `flushed_end`.
+
+        Segments wholly below that are retired: moved to `archive/`, or removed. Gives their names. The snapshot must be
+        durable, its directory too: nothing else holds these records now.
+        """
+        offset = snapshot.offset
+        if offset <= self._start.start.offset:
+            return []
+        assert offset <= self._flushed_end, f"{snapshot} is not durable in {self}"
+        assert self.shape.epoch_below(offset) == snapshot.epoch, f"{snapshot} is another history than {self}"
+        chain = self.chain_at(offset)
+        assert chain is not None, f"{snapshot} is not a batch boundary of {self}"
+        last = self._segment_of(offset).last_batch_below(offset)
+        timestamp_ms = last.last_timestamp_ms if last else self._segment_of(offset).header.previous_timestamp_ms
+        start = LogStart(snapshot, chain, timestamp_ms)
+        write_start(self._directory, start)
+        self._start = start
+        index = bisect_right(self._epochs, offset, key=lambda each: each.start_offset) - 1
+        if offset == self._end:
+            self._epochs = ()
+        elif index >= 0:
+            self._epochs = (EpochStart(self._epochs[index].epoch, offset), *self._epochs[index + 1 :])
+        self._quorum_records = [entry for entry in self._quorum_records if entry[0] >= offset]
+        self._shape = None
+        keep = max(0, bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1)
+        retired = self._segments[:keep]
+        del self._segments[:keep]
+        for segment in retired:
+            segment.close()
+        return self._retire([segment.name for segment in retired])
+
+    def _retire(self, names: list[str]) -> list[str]:
+        if names and self._config.archive:
+            archive = self._directory.subdirectory(ARCHIVE_NAME)
+            for name in names:
+                self._directory.move(name, archive)
+            archive.flush()
+        else:
+            for name in names:
+                self._directory.remove(name)
+        if names:
+            self._directory.flush()
+        return names
+
+    def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
+        """The newest snapshot that is durable on this node."""
+        self._snapshot = snapshot
+        self._shape = None
+
+    # --- opening and closing ---------------------------------------------------------------------------------------
+
+    def _recover(self, found: LogStart | None) -> None:
+        note = self._note.read()
+        recovery = Recovery(self._directory, found, note)
+        self._segments = recovery.segments
+        began = False
+        for batch in recovery.batches():
+            if not began:
+                self._begin_at(recovery.start)
+                began = True
+            if batch.base_offset >= self._start.start.offset:
+                self._take_note(batch)
+        recovery.settle()
+        if not began:
+            self._begin_at(recovery.start)
+        for segment in self._segments:
+            if note is None or segment.end_offset > note.end:
+                segment.file.flush()
+        self._directory.flush()
+        self._flushed_end, self._flushed_chain = self._end, self._chain
+        self._note.write(self._end, self._chain)
+        self._retire(recovery.retired_names)
+
+    def _segment_of(self, offset: Offset) -> Segment:
+        return self._segments[bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1]
+
+    def scrub(self, slice_bytes: int = 1 << 20) -> Iterator[ScrubProgress]:
+        """Checks the sealed segments again, CRC and chain, `slice_bytes` a step. Ends early where the log was cut or reset.
+
+        Raises:
+            CorruptLog: silent rot, with its place.
+        """
+        generation = self._generation
+        for segment in self._segments[:-1]:
+            chain, unread = segment.header.previous_chain, slice_bytes
+            for position, batch in segment.batches(SEGMENT_HEADER_BYTES):
+                if not verify_chain(batch, chain):
+                    raise segment.corrupt(position, "the batch does not continue the chain", batch.base_offset)
+                chain = batch.chain
+                unread -= len(batch.data)
+                if unread <= 0:
+                    unread = slice_bytes
+                    yield ScrubProgress(segment.name, position, batch.end_offset)
+                    if generation != self._generation or segment not in self._segments:
+                        return
+            yield ScrubProgress(segment.name, segment.end_position, segment.end_offset)
+
+    def close(self) -> None:
+        """Closes the files. What was not flushed stays as the operating system has it."""
+        for segment in self._segments:
+            segment.close()
+        self._note.close()

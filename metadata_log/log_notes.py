@@ -1,0 +1,117 @@
+"""Two small files beside the segments: how far the log was once durable, and where it starts.
+
+`flushed` is rewritten in place after every completed flush, *without an fsync of its own*: it costs one write into the page
+cache. What survives a power cut is therefore some earlier note, and each of those was true when it was written. It stays
+true because whatever would make it false (truncation, reset) first lowers it, and that time with an fsync. So at every
+moment: any note that a crash can leave says at most what is durable. It is 56 bytes at the start of one sector, and a disk
+writes sectors whole.
+
+`log-start` is replaced atomically. It says at which record the log starts where that is not the start of a segment, and it
+makes a reset one step: from the moment at which it says `resetting` the old segments do not count.
+"""
+
+import json
+import struct
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from metadata_log.errors import CorruptLog
+from metadata_log.files import Directory
+from metadata_log.ids import Offset, OffsetAndEpoch
+
+FLUSHED_NAME: Final = "flushed"
+START_NAME: Final = "log-start"
+
+_FLUSHED: Final = struct.Struct(">8sQ32sI")
+_FLUSHED_MAGIC: Final = b"metaqfl1"
+_START_BYTES_MAX: Final = 4096
+
+
+class Flushed(NamedTuple):
+    """All below `end` was durable once, and the chain there was `chain`."""
+
+    end: Offset
+    chain: bytes
+
+
+class FlushedNote:
+    """The open file `flushed`."""
+
+    def __init__(self, directory: Directory) -> None:
+        is_new = not directory.exists(FLUSHED_NAME)
+        self._file = directory.open(FLUSHED_NAME, create=True)
+        if is_new:
+            directory.flush()
+
+    def read(self) -> Flushed | None:
+        """The note; None if there is none that can be read."""
+        data = self._file.read_at(0, _FLUSHED.size)
+        if len(data) < _FLUSHED.size:
+            return None
+        magic, end, chain, crc = _FLUSHED.unpack(data)
+        if magic != _FLUSHED_MAGIC or google_crc32c.value(data[:-4]) != crc:
+            return None
+        return Flushed(end, chain)
+
+    def write(self, end: Offset, chain: bytes) -> None:
+        """Notes that all below `end` is durable, which it must be."""
+        summed = _FLUSHED.pack(_FLUSHED_MAGIC, end, chain, 0)[:-4]
+        self._file.write_at(0, summed + google_crc32c.value(summed).to_bytes(4, "big"))
+
+    def flush(self) -> None:
+        """Makes the note durable: needed before what it says ceases to be true."""
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LogStart(NamedTuple):
+    """Where the log starts, and what lies below that."""
+
+    start: OffsetAndEpoch
+    chain: bytes
+    timestamp_ms: int
+    """The timestamp of the last batch below the start; 0 where there is none."""
+    resetting: bool = False
+    """A reset to this start has begun: no segment that is there counts."""
+
+
+def write_start(directory: Directory, start: LogStart) -> None:
+    """Makes `start` the durable truth, in one step."""
+    text = json.dumps(
+        {
+            "version": 1,
+            "offset": start.start.offset,
+            "epoch": start.start.epoch,
+            "chain": start.chain.hex(),
+            "timestamp_ms": start.timestamp_ms,
+            "resetting": start.resetting,
+        }
+    ).encode()
+    directory.write_atomic(START_NAME, b"%s\n%08x\n" % (text, google_crc32c.value(text)))
+
+
+def read_start(directory: Directory) -> LogStart | None:
+    """What `write_start` wrote last; None where nothing was.
+
+    Raises:
+        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+    """
+    try:
+        data = directory.read(START_NAME, _START_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    try:
+        text, crc, _ = data.split(b"\n")
+        if google_crc32c.value(text) != int(crc, 16):
+            raise ValueError("CRC-32C mismatch")
+        fields = json.loads(text)
+        if fields["version"] != 1:
+            raise ValueError(f"version {fields['version']}; this code reads 1")
+        start = OffsetAndEpoch(int(fields["offset"]), int(fields["epoch"]))
+        chain = bytes.fromhex(fields["chain"])
+        return LogStart(start, chain, int(fields["timestamp_ms"]), bool(fields["resetting"]))
+    except (ValueError, KeyError, TypeError) as e:
+        raise CorruptLog.at(f"{directory.path_text}/{START_NAME}", 0, 0, f"{e!r:.100}") from e

@@ -1,0 +1,296 @@
+"""One file of batches, `<20-digit base offset>.log`.
+
+    0        8       10        12       16           24                 32               64    68    72
+    | magic  | version| reserved| epoch  | base offset| last timestamp   | previous chain | CRC | rsv | batch | batch | 0 0 0 ...
+
+The header says where the file stands in history: its base offset, and the epoch, timestamp and chain of what lies below.
+So a segment proves its own batches without the segments before it, which may have been retired.
+
+The file is preallocated in steps, its new bytes zero, so that an append does not change the file's size and `fdatasync` has
+no metadata to write. A batch never begins with a zero byte (its format version is 1), so the first zero byte where a batch
+could begin is the end. A segment that is no longer appended to is cut to its exact length.
+
+In memory a segment has a sparse index: for about one batch in `INDEX_STEP_BYTES`, its base offset, its position and the chain
+before it. A search goes to the nearest entry below and walks from there.
+"""
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode
+from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.files import Directory, File
+from metadata_log.ids import Offset, OffsetAndEpoch
+
+SEGMENT_HEADER_BYTES: Final = 72
+PREALLOCATE_BYTES: Final = 1 << 20
+INDEX_STEP_BYTES: Final = 64 << 10
+
+_MAGIC: Final = b"metaqlog"
+_VERSION: Final = 1
+_HEADER: Final = struct.Struct(">8sHHIQQ32sII")
+_CRC_END: Final = 64
+_WINDOW_BYTES: Final = 256 << 10
+_NAME: Final = re.compile(r"(\d{20})\.log")
+
+assert _HEADER.size == SEGMENT_HEADER_BYTES
+
+
+class SegmentHeader(NamedTuple):
+    """Where a segment stands in history."""
+
+    start: OffsetAndEpoch
+    """The offset of its first record, and the epoch of the record below that (0 where there is none)."""
+    previous_chain: bytes
+    previous_timestamp_ms: int
+    """The timestamp of the last batch below; 0 where there is none."""
+
+
+class BadBatch(Exception):
+    """No intact batch begins at `position`. Whether that is a torn tail or corruption is the log's to judge."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+def segment_name(base_offset: Offset) -> str:
+    return f"{base_offset:020d}.log"
+
+
+def base_offset_of(name: str) -> Offset | None:
+    """The base offset in a segment's name; None if `name` is not one."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def pack_header(header: SegmentHeader) -> bytes:
+    offset, epoch = header.start
+    summed = _HEADER.pack(_MAGIC, _VERSION, 0, epoch, offset, header.previous_timestamp_ms, header.previous_chain, 0, 0)
+    crc = google_crc32c.value(summed[:_CRC_END])
+    return summed[:_CRC_END] + struct.pack(">II", crc, 0)
+
+
+def unpack_header(data: bytes) -> SegmentHeader:
+    """The header that `data` begins with.
+
+    Raises:
+        LogFormatError: if it does not begin with one, or with one of another version.
+    """
+    if len(data) < SEGMENT_HEADER_BYTES:
+        raise LogFormatError(f"{len(data)} bytes where a segment header of {SEGMENT_HEADER_BYTES} should be")
+    magic, version, _, epoch, offset, timestamp_ms, chain, crc, _ = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise LogFormatError("not a segment of a metadata log")
+    if google_crc32c.value(data[:_CRC_END]) != crc:
+        raise LogFormatError("CRC-32C mismatch in the segment header")
+    if version != _VERSION:
+        raise LogFormatError(f"segment format version {version}; this code reads {_VERSION}")
+    return SegmentHeader(OffsetAndEpoch(offset, epoch), chain, timestamp_ms)
+
+
+def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
+    """The batches of a segment's file from `position` on, each with its position. Checks each CRC, not the chain.
+
+    Ends at `stop`, at a zero byte, or where the file does.
+
+    Raises:
+        BadBatch: at a place that is neither the end nor an intact batch.
+    """
+    window, window_start = b"", position
+    while position < stop:
+        at = position - window_start
+        if len(window) - at < HEADER_BYTES:
+            window, window_start, at = file.read_at(position, _WINDOW_BYTES), position, 0
+        if not window or window[at] == 0:
+            return
+        try:
+            length = batch_length(window[at : at + HEADER_BYTES])
+            if at + length > len(window):
+                window, window_start, at = file.read_at(position, max(length, _WINDOW_BYTES)), position, 0
+            batch = decode(window, at)
+        except LogFormatError as e:
+            raise BadBatch(position, str(e)) from e
+        yield position, batch
+        position += length
+
+
+class _IndexEntry(NamedTuple):
+    base_offset: Offset
+    position: int
+    previous_chain: bytes
+
+
+class Segment:
+    """An open segment. It knows its extent and its index; whether a batch may be appended is the log's to judge."""
+
+    def __init__(self, directory: Directory, name: str, file: File, header: SegmentHeader) -> None:
+        self.name = name
+        self.file = file
+        self.header = header
+        self.end_offset = header.start.offset
+        self.end_position = SEGMENT_HEADER_BYTES
+        """One past the last batch. Beyond it the file is zero, or what a failed write has left there."""
+        self._path = f"{directory.path_text}/{name}"
+        self._allocated = file.size()
+        self._index = [_IndexEntry(self.base_offset, SEGMENT_HEADER_BYTES, header.previous_chain)]
+
+    @classmethod
+    def create(cls, directory: Directory, header: SegmentHeader) -> "Segment":
+        """A new, empty segment, durable with its name. What a crash had left under that name is gone."""
+        name = segment_name(header.start.offset)
+        file = directory.open(name, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, pack_header(header))
+            file.flush()
+            directory.flush()
+        except BaseException:
+            file.close()
+            raise
+        return cls(directory, name, file, header)
+
+    @classmethod
+    def open(cls, directory: Directory, name: str) -> "Segment":
+        """A segment that is there already. Its batches are not known until they were walked over and `extend`ed.
+
+        Raises:
+            LogFormatError: its header is damaged, or names another offset than the file's name.
+        """
+        file = directory.open(name)
+        try:
+            header = unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+            if header.start.offset != base_offset_of(name):
+                raise LogFormatError(f"the header names base offset {header.start.offset}")
+        except BaseException:
+            file.close()
+            raise
+        return cls(directory, name, file, header)
+
+    @property
+    def base_offset(self) -> Offset:
+        return self.header.start.offset
+
+    def append(self, data: bytes, segment_bytes: int) -> None:
+        """Writes `data` (whole batches) at the end; `extend` then tells of each batch.
+
+        Raises:
+            OSError: nothing has changed that counts; the next append goes to the same place.
+        """
+        needed = self.end_position + len(data)
+        if needed > self._allocated:
+            size = max(needed, min(self._allocated + PREALLOCATE_BYTES, segment_bytes))
+            self.file.preallocate(size)
+            self._allocated = size
+        self.file.write_at(self.end_position, data)
+
+    def extend(self, batch: Batch, previous_chain: bytes) -> None:
+        """Takes note of a batch that is in the file at the end."""
+        assert batch.base_offset == self.end_offset
+        if self.end_position - self._index[-1].position >= INDEX_STEP_BYTES:
+            self._index.append(_IndexEntry(batch.base_offset, self.end_position, previous_chain))
+        self.end_offset = batch.end_offset
+        self.end_position += len(batch.data)
+
+    def seal(self) -> None:
+        """Ends the segment: its file gets its exact length, and all of it is durable."""
+        if self._allocated > self.end_position:
+            self.file.truncate(self.end_position)
+            self._allocated = self.end_position
+        self.file.flush()
+
+    def cut(self, offset: Offset) -> None:
+        """Forgets the batches from `offset` on, durably. `offset` must be a boundary."""
+        place = self.locate(offset)
+        assert place is not None, f"{offset} is not a batch boundary of {self.name}"
+        self.end_offset, self.end_position = offset, place[0]
+        while len(self._index) > 1 and self._index[-1].base_offset >= offset:
+            self._index.pop()
+        self.cut_tail()
+
+    def cut_tail(self) -> None:
+        """Makes the file end, durably, at the last batch that is known."""
+        self.file.truncate(self.end_position)
+        self._allocated = self.end_position
+        self.file.flush()
+
+    def tail_is_zero(self) -> bool:
+        """Whether nothing follows the last known batch."""
+        position = self.end_position
+        while data := self.file.read_at(position, _WINDOW_BYTES):
+            if data.strip(b"\x00"):
+                return False
+            position += len(data)
+        return True
+
+    def batches(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Batch]]:
+        """The known batches from `position` on.
+
+        Raises:
+            CorruptLog: the file no longer holds what was written.
+        """
+        stop = self.end_position if stop is None else stop
+        offset: Offset | None = None
+        here = position
+        try:
+            for here, batch in walk(self.file, position, stop):
+                if offset is not None and batch.base_offset != offset:
+                    raise BadBatch(here, f"a batch with base offset {batch.base_offset}")
+                offset = batch.end_offset
+                yield here, batch
+                here += len(batch.data)
+            if here < stop:
+                raise BadBatch(here, "the file ends, or is zero, where a batch was written")
+        except BadBatch as e:
+            raise self.corrupt(e.position, str(e), offset) from e
+
+    def locate(self, offset: Offset) -> tuple[int, bytes] | None:
+        """Where the batch that begins at `offset` stands, and the chain before it; None if no batch begins (or ends) there."""
+        if not self.base_offset <= offset <= self.end_offset:
+            return None
+        entry = self._index[bisect_right(self._index, offset, key=lambda each: each.base_offset) - 1]
+        if entry.base_offset == offset:
+            return entry.position, entry.previous_chain
+        for position, batch in self.batches(entry.position):
+            if batch.end_offset >= offset:
+                return (position + len(batch.data), batch.chain) if batch.end_offset == offset else None
+        raise AssertionError(f"{offset} lies inside {self.name} and no batch holds it")
+
+    def last_batch_below(self, offset: Offset) -> Batch | None:
+        """The batch that ends at `offset`, a boundary of this segment; None at its base."""
+        if offset == self.base_offset:
+            return None
+        entry = self._index[bisect_right(self._index, offset - 1, key=lambda each: each.base_offset) - 1]
+        return next(batch for _, batch in self.batches(entry.position) if batch.end_offset == offset)
+
+    def corrupt(self, position: int, reason: str, offset: Offset | None = None) -> CorruptLog:
+        """The error for damage at `position`; without `offset`, the nearest known one below is named."""
+        if offset is None:
+            entries = [entry for entry in self._index if entry.position <= position]
+            offset = entries[-1].base_offset if entries else self.base_offset
+        return CorruptLog.at(self._path, position, offset, reason)
+
+    def intact_batch_after(self, position: int, offset: Offset) -> bool:
+        """Whether, somewhere after the damage at `position`, an intact batch of a later offset begins."""
+        size = self.file.size()
+        overlap = BATCH_BYTES_MAX
+        while position < size:
+            data = self.file.read_at(position, overlap + _WINDOW_BYTES)
+            at = data.find(b"\x01", 1)
+            while 0 <= at <= _WINDOW_BYTES:
+                try:
+                    if decode(data, at).base_offset > offset:
+                        return True
+                except LogFormatError:
+                    pass  # not a batch: look further
+                at = data.find(b"\x01", at + 1)
+            position += _WINDOW_BYTES
+        return False
+
+    def close(self) -> None:
+        self.file.close()
