@@ -163,6 +163,11 @@ class Log:
         return self._shape
 
     @property
+    def size_bytes(self) -> int:
+        """The bytes of all segments, up to the end of their last batches."""
+        return sum(segment.end_position for segment in self._segments)
+
+    @property
     def last_timestamp_ms(self) -> int:
         """The time of the last batch, or of the last one below the start; 0 where there never was one."""
         return self._last_timestamp_ms

@@ -4,6 +4,7 @@ A broker is only ever given committed batches: whole ones, from the very offset 
 watermark. So what brokers hold is always a prefix of the one history, and a leader change never takes anything back.
 """
 
+from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
@@ -60,7 +61,7 @@ def deltas(
     Delivers up to what this node has *applied*, so that the standing and the digest are never older than the batches.
     """
     applied = state.applied
-    batches = ()
+    batches: tuple[Batch, ...] = ()
     if fetch.offset < applied:
         batches = log.read(fetch.offset, max(1, min(fetch.max_bytes, BATCH_BYTES_MAX)), applied)
     end = batches[-1].end_offset if batches else fetch.offset

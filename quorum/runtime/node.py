@@ -26,6 +26,7 @@ from typing import ParamSpec, assert_never
 from metadata_log.batch import Batch
 from metadata_log.codec import decode_batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.files import FlushFailed
 from metadata_log.ids import Offset, ReplicaKey
 from metadata_log.records import KRaftVersion, Record, Voters
 from quorum.controller.controller import Controller
@@ -138,7 +139,7 @@ class Node:
             return
         try:
             act(*args, **kwargs)
-        except (NodeStopped, CorruptLog, LogFormatError, OSError) as e:
+        except (NodeStopped, FlushFailed, CorruptLog, LogFormatError, OSError) as e:
             self._stopped = str(e) or type(e).__name__
             self._world.stop_node(self._stopped)
 
@@ -321,7 +322,7 @@ class Node:
         if job is self._load:
             self._load = None
         if job.install:
-            self.log.reset_to(job.end, job.meta.chain)
+            self.log.reset_to(job.end, job.meta.chain, job.meta.timestamp_ms)
             self.log.note_snapshot(job.end)
         self.state.load(job.image)
         if job.install:

@@ -81,6 +81,6 @@ def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
     """
     meta = load.store.read_meta(load.end)
     if load.end.offset > log.shape.end:
-        log.reset_to(load.end, meta.chain)
+        log.reset_to(load.end, meta.chain, meta.timestamp_ms)
     log.note_snapshot(load.end)
     return meta.voters

@@ -65,7 +65,7 @@ class StateMachine:
     @property
     def applied(self) -> Offset:
         """One past the last applied record. (Inside an open transaction this is ahead of `committed`'s provenance.)"""
-        return self._replay.position
+        return self._replay.offset
 
     @property
     def proposed(self) -> MetadataImage:
@@ -140,8 +140,8 @@ class StateMachine:
             return []
         if self.last_mark_ms == 0 and batches:
             self.last_mark_ms = batches[0].first_timestamp_ms
-        last_mark_end = result.marks[-1][0].offset if result.marks else 0
-        marks = [self._pass_mark(end, image) for end, image in result.marks]
+        last_mark_end = result.marks[-1].end.offset if result.marks else 0
+        marks = [self._pass_mark(marked.end, marked.image) for marked in result.marks]
         self.bytes_since_mark += sum(
             len(batch.data) for batch in batches if not batch.is_control and batch.base_offset >= last_mark_end
         )
