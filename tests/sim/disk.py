@@ -1,0 +1,372 @@
+"""A disk for tests that forgets, lies and fills up: `MemoryDirectory` is a `Directory` like the real one.
+
+What a power cut leaves (`crash`) is as bad as disks allow, and decided by the dice that are handed in:
+  * of a file's writes since its last flush, every 512-byte sector keeps *any* of the contents that it had since then,
+    each sector for itself; so half a batch, a hole, or the second write without the first;
+  * the file's size is any that it had since then;
+  * of a directory's creations, renames and removals since its last flush, any number of the first ones have happened.
+
+So a file whose name was not flushed may be gone whatever was flushed inside it, and a file that was renamed into place
+without a flush may be empty. `kill` is the other crash: the process ends, the page cache stays.
+
+Faults to order: `flip_bit`, `fail_next_flush`, `limit_space`, and `cut_power_after(n)`, which raises `PowerCut` at the n-th
+operation that changes the disk, so that a test can crash *inside* whatever it calls.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed
+
+SECTOR_BYTES: Final = 512
+_ENOSPC: Final = 28
+
+
+class PowerCut(BaseException):
+    """The machine went dark in the middle of an operation. Nothing may handle this but the test."""
+
+
+class _Volume:
+    """What all directories of one disk share."""
+
+    def __init__(self) -> None:
+        self.space_bytes: int | None = None
+        self.used_bytes = 0
+        self.is_dark = False
+        self.operations = 0
+        self.flushes = 0
+        self.cut_at: int | None = None
+        self.failing_flushes: set[str | None] = set()
+
+    def operate(self) -> None:
+        """Before every change of the disk."""
+        if self.is_dark:
+            raise PowerCut
+        self.operations += 1
+        if self.cut_at is not None and self.operations >= self.cut_at:
+            self.is_dark = True
+            raise PowerCut
+
+    def take(self, more_bytes: int) -> None:
+        if self.space_bytes is not None and more_bytes > 0 and self.used_bytes + more_bytes > self.space_bytes:
+            raise OSError(_ENOSPC, "No space left on device")
+        self.used_bytes += more_bytes
+
+    def flush(self, name: str) -> None:
+        self.operate()
+        self.flushes += 1
+        for each in (name, None):
+            if each in self.failing_flushes:
+                self.failing_flushes.remove(each)
+                raise FlushFailed(f"{name}: the disk was told to fail this flush")
+
+
+class _Content:
+    """What a file holds: as programs see it, as it is durable, and the changes in between."""
+
+    def __init__(self) -> None:
+        self.current = bytearray()
+        self.durable = bytearray()
+        self.pending: list[tuple[int, bytes | None]] = []
+        """(position, data) of a write, or (size, None) of a truncation or extension, oldest first."""
+
+    def change(self, position: int, data: bytes | None) -> None:
+        self.pending.append((position, data))
+        _apply(self.current, position, data)
+
+    def flush(self) -> None:
+        for position, data in self.pending:
+            _apply(self.durable, position, data)  # cheaper than a copy of the whole file
+        self.pending.clear()
+
+    def after_power_cut(self, rng: Random) -> "_Content":
+        """Any version of each sector, and any of the sizes, since the last flush."""
+        version = bytearray(self.durable)
+        sizes = [len(version)]
+        sectors: dict[int, list[bytes]] = {}
+        for position, data in self.pending:
+            before = len(version)
+            _apply(version, position, data)
+            sizes.append(len(version))
+            first, end = (position, before) if data is None else (min(position, before), position + len(data))
+            for sector in range(first // SECTOR_BYTES, (end + SECTOR_BYTES - 1) // SECTOR_BYTES):
+                versions = sectors.setdefault(sector, [_sector(self.durable, sector)])
+                content = _sector(version, sector)
+                if content != versions[-1]:
+                    versions.append(content)
+        size = rng.choice(sizes)
+        result = bytearray(self.durable).ljust(max(sizes), b"\x00")
+        for sector, versions in sectors.items():
+            at = sector * SECTOR_BYTES
+            result[at : at + SECTOR_BYTES] = rng.choice(versions)
+        survivor = _Content()
+        survivor.durable[:] = survivor.current[:] = result[:size]
+        return survivor
+
+
+def _apply(content: bytearray, position: int, data: bytes | None) -> None:
+    if data is None:
+        if position < len(content):
+            del content[position:]
+        else:
+            content.extend(bytes(position - len(content)))
+        return
+    if position > len(content):
+        content.extend(bytes(position - len(content)))
+    content[position : position + len(data)] = data
+
+
+def _sector(content: bytearray, sector: int) -> bytes:
+    return bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\x00")
+
+
+class MemoryFile:
+    """An open file of a `MemoryDirectory`."""
+
+    def __init__(self, volume: _Volume, name: str, content: _Content) -> None:
+        self._volume = volume
+        self._name = name
+        self._content = content
+        self._failed = False
+        self._closed = False
+
+    def size(self) -> int:
+        return len(self._content.current)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        if self._volume.is_dark:
+            raise PowerCut
+        return bytes(self._content.current[position : position + length])
+
+    def write_at(self, position: int, data: bytes) -> None:
+        self._before_change()
+        self._volume.take(max(0, position + len(data) - self.size()))
+        self._content.change(position, bytes(data))
+
+    def truncate(self, size: int) -> None:
+        self._before_change()
+        self._volume.take(size - self.size())
+        self._content.change(size, None)
+
+    def preallocate(self, size: int) -> None:
+        if size > self.size():
+            self.truncate(size)
+
+    def flush(self) -> None:
+        if self._closed:
+            return
+        self._refuse_after_failure()
+        try:
+            self._volume.flush(self._name)
+        except FlushFailed:
+            self._failed = True
+            raise
+        self._content.flush()
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _before_change(self) -> None:
+        assert not self._closed, self._name
+        self._refuse_after_failure()
+        self._volume.operate()
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed:
+            raise FlushFailed(f"{self._name}: an earlier fsync failed; this file takes no more work")
+
+
+_Change = tuple[str, "_Content | MemoryDirectory | None"]
+
+
+class MemoryDirectory:
+    """See the file's head."""
+
+    def __init__(self, path_text: str = "/memory", _volume: _Volume | None = None) -> None:
+        self._path_text = path_text
+        self._volume = _volume or _Volume()
+        self._entries: dict[str, _Content | MemoryDirectory] = {}
+        self._durable: dict[str, _Content | MemoryDirectory] = {}
+        self._pending: list[list[_Change]] = []
+        """Changes of entries since the last flush, oldest first; the parts of one change happen together."""
+        self._locked = False
+
+    # --- the Directory protocol ------------------------------------------------------------------------------------
+
+    @property
+    def path_text(self) -> str:
+        return self._path_text
+
+    def names(self) -> list[str]:
+        return sorted(self._entries)
+
+    def exists(self, name: str) -> bool:
+        return name in self._entries
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        if create and name not in self._entries:
+            self._change((name, _Content()))
+        return MemoryFile(self._volume, name, self._content(name))
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        if self._volume.is_dark:
+            raise PowerCut
+        content = self._content(name).current
+        if len(content) > max_bytes:
+            raise FileTooLarge(f"{self._path_text}/{name}: more than the {max_bytes} bytes that it could rightly have")
+        return bytes(content)
+
+    def write_atomic(self, name: str, data: bytes) -> None:
+        temporary = f"{name}.tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, data)
+            file.flush()
+        except OSError:
+            self.remove(temporary)
+            raise
+        self.rename(temporary, name)
+        self.flush()
+
+    def rename(self, old: str, new: str) -> None:
+        content = self._content(old)
+        self._change((old, None), (new, content))
+
+    def move(self, name: str, target: Directory) -> None:
+        assert isinstance(target, MemoryDirectory)
+        content = self._content(name)
+        target._change((name, content))
+        self._change((name, None))
+
+    def remove(self, name: str) -> None:
+        content = self._content(name)
+        self._change((name, None))
+        self._volume.used_bytes -= len(content.current)
+
+    def flush(self) -> None:
+        self._volume.flush(self._path_text)
+        if self._pending:
+            self._durable = dict(self._entries)
+            self._pending.clear()
+
+    def subdirectory(self, name: str) -> "MemoryDirectory":
+        found = self._entries.get(name)
+        if found is None:
+            found = MemoryDirectory(f"{self._path_text}/{name}", self._volume)
+            self._change((name, found))
+            self.flush()
+        assert isinstance(found, MemoryDirectory), name
+        return found
+
+    def lock(self) -> None:
+        if self._locked:
+            raise DirectoryInUse(f"{self._path_text} is in use by process 0; one process at a time")
+        self._locked = True
+
+    def unlock(self) -> None:
+        self._locked = False
+
+    def free_bytes(self) -> int:
+        space = self._volume.space_bytes
+        return 1 << 40 if space is None else max(0, space - self._volume.used_bytes)
+
+    def _content(self, name: str) -> _Content:
+        assert "/" not in name and name not in ("", ".", ".."), name
+        found = self._entries.get(name)
+        if not isinstance(found, _Content):
+            raise FileNotFoundError(2, "No such file", f"{self._path_text}/{name}")
+        return found
+
+    def _change(self, *parts: _Change) -> None:
+        self._volume.operate()
+        self._pending.append(list(parts))
+        _enter(self._entries, parts)
+
+    # --- crashes and faults ----------------------------------------------------------------------------------------
+
+    def crash(self, rng: Random) -> "MemoryDirectory":
+        """The power goes. Gives the directory as it is found afterwards; this one, and all files open in it, are dark."""
+        self._volume.is_dark = True
+        volume = _Volume()
+        volume.space_bytes = self._volume.space_bytes
+        survivors: dict[int, _Content] = {}
+        return self._after_power_cut(rng, volume, survivors)
+
+    def _after_power_cut(self, rng: Random, volume: _Volume, survivors: dict[int, _Content]) -> "MemoryDirectory":
+        entries = dict(self._durable)
+        for parts in self._pending[: rng.randint(0, len(self._pending))]:
+            _enter(entries, parts)
+        found = MemoryDirectory(self._path_text, volume)
+        for name, entry in entries.items():
+            if isinstance(entry, MemoryDirectory):
+                found._entries[name] = entry._after_power_cut(rng, volume, survivors)
+                continue
+            # one content may stand under two names, where a move was half done
+            if id(entry) not in survivors:
+                survivors[id(entry)] = entry.after_power_cut(rng)
+                volume.used_bytes += len(survivors[id(entry)].current)
+            found._entries[name] = survivors[id(entry)]
+        found._durable = dict(found._entries)
+        return found
+
+    def kill(self) -> "MemoryDirectory":
+        """The process is killed: its lock is gone, what it wrote is in the page cache, unflushed as before."""
+        self._locked = False
+        for entry in self._entries.values():
+            if isinstance(entry, MemoryDirectory):
+                entry.kill()
+        return self
+
+    def cut_power_after(self, operations: int) -> None:
+        """The `operations`-th change of the disk from now on does not happen: `PowerCut`. Then `crash` tells what is left."""
+        assert operations > 0
+        self._volume.cut_at = self._volume.operations + operations
+
+    def fail_next_flush(self, name: str | None = None) -> None:
+        """The next flush of the file `name` (of anything, without a name) fails."""
+        self._volume.failing_flushes.add(name)
+
+    def limit_space(self, space_bytes: int | None) -> None:
+        """The volume has room for so many bytes in all; None for no limit."""
+        self._volume.space_bytes = space_bytes
+
+    def flip_bit(self, name: str, position: int, bit: int = 0) -> None:
+        """A bit rots, in the durable content and in what programs see."""
+        content = self._content(name)
+        assert position < len(content.current), (name, position, len(content.current))
+        content.current[position] ^= 1 << bit
+        if position < len(content.durable):
+            content.durable[position] ^= 1 << bit
+
+    def edit(self, name: str, change: Callable[[bytearray], object]) -> None:
+        """Somebody changes a file with an editor; durable at once."""
+        content = self._content(name)
+        before = len(content.current)
+        change(content.current)
+        self._volume.used_bytes += len(content.current) - before
+        content.durable[:] = content.current
+        content.pending.clear()
+
+    @property
+    def operations(self) -> int:
+        """How many changes of the disk there were so far."""
+        return self._volume.operations
+
+    @property
+    def flushes(self) -> int:
+        """How many flushes there were so far, of files and directories."""
+        return self._volume.flushes
+
+    @property
+    def used_bytes(self) -> int:
+        return self._volume.used_bytes
+
+
+def _enter(entries: "dict[str, _Content | MemoryDirectory]", parts: "list[_Change] | tuple[_Change, ...]") -> None:
+    for name, entry in parts:
+        if entry is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = entry
