@@ -16,19 +16,16 @@ others, so it trusts every reference.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from metadata_log.changes import Changes
 from metadata_log.digest import MODULUS, record_hash
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
-from metadata_log.image import MetadataImage, Provenance, evolved
+from metadata_log.image import ConfigResource, MetadataImage, Provenance, QuotaKey, ScramKey, evolved
 from metadata_log.partition_state import (
-    ISR,
-    LEADER,
     REPLICAS,
     NodeIds,
-    PartitionState,
     intern_state,
     merge,
     misfit,
@@ -61,7 +58,10 @@ from metadata_log.records import (
     UserScramCredential,
 )
 from metadata_log.sharded_map import MapEditor
-from metadata_log.topic_image import TopicEditor
+from metadata_log.topic_image import TopicEditor, TopicImage
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 NODE_ID_MAX: Final = (1 << 31) - 1
 
@@ -95,6 +95,22 @@ class DeltaKind(Enum):
     """They are all records of one entity: references to others are not checked."""
 
 
+class _Edits(Generic[K, V]):
+    """The editor of one of the image's maps, made when it is first asked for: most commits touch one map of ten."""
+
+    def __init__(self, image_field: str) -> None:
+        self._image_field = image_field
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, delta: "MetadataDelta", owner: type) -> MapEditor[K, V]:
+        editor: MapEditor[K, V] = MapEditor(getattr(delta.image, self._image_field))
+        delta._editors[self._image_field] = editor
+        delta.__dict__[self._name] = editor  # found there from now on, before this descriptor
+        return editor
+
+
 class MetadataDelta:
     """The changes to one image, collected record by record. Spent once finished; after `InvalidRecord` it must be dropped."""
 
@@ -106,20 +122,23 @@ class MetadataDelta:
         self._digest = image.digest
         self._record_count = image.record_count
         self._partition_count = image.partition_count
-        self._topics = MapEditor(image.topics_by_id)
-        self._topic_ids = MapEditor(image.topic_ids)
+        self._producer_ids = image.producer_ids
         self._open: dict[Uuid, TopicEditor] = {}
         """Topics with changes that are not in `_topics` yet."""
-        self._brokers = MapEditor(image.brokers)
-        self._controllers = MapEditor(image.controllers)
-        self._configs = MapEditor(image.configs)
-        self._owned_configs: set[tuple[int, str]] = set()
-        self._features = MapEditor(image.features)
-        self._quotas = MapEditor(image.quotas)
-        self._producer_ids = image.producer_ids
-        self._acls = MapEditor(image.acls)
-        self._scram = MapEditor(image.scram_credentials)
-        self._tokens = MapEditor(image.delegation_tokens)
+        self._owned_configs: set[ConfigResource] = set()
+        self._editors: dict[str, MapEditor[Any, Any]] = {}
+        """Of the maps that were looked into so far, by the name of the image's field."""
+
+    _topics: _Edits[Uuid, TopicImage] = _Edits("topics_by_id")
+    _topic_ids: _Edits[str, Uuid] = _Edits("topic_ids")
+    _brokers: _Edits[NodeId, RegisterBroker] = _Edits("brokers")
+    _controllers: _Edits[NodeId, RegisterController] = _Edits("controllers")
+    _configs: _Edits[ConfigResource, dict[str, str]] = _Edits("configs")
+    _features: _Edits[str, int] = _Edits("features")
+    _quotas: _Edits[QuotaKey, ClientQuota] = _Edits("quotas")
+    _acls: _Edits[Uuid, AccessControlEntry] = _Edits("acls")
+    _scram: _Edits[ScramKey, UserScramCredential] = _Edits("scram_credentials")
+    _tokens: _Edits[str, DelegationToken] = _Edits("delegation_tokens")
 
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
         """Takes the record that stands at `offset`.
@@ -139,32 +158,15 @@ class MetadataDelta:
 
     def finish(self, provenance: Provenance) -> MetadataImage:
         """The image after all records that were taken."""
-        changes: dict[str, Any] = {"provenance": provenance}
         for topic_id in [*self._open]:
             self._close_topic(topic_id)
-        editors = (
-            ("topics_by_id", self._topics),
-            ("topic_ids", self._topic_ids),
-            ("brokers", self._brokers),
-            ("controllers", self._controllers),
-            ("configs", self._configs),
-            ("features", self._features),
-            ("quotas", self._quotas),
-            ("acls", self._acls),
-            ("scram_credentials", self._scram),
-            ("delegation_tokens", self._tokens),
-        )
-        for name, editor in editors:
-            if editor.is_changed:
-                changes[name] = editor.finish()
-        return evolved(
-            self.image,
-            digest=self._digest % MODULUS,
-            record_count=self._record_count,
-            partition_count=self._partition_count,
-            producer_ids=self._producer_ids,
-            **changes,
-        )
+        changes: dict[str, Any] = {name: editor.finish() for name, editor in self._editors.items()}
+        changes["provenance"] = provenance
+        changes["digest"] = self._digest % MODULUS
+        changes["record_count"] = self._record_count
+        changes["partition_count"] = self._partition_count
+        changes["producer_ids"] = self._producer_ids
+        return evolved(self.image, changes)
 
     # --- entities that are one record each ---
 
@@ -414,13 +416,12 @@ class MetadataDelta:
         old = editor.state(record.partition)
         if old is None:
             raise _Misfit(f"topic {editor.name!r} has no partition {record.partition}")
-        new: PartitionState = intern_state(merge(old, record))
+        new = merge(old, record)
         why = misfit(new)
         if why is not None:
             raise _Misfit(f"partition {editor.name}-{record.partition}: {why}")
-        if new[REPLICAS] is not old[REPLICAS]:
+        if record.replicas is not None:
             self._check_registered(new[REPLICAS], old[REPLICAS])
-        assert new[LEADER] in (-1, *new[ISR])
         editor.change(record.partition, new)
 
     def _clear_elr(self, record: ClearElr, offset: Offset) -> None:

@@ -12,7 +12,7 @@ of the log, which is an ordinary hash chain, is the proof there.
 import hashlib
 from typing import Final
 
-from metadata_log.codec import encode_record
+from metadata_log.codec import encode_valid
 from metadata_log.records import MetadataRecord
 
 DIGEST_BYTES: Final = 32
@@ -24,7 +24,7 @@ _from_bytes = int.from_bytes
 
 def record_hash(record: MetadataRecord) -> int:
     """What one canonical record adds to the digest."""
-    return _from_bytes(_sha256(encode_record(record)).digest(), "big")
+    return _from_bytes(_sha256(encode_valid(record)).digest(), "big")
 
 
 def digest_to_bytes(digest: int) -> bytes:

@@ -66,7 +66,7 @@ NOWHERE: Final = Provenance(0, 0, 0)
 """Before the first record."""
 
 
-@dataclass(slots=True, frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MetadataImage:
     """All metadata at one offset. Compares by provenance and digest; made by `MetadataDelta.finish`."""
 
@@ -206,15 +206,13 @@ class MetadataImage:
         )
 
 
-def evolved(image: MetadataImage, **changes: Any) -> MetadataImage:
+def evolved(image: MetadataImage, changes: dict[str, Any]) -> MetadataImage:
     """`dataclasses.replace`, which is too slow to run once a commit."""
     new = object.__new__(MetadataImage)
-    for name in _FIELDS:
-        object.__setattr__(new, name, changes[name] if name in changes else getattr(image, name))
+    new.__dict__.update(image.__dict__)
+    new.__dict__.update(changes)
     return new
 
-
-_FIELDS: Final = tuple(MetadataImage.__dataclass_fields__)
 
 EMPTY_IMAGE: Final = MetadataImage()
 """Before the first record."""

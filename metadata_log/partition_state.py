@@ -39,6 +39,13 @@ def _interned(pool: dict[T, T], value: T) -> T:
     return pool.setdefault(value, value)
 
 
+def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
+    known = _directories.get(directories)
+    if known is not None:
+        return known
+    return _interned(_directories, tuple([_interned(_uuids, directory) for directory in directories]))
+
+
 def intern_state(state: PartitionState) -> PartitionState:
     """An equal state made of shared parts."""
     known = _states.get(state)
@@ -46,26 +53,20 @@ def intern_state(state: PartitionState) -> PartitionState:
         return known
     replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
     replicas = _interned(_lists, replicas)
-    if directories:
-        directories = _directories.get(directories) or _interned(
-            _directories, tuple(_interned(_uuids, directory) for directory in directories)
-        )
-    return _interned(
-        _states,
-        (
-            replicas,
-            replicas if isr == replicas else _interned(_lists, isr),
-            _interned(_lists, removing) if removing else (),
-            _interned(_lists, adding) if adding else (),
-            leader,
-            recovery,
-            leader_epoch,
-            partition_epoch,
-            directories,
-            _interned(_lists, elr) if elr else (),
-            _interned(_lists, last_elr) if last_elr else (),
-        ),
+    shared = (
+        replicas,
+        replicas if isr == replicas else _interned(_lists, isr),
+        _interned(_lists, removing) if removing else (),
+        _interned(_lists, adding) if adding else (),
+        leader,
+        recovery,
+        leader_epoch,
+        partition_epoch,
+        _intern_directories(directories) if directories else (),
+        _interned(_lists, elr) if elr else (),
+        _interned(_lists, last_elr) if last_elr else (),
     )
+    return _interned(_states, shared)
 
 
 def state_of(record: Partition) -> PartitionState:
@@ -73,8 +74,15 @@ def state_of(record: Partition) -> PartitionState:
     return intern_state(record[2:])
 
 
+def partition_of(topic_id: Uuid, partition: int, state: PartitionState) -> Partition:
+    """The canonical record again."""
+    return tuple.__new__(Partition, (topic_id, partition, *state))  # Partition(...) takes half as long again
+
+
 def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
     """The state after `change`: the partition epoch goes up by one, the leader epoch where a leader is named.
+
+    Its lists are interned, itself it is not: after a change the epochs are its own.
 
     Where the replicas change and no directories are given, each replica keeps the directory that it had and a new one has
     none yet (the zero id).
@@ -84,20 +92,24 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
         if directories and change.directories is None:
             known = dict(zip(replicas, directories, strict=True))
             directories = tuple(known.get(replica, ZERO_UUID) for replica in change.replicas)
-        replicas = change.replicas
+        replicas = _interned(_lists, change.replicas)
+    if change.isr is not None:
+        isr = replicas if change.isr == replicas else _interned(_lists, change.isr)
+    if change.directories is not None:
+        directories = _intern_directories(change.directories)
     if change.leader is not None:
         leader = change.leader
         leader_epoch += 1
     return (
         replicas,
-        isr if change.isr is None else change.isr,
+        isr,
         removing if change.removing_replicas is None else change.removing_replicas,
         adding if change.adding_replicas is None else change.adding_replicas,
         leader,
         recovery if change.leader_recovery_state is None else change.leader_recovery_state,
         leader_epoch,
         partition_epoch + 1,
-        directories if change.directories is None else change.directories,
+        directories,
         elr if change.elr is None else change.elr,
         last_elr if change.last_known_elr is None else change.last_known_elr,
     )

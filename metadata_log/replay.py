@@ -256,7 +256,7 @@ class Replay:
             self._delta = None
             self._redo.clear()
         elif self._image.provenance != provenance:
-            self._image = evolved(self._image, provenance=provenance)
+            self._image = evolved(self._image, {"provenance": provenance})
 
     def _publish(self, before: MetadataImage, *, reloaded: bool = False) -> ReplayResult:
         changed = self._changed[0] if self._changed else Changes()

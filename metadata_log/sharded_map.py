@@ -1,7 +1,7 @@
 """An immutable map that is cheap to change a little: a dict cut into shards, of which a change copies one.
 
-A flat dict of 20,000 topics costs 103 us to copy for a commit that touches one of them; of 256 shards the change copies
-one shard of 78 entries and the tuple of 256 references, 1.6 us. A `MapEditor` copies a shard at most once, however
+A flat dict of 20,000 topics costs 103 us to copy for a commit that touches one of them; of 128 shards the change copies
+one shard of 156 entries and the tuple of 128 references, 1.6 us. A `MapEditor` copies a shard at most once, however
 many changes it takes.
 
 Iteration is in the order of the keys, not of insertion: two nodes that hold the same entries see the same order, whatever
@@ -15,10 +15,9 @@ from typing import Any, Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-_SHARDS_SMALL: Final = 1
-_SHARDS_LARGE: Final = 256
+_SHARDS: Final = 128
 _SMALL_MAX: Final = 128
-"""Up to this many entries one shard is cheaper than many: the tuple of 256 references costs more than the entries."""
+"""Up to this many entries one shard is cheaper than many: the tuple of references would cost more than the entries."""
 
 
 class ShardedMap(Mapping[K, V], Generic[K, V]):
@@ -106,7 +105,7 @@ class MapEditor(Generic[K, V]):
             self._touched_keys = True
             if self._size > _SMALL_MAX and self._mask == 0:
                 shard[key] = value
-                self._spread(_SHARDS_LARGE)
+                self._spread(_SHARDS)
                 return
         shard[key] = value
 
@@ -126,10 +125,6 @@ class MapEditor(Generic[K, V]):
         self._shards = dealt
         self._mask = shard_count - 1
         self._owned = set(range(shard_count))
-
-    @property
-    def is_changed(self) -> bool:
-        return self._shards is not None
 
     def finish(self) -> ShardedMap[K, V]:
         """The changed map; the very same object where nothing was changed. The editor is spent."""

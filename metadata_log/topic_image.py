@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 from metadata_log.digest import MODULUS, record_hash
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.partition_state import REPLICAS, NodeIds, PartitionState, intern_state, misfit
+from metadata_log.partition_state import REPLICAS, NodeIds, PartitionState, intern_state, misfit, partition_of
 from metadata_log.records import Partition, Topic
 
 CHUNK_PARTITIONS: Final = 64
@@ -56,7 +56,7 @@ class TopicImage:
     def partition(self, partition: int) -> Partition | None:
         """The canonical record of the partition; None where the topic has no such number."""
         state = self.state(partition)
-        return None if state is None else Partition(self.topic_id, partition, *state)
+        return None if state is None else partition_of(self.topic_id, partition, state)
 
     def states(self) -> Iterator[PartitionState]:
         """The states of partitions 0, 1, 2 ..."""
@@ -67,7 +67,7 @@ class TopicImage:
         """The canonical records of partitions 0, 1, 2 ..."""
         topic_id = self.topic_id
         for number, state in enumerate(self.states()):
-            yield Partition(topic_id, number, *state)
+            yield partition_of(topic_id, number, state)
 
     def has_replica_on(self, broker_id: NodeId) -> bool:
         """Whether any partition names the broker as a replica."""
@@ -139,7 +139,7 @@ class TopicEditor:
             self._chunks.append([])
         self._own(-1).append(state)
         self.partition_count = number + 1
-        self.digest += record_hash(Partition(self.topic_id, number, *state))
+        self.digest += record_hash(partition_of(self.topic_id, number, state))
         self._count_replicas(state[REPLICAS], 1)
 
     def change(self, partition: int, state: PartitionState) -> None:
@@ -161,7 +161,7 @@ class TopicEditor:
 
     def _brokers(self) -> tuple["array[int]", "array[int]"]:
         """The index after the changes; the base's own arrays where no replica moved."""
-        moves = {broker_id: step for broker_id, step in self._replica_moves.items() if step}
+        moves = self._replica_moves
         if self.base is None:
             counts = moves
         elif not moves:
@@ -181,8 +181,8 @@ class TopicEditor:
             state = self.state(number)
             assert state is not None
             if state != old:
-                digest += record_hash(Partition(topic_id, number, *state))
-                digest -= record_hash(Partition(topic_id, number, *old))
+                digest += record_hash(partition_of(topic_id, number, state))
+                digest -= record_hash(partition_of(topic_id, number, old))
         chunks = tuple([tuple(chunk) if isinstance(chunk, list) else chunk for chunk in self._chunks])
         broker_ids, broker_counts = self._brokers()
         return TopicImage(
@@ -203,6 +203,6 @@ def check_topic(topic: TopicImage) -> None:
         assert why is None, (topic, number, why)
         for broker_id in state[REPLICAS]:
             counts[broker_id] = counts.get(broker_id, 0) + 1
-        digest += record_hash(Partition(topic.topic_id, number, *state))
+        digest += record_hash(partition_of(topic.topic_id, number, state))
     assert sorted(counts.items()) == list(zip(topic.broker_ids, topic.broker_counts, strict=True)), topic
     assert (digest - topic.digest) % MODULUS == 0, topic
