@@ -1,0 +1,113 @@
+"""One sample of every record type, and of a batch: what the golden files are made of. Values never change once committed."""
+
+from metadata_log.batch import Batch, encode, genesis_chain
+from metadata_log.codec import encode_records
+from metadata_log.ids import NO_LEADER
+from metadata_log.records import (
+    AbortTransaction,
+    AccessControlEntry,
+    BeginTransaction,
+    BrokerRegistrationChange,
+    ClearElr,
+    ClientQuota,
+    Config,
+    DelegationToken,
+    Endpoint,
+    EndTransaction,
+    FeatureLevel,
+    FeatureRange,
+    KRaftVersion,
+    LeaderChange,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    QuotaEntity,
+    Record,
+    RegisterBroker,
+    RegisterController,
+    RemoveAccessControlEntry,
+    RemoveDelegationToken,
+    RemoveTopic,
+    RemoveUserScramCredential,
+    SnapshotFooter,
+    SnapshotHeader,
+    SnapshotMark,
+    Topic,
+    UnregisterBroker,
+    UserScramCredential,
+    Voter,
+    Voters,
+)
+
+ID_A = bytes(range(16))
+ID_B = bytes(range(16, 32))
+ID_C = bytes(range(32, 48))
+HASH = bytes(range(100, 132))
+PLAIN = Endpoint("PLAINTEXT", "broker-1.example", 9092)
+CONTROLLER = Endpoint("CONTROLLER", "10.0.0.1", 9093)
+
+RECORDS: tuple[Record, ...] = (
+    RegisterBroker(1, ID_A, (PLAIN,), (FeatureRange("metadata.version", 1, 3),), "rack-a", True, False, (ID_B, ID_C)),
+    RegisterBroker(2, ID_B, (), (), None, False, True, (), broker_epoch=77),
+    UnregisterBroker(1, 42),
+    BrokerRegistrationChange(1, 42, fenced=False),
+    BrokerRegistrationChange(1, 42, log_dirs=(ID_A,)),
+    RegisterController(3, ID_A, (CONTROLLER, PLAIN), (FeatureRange("kraft.version", 0, 1),)),
+    Topic("orders", ID_A),
+    RemoveTopic("orders", ID_A),
+    Partition(ID_A, 0, (1, 2, 3), (1, 2), (), (), 1, 0, 5, 9, (ID_A, ID_B, ID_C)),
+    Partition(ID_A, 1, (1,), (1,), (1,), (2,), NO_LEADER, 1, 300, 70_000, (ID_A,), (1,), (3,)),
+    PartitionChange(ID_A, 1, leader=NO_LEADER),
+    PartitionChange(ID_A, 1, (1,), 1, (1, 2), (1,), (2,), 0, (ID_A, ID_B), (1,), ()),
+    ClearElr("orders", ID_A),
+    ClearElr(None, None),
+    Config(2, "orders", "retention.ms", "604800000"),
+    Config(4, "", "min.insync.replicas", None),
+    FeatureLevel("metadata.version", 2),
+    ClientQuota((QuotaEntity("client-id", None), QuotaEntity("user", "zoë")), "producer_byte_rate", 1024.5),
+    ClientQuota((QuotaEntity("ip", "10.0.0.1"),), "connection_creation_rate", None),
+    ProducerIds(1, 42, 5000),
+    AccessControlEntry(ID_A, 2, "orders", 3, "User:alice", "*", 4, 3),
+    RemoveAccessControlEntry(ID_A),
+    UserScramCredential("alice", 1, b"salt", HASH, HASH[::-1], 4096),
+    RemoveUserScramCredential("alice", 1),
+    DelegationToken("token-1", "User:alice", "User:bob", ("User:carol",), 1, 2, 3),
+    RemoveDelegationToken("token-1"),
+    NoOp(),
+    BeginTransaction("bootstrap"),
+    EndTransaction(),
+    AbortTransaction("leader changed"),
+    LeaderChange(1, (1, 2, 3), (1, 3)),
+    SnapshotHeader(1, 1234, 5, 1_700_000_000_000),
+    SnapshotFooter(HASH, HASH[::-1], 99),
+    KRaftVersion(1),
+    Voters((Voter(1, ID_A, (CONTROLLER,)), Voter(2, ID_B, (), 0, 2))),
+    SnapshotMark("bytes"),
+)
+
+
+def sample_batches() -> list[Batch]:
+    """A batch of data and a control batch after it, on the genesis of a sample cluster."""
+    genesis = genesis_chain("sample-cluster", b"voters")
+    data = encode(
+        encode_records(RECORDS[6:8]),
+        base_offset=0,
+        epoch=3,
+        record_count=2,
+        first_timestamp_ms=1_700_000_000_000,
+        last_timestamp_ms=1_700_000_000_000,
+        is_control=False,
+        previous_chain=genesis,
+    )
+    control = encode(
+        encode_records([KRaftVersion(1)]),
+        base_offset=2,
+        epoch=4,
+        record_count=1,
+        first_timestamp_ms=1_700_000_000_001,
+        last_timestamp_ms=1_700_000_000_001,
+        is_control=True,
+        previous_chain=data.chain,
+    )
+    return [data, control]

@@ -1,0 +1,218 @@
+"""Random histories of a cluster, valid record by record: what the laws of image, delta, replay and fold are tried on."""
+
+import random
+from collections.abc import Iterator
+
+from metadata_log import batch as batches
+from metadata_log.batch import Batch
+from metadata_log.codec import encode_records
+from metadata_log.delta import MetadataDelta
+from metadata_log.ids import NO_LEADER, Uuid
+from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.records import (
+    BROKER_RESOURCE,
+    FROM_OFFSET,
+    TOPIC_RESOURCE,
+    AccessControlEntry,
+    BrokerRegistrationChange,
+    ClearElr,
+    ClientQuota,
+    Config,
+    DelegationToken,
+    Endpoint,
+    FeatureLevel,
+    FeatureRange,
+    MetadataRecord,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    QuotaEntity,
+    Record,
+    RegisterBroker,
+    RegisterController,
+    RemoveAccessControlEntry,
+    RemoveDelegationToken,
+    RemoveTopic,
+    RemoveUserScramCredential,
+    Topic,
+    UnregisterBroker,
+    UserScramCredential,
+)
+
+NAMES = ("a", "a\x00", "a\x00b", "ab", "b", "é", "topic-1", "topic-10", "topic-2")
+"""Names whose order is easily got wrong: a zero inside, one the beginning of another, beyond ASCII."""
+
+
+def uuid(number: int) -> Uuid:
+    return number.to_bytes(16, "big")
+
+
+def broker(broker_id: int, incarnation: int = 1, broker_epoch: int = FROM_OFFSET) -> RegisterBroker:
+    endpoints = (Endpoint("PLAINTEXT", f"broker-{broker_id}", 9092),)
+    features = (FeatureRange("metadata.version", 1, 3),)
+    return RegisterBroker(
+        broker_id, uuid(incarnation), endpoints, features, "rack-1", True, False, (uuid(9),), broker_epoch
+    )
+
+
+class History:
+    """Makes records that fit, one after the other, and keeps the image that a delta a record makes of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.log: list[MetadataRecord] = []
+        self.ids = 100
+
+    def append(self, record: MetadataRecord) -> None:
+        offset = len(self.log)
+        delta = MetadataDelta(self.image)
+        delta.replay(record, offset)
+        self.log.append(record)
+        self.image = delta.finish(Provenance(offset + 1, 1, 1_000))
+
+    def run(self, steps: int) -> "History":
+        for broker_id in range(4):
+            self.append(broker(broker_id))
+        for _ in range(steps):
+            for record in self.next_records():
+                self.append(record)
+        return self
+
+    def next_records(self) -> Iterator[MetadataRecord]:
+        makers = (
+            self.new_topic, self.more_partitions, self.partition_change, self.partition_change, self.partition_change,
+            self.remove_topic, self.config, self.config, self.broker_change, self.security, self.others, self.clear_elr,
+        )  # fmt: skip
+        return self.dice.choice(makers)()
+
+    def fresh_id(self) -> Uuid:
+        self.ids += 1
+        return uuid(self.ids)
+
+    def replicas(self) -> tuple[int, ...]:
+        brokers = [*self.image.brokers]
+        return tuple(self.dice.sample(brokers, min(len(brokers), self.dice.randint(1, 3))))
+
+    def partition(self, topic_id: Uuid, number: int) -> Partition:
+        replicas = self.replicas()
+        directories = self.dice.choice(((), tuple(uuid(r) for r in replicas)))
+        return Partition(topic_id, number, replicas, replicas, (), (), replicas[0], 0, 0, 0, directories)
+
+    def new_topic(self) -> Iterator[MetadataRecord]:
+        free = [name for name in NAMES if name not in self.image.topic_ids]
+        if free and self.image.brokers:
+            name, topic_id = self.dice.choice(free), self.fresh_id()
+            yield Topic(name, topic_id)
+            yield Config(TOPIC_RESOURCE, name, "retention.ms", "1")
+            for number in range(self.dice.choice((1, 3, 64, 65, 130))):
+                yield self.partition(topic_id, number)
+
+    def some_topic(self) -> Uuid | None:
+        ids = [*self.image.topics_by_id]
+        return self.dice.choice(ids) if ids else None
+
+    def more_partitions(self) -> Iterator[MetadataRecord]:
+        topic_id = self.some_topic()
+        if topic_id is not None and self.image.brokers:
+            count = self.image.topics_by_id[topic_id].partition_count
+            for number in range(count, count + 3):
+                yield self.partition(topic_id, number)
+
+    def partition_change(self) -> Iterator[MetadataRecord]:
+        topic_id = self.some_topic()
+        if topic_id is None:
+            return
+        number = self.dice.randrange(self.image.topics_by_id[topic_id].partition_count)
+        now = self.image.partition(topic_id, number)
+        assert now is not None
+        if self.dice.random() < 0.3 and self.image.brokers:
+            replicas = self.replicas()
+            yield PartitionChange(
+                topic_id, number, isr=replicas, leader=replicas[-1], replicas=replicas, elr=(), last_known_elr=()
+            )
+            return
+        isr = tuple(self.dice.sample(now.replicas, self.dice.randint(0, len(now.replicas))))
+        out = tuple(each for each in now.replicas if each not in isr)
+        yield PartitionChange(topic_id, number, isr=isr, leader=isr[0] if isr else NO_LEADER, elr=out[:1])
+
+    def remove_topic(self) -> Iterator[MetadataRecord]:
+        topic_id = self.some_topic()
+        if topic_id is not None and self.dice.random() < 0.3:
+            yield RemoveTopic(self.image.topics_by_id[topic_id].name, topic_id)
+
+    def config(self) -> Iterator[MetadataRecord]:
+        value = self.dice.choice((None, "1", "2"))
+        names = [*self.image.topic_ids]
+        key = self.dice.choice(("k", "k\x00", "retention.ms"))
+        if names and self.dice.random() < 0.6:
+            yield Config(TOPIC_RESOURCE, self.dice.choice(names), key, value)
+        else:
+            yield Config(BROKER_RESOURCE, self.dice.choice(("", "1", "10", "2")), key, value)
+
+    def broker_change(self) -> Iterator[MetadataRecord]:
+        broker_id = self.dice.randrange(6)
+        now = self.image.brokers.get(broker_id)
+        kind = self.dice.randrange(5)
+        if now is None or kind == 0:
+            yield broker(broker_id, incarnation=self.dice.randrange(1, 4))
+        elif kind == 1:
+            yield UnregisterBroker(broker_id, now.broker_epoch)
+        elif kind == 2:
+            yield now
+        else:
+            yield BrokerRegistrationChange(broker_id, now.broker_epoch, fenced=not now.fenced)
+
+    def security(self) -> Iterator[MetadataRecord]:
+        entry, user, token = uuid(self.dice.randrange(4)), self.dice.choice("xyz"), self.dice.choice("pq")
+        if entry in self.image.acls:
+            yield RemoveAccessControlEntry(entry)
+        else:
+            yield AccessControlEntry(entry, 2, "a", 3, "User:x", "*", 3, 1)
+        if (user, 1) in self.image.scram_credentials and self.dice.random() < 0.5:
+            yield RemoveUserScramCredential(user, 1)
+        else:
+            yield UserScramCredential(user, 1, b"salt", b"stored", b"server", self.dice.randrange(4096, 9999))
+        if token in self.image.delegation_tokens and self.dice.random() < 0.5:
+            yield RemoveDelegationToken(token)
+        else:
+            yield DelegationToken(token, "o", "r", ("n",), 1, self.dice.randrange(9), 9)
+
+    def others(self) -> Iterator[MetadataRecord]:
+        entity = self.dice.choice(
+            ((QuotaEntity("user", None),), (QuotaEntity("user", ""),), (QuotaEntity("client-id", "c"), QuotaEntity("user", "x")))
+        )
+        yield ClientQuota(entity, "producer_byte_rate", self.dice.choice((None, 1.5, 2.0)))
+        yield FeatureLevel(self.dice.choice(("metadata.version", "kraft.version")), self.dice.randrange(3))
+        old = self.image.producer_ids
+        yield ProducerIds(1, 1, (0 if old is None else old.next_producer_id) + 1000)
+        yield RegisterController(self.dice.randrange(3), self.fresh_id(), (), ())
+        yield NoOp()
+
+    def clear_elr(self) -> Iterator[MetadataRecord]:
+        topic_id = self.some_topic()
+        kind = self.dice.randrange(6)
+        if kind == 0:
+            yield ClearElr(None, None)
+        elif topic_id is not None and kind == 1:
+            yield ClearElr(None, topic_id)
+        elif topic_id is not None and kind == 2:
+            yield ClearElr(self.image.topics_by_id[topic_id].name, None)
+
+
+class LogWriter:
+    """Seals records into batches that follow each other."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.chain = batches.genesis_chain("test", b"")
+
+    def batch(self, *records: Record, is_control: bool = False, epoch: int = 1, timestamp_ms: int = 1_000) -> Batch:
+        sealed = batches.encode(
+            encode_records(records), base_offset=self.end, epoch=epoch, record_count=len(records),
+            first_timestamp_ms=timestamp_ms, last_timestamp_ms=timestamp_ms, is_control=is_control,
+            previous_chain=self.chain,
+        )  # fmt: skip
+        self.end, self.chain = sealed.end_offset, sealed.chain
+        return sealed

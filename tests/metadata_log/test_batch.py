@@ -1,0 +1,94 @@
+"""The batch: sealed, checked, chained."""
+
+import pytest
+
+from metadata_log.batch import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    CHAIN_BYTES,
+    HEADER_BYTES,
+    Batch,
+    batch_length,
+    decode,
+    decode_all,
+    encode,
+    genesis_chain,
+    verify_chain,
+)
+from metadata_log.errors import LogFormatError
+from tests.golden.samples import sample_batches
+
+
+def seal(payload: bytes = b"x", count: int = 1, chain: bytes = bytes(CHAIN_BYTES)) -> Batch:
+    return encode(
+        payload, base_offset=5, epoch=2, record_count=count, first_timestamp_ms=10, last_timestamp_ms=11,
+        is_control=False, previous_chain=chain,
+    )  # fmt: skip
+
+
+def test_a_batch_reads_back_as_it_was_sealed() -> None:
+    batch = seal(b"payload", 3)
+
+    assert decode(batch.data) == batch
+    assert (batch.end_offset, batch.payload) == (8, b"payload")
+
+
+def test_batches_end_to_end_read_back_one_by_one() -> None:
+    batches = sample_batches()
+
+    assert list(decode_all(b"".join(batch.data for batch in batches))) == batches
+
+
+def test_every_flipped_bit_is_noticed() -> None:
+    """Of header and payload alike; the bytes before the CRC's range are checked by their meaning."""
+    batch = seal(b"payload")
+    for place in range(len(batch.data)):
+        for bit in range(8):
+            data = bytearray(batch.data)
+            data[place] ^= 1 << bit
+            try:
+                decoded = decode(bytes(data))
+            except LogFormatError:
+                continue
+            # Only the control flag is in neither range; the chain covers it.
+            assert place == 1
+            assert not verify_chain(decoded, bytes(CHAIN_BYTES))
+
+
+def test_every_cut_is_noticed() -> None:
+    batch = seal(b"payload")
+    for length in range(len(batch.data)):
+        with pytest.raises(LogFormatError):
+            decode(batch.data[:length])
+
+
+def test_the_chain_covers_what_went_before() -> None:
+    first, second = sample_batches()
+
+    assert verify_chain(first, genesis_chain("sample-cluster", b"voters"))
+    assert verify_chain(second, first.chain)
+    assert not verify_chain(second, genesis_chain("sample-cluster", b"voters"))
+
+
+def test_clusters_that_were_formatted_apart_have_other_chains() -> None:
+    assert genesis_chain("a", b"bc") != genesis_chain("ab", b"c")
+    assert genesis_chain("a", b"v") != genesis_chain("b", b"v")
+
+
+def test_the_limits_hold_when_sealing_and_when_reading() -> None:
+    largest = seal(bytes(BATCH_BYTES_MAX - HEADER_BYTES), BATCH_RECORDS_MAX)
+    assert decode(largest.data) == largest
+
+    with pytest.raises(LogFormatError, match="limit"):
+        seal(bytes(BATCH_BYTES_MAX - HEADER_BYTES + 1))
+    for count in (0, BATCH_RECORDS_MAX + 1):
+        with pytest.raises(LogFormatError, match="at least 1"):
+            seal(b"x", count)
+
+
+def test_a_length_that_lies_is_refused_before_anybody_allocates_by_it() -> None:
+    head = bytearray(seal().data[:HEADER_BYTES])
+    head[4:8] = b"\xff\xff\xff\xff"
+
+    with pytest.raises(LogFormatError, match="length"):
+        batch_length(bytes(head))

@@ -1,0 +1,210 @@
+"""Records to bytes and back."""
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metadata_log import records as r
+from metadata_log.batch import encode
+from metadata_log.codec import UnknownRecord, decode_batch, decode_records, encode_record, encode_records, record_to_json
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import NO_LEADER, uuid_text
+from tests.golden.samples import HASH, ID_A, ID_B, RECORDS
+
+uuids = st.binary(min_size=16, max_size=16)
+int64 = st.integers(-(2**63), 2**64 - 1)
+ints = st.tuples() | st.lists(int64, max_size=4).map(tuple)
+texts = st.text(max_size=20)
+
+
+def some(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, max_size=3).map(tuple)
+
+
+endpoints = some(st.builds(r.Endpoint, texts, texts, int64))
+features = some(st.builds(r.FeatureRange, texts, int64, int64))
+optional_ints = st.none() | ints
+any_record = st.one_of(
+    st.builds(r.RegisterBroker, int64, uuids, endpoints, features, st.none() | texts, st.booleans(), st.booleans(),
+              some(uuids), int64),
+    st.builds(r.BrokerRegistrationChange, int64, int64, st.none() | st.booleans(), st.none() | st.booleans(),
+              st.none() | some(uuids)),
+    st.builds(r.Partition, uuids, int64, ints, ints, ints, ints, int64, int64, int64, int64, some(uuids), ints, ints),
+    st.builds(r.PartitionChange, uuids, int64, optional_ints, st.none() | int64, optional_ints, optional_ints,
+              optional_ints, st.none() | int64, st.none() | some(uuids), optional_ints, optional_ints),
+    st.builds(r.ClientQuota, some(st.builds(r.QuotaEntity, texts, st.none() | texts)), texts,
+              st.none() | st.floats(allow_nan=False)),
+    st.builds(r.Config, int64, texts, texts, st.none() | texts),
+    st.builds(r.UserScramCredential, texts, int64, st.binary(), st.binary(), st.binary(), int64),
+    st.builds(r.Voters, some(st.builds(r.Voter, int64, uuids, endpoints, int64, int64))),
+)  # fmt: skip
+
+
+@given(st.lists(any_record, max_size=5))
+def test_what_is_encoded_decodes_to_the_same_and_encodes_to_the_same_bytes(many: list[r.Record]) -> None:
+    payload = encode_records(many)
+
+    decoded = decode_records(payload, len(many))
+
+    assert decoded == many
+    assert [type(each) for each in decoded] == [type(each) for each in many]
+    assert encode_records(decoded) == payload  # type: ignore[arg-type]  # none of them is unknown
+
+
+def test_nested_parts_come_back_as_what_they_were() -> None:
+    """MessagePack knows only arrays: the NamedTuples inside are rebuilt, with their later fields' defaults."""
+    voter = r.Voter(1, ID_A, (r.Endpoint("CONTROLLER", "h", 1),))
+    (decoded,) = decode_records(encode_record(r.Voters((voter,))), 1)
+
+    assert isinstance(decoded, r.Voters)
+    assert isinstance(decoded.voters[0], r.Voter)
+    assert isinstance(decoded.voters[0].endpoints[0], r.Endpoint)
+
+
+def test_fields_that_old_bytes_do_not_have_take_their_defaults() -> None:
+    old = msgpack.packb([3, 0, ID_A, 0, [1], [1], [], [], 1, 0, 0, 0])
+
+    assert decode_records(old, 1) == [r.Partition(ID_A, 0, (1,), (1,), (), (), 1, 0, 0, 0)]
+
+
+def test_defaults_at_the_end_are_not_written() -> None:
+    """So a field that is appended later changes no record that does not use it, nor any digest of one."""
+    assert msgpack.unpackb(encode_record(r.PartitionChange(ID_A, 7, leader=2))) == [5, 0, ID_A, 7, None, 2]
+    assert msgpack.unpackb(encode_record(r.NoOp())) == [20, 0]
+
+
+@pytest.mark.parametrize("array", [[500, 0, "new", [1, 2]], [2, 1, "name", ID_A, "a field of version 1"], [63, 9]])
+def test_what_comes_from_the_future_is_unknown_and_not_an_error(array: list[Any]) -> None:
+    (decoded,) = decode_records(msgpack.packb(array), 1)
+
+    assert isinstance(decoded, UnknownRecord)
+    assert (decoded.type_number, decoded.version) == (array[0], array[1])
+    assert record_to_json(decoded)["type"] == f"Unknown({array[0]})"
+
+
+BAD = {
+    "not an array": 7,
+    "a map": {},
+    "too short for type and version": [2],
+    "no fields": [2, 0],
+    "too few fields": [2, 0, "name"],
+    "too many fields": [2, 0, "name", ID_A, 1],
+    "type is text": ["2", 0, "name", ID_A],
+    "type is a bool": [True, 0, 1, 2],
+    "type is negative": [-2, 0],
+    "version is negative": [2, -1, "name", ID_A],
+    "name is bytes": [2, 0, b"name", ID_A],
+    "name is null": [2, 0, None, ID_A],
+    "id is text": [2, 0, "name", "x" * 16],
+    "id is short": [2, 0, "name", b"short"],
+    "id is empty": [2, 0, "name", b""],
+    "bool for int": [12, 0, "feature", True],
+    "int for bool": [0, 0, 1, ID_A, [], [], None, 1, False, []],
+    "int for float": [14, 0, [], "key", 5],
+    "bool in a list of ints": [5, 0, ID_A, 1, [1, True]],
+    "list in a list of ints": [5, 0, ID_A, 1, [[1]]],
+    "short id in a list of ids": [0, 0, 1, ID_A, [], [], None, True, False, [ID_B, b"x"]],
+    "endpoint is a number": [27, 0, 1, ID_A, [7], []],
+    "endpoint is short": [27, 0, 1, ID_A, [["l", "h"]], []],
+    "endpoint is long": [27, 0, 1, ID_A, [["l", "h", 1, 2]], []],
+    "port is text": [27, 0, 1, ID_A, [["l", "h", "1"]], []],
+    "a map for a list": [5, 0, ID_A, 1, {}],
+    "an extension type": [2, 0, "name", msgpack.ExtType(1, b"x")],
+}
+
+
+@pytest.mark.parametrize("value", BAD.values(), ids=BAD.keys())
+def test_a_record_of_a_wrong_shape_is_refused(value: object) -> None:
+    with pytest.raises(LogFormatError):
+        decode_records(msgpack.packb(value), 1)
+
+
+def test_the_number_of_records_must_be_right() -> None:
+    payload = encode_records([r.NoOp(), r.NoOp()])
+    for count in (0, 1, 3):
+        with pytest.raises(LogFormatError):
+            decode_records(payload, count)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xdd\xff\xff\xff\xff",  # an array of 4 billion
+        b"\x93\x02\x00\xdb\xff\xff\xff\xff",  # text of 4 GB
+        b"\x93\x02\x00\xc6\xff\xff\xff\xff",  # bytes of 4 GB
+        b"\x91" * 100_000,  # arrays in arrays
+        b"\x93\x02\x00\xa2\xff\xff",  # text that is not UTF-8
+        b"\xc1",  # a byte that MessagePack never uses
+        b"",
+    ],
+)
+def test_lengths_that_lie_are_refused_before_anything_is_made_of_them(payload: bytes) -> None:
+    with pytest.raises(LogFormatError):
+        decode_records(payload, 1)
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(RECORDS) - 1), st.integers(0, 10_000), st.integers(0, 255), st.booleans())
+def test_a_changed_byte_gives_records_or_a_format_error(index: int, place: int, byte: int, is_cut: bool) -> None:
+    """Mutation from real bytes; nothing but LogFormatError may come out."""
+    data = bytearray(encode_record(RECORDS[index]))
+    place %= len(data)
+    data[place] = byte
+    try:
+        decode_records(bytes(data[:place] if is_cut else data), 1)
+    except LogFormatError:
+        return
+
+
+def test_a_record_with_a_wrong_type_of_field_does_not_get_into_the_log() -> None:
+    with pytest.raises(LogFormatError):
+        encode_record(r.Topic("name", None))  # type: ignore[arg-type]
+    with pytest.raises(LogFormatError):
+        encode_record(r.ClientQuota((), "key", 5))  # an int would come back as another value than 5.0 is hashed as
+
+
+def test_control_and_data_records_do_not_mix() -> None:
+    for records, is_control in (([r.NoOp()], True), ([r.KRaftVersion(1)], False)):
+        batch = encode(
+            encode_records(records), base_offset=0, epoch=1, record_count=1, first_timestamp_ms=0, last_timestamp_ms=0,
+            is_control=is_control, previous_chain=HASH,
+        )  # fmt: skip
+        with pytest.raises(LogFormatError):
+            decode_batch(batch)
+
+
+def test_json_shows_ids_as_text_and_no_leader_as_null() -> None:
+    shown = record_to_json(r.PartitionChange(ID_A, 3, leader=NO_LEADER, directories=(ID_B,)))
+
+    assert (shown["type"], shown["version"]) == ("PartitionChange", 0)
+    data = shown["data"]
+    assert isinstance(data, dict)
+    assert (data["topic_id"], data["leader"], data["directories"]) == (uuid_text(ID_A), None, [uuid_text(ID_B)])
+
+
+def test_json_of_a_voter_set_is_nested() -> None:
+    shown = record_to_json(r.Voters((r.Voter(1, ID_A, (r.Endpoint("C", "h", 2),)),)))
+
+    assert shown["data"] == {
+        "voters": [
+            {
+                "node_id": 1,
+                "directory_id": uuid_text(ID_A),
+                "endpoints": [{"listener": "C", "host": "h", "port": 2}],
+                "kraft_version_min": 0,
+                "kraft_version_max": 1,
+            }
+        ]
+    }
+
+
+def test_json_shows_no_secret() -> None:
+    credential = r.UserScramCredential("alice", 1, b"salt-secret", b"stored-secret", b"server-secret", 4096)
+    shown = str(record_to_json(credential))
+
+    assert "secret" not in shown
+    assert b"secret".hex() not in shown
+    assert "alice" in shown
