@@ -72,7 +72,8 @@ class FetchRequest:
     """Give me what comes after `fetch_offset`. From a voter it also says: below `fetch_offset` all is durable here.
 
     `number` counts this replica's requests, so that a late or repeated answer is told from the awaited one. `chain` is
-    the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last accepted reply.
+    the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
+    from this leader in this epoch: 0 if there was none.
     """
 
     replica: ReplicaKey
@@ -91,8 +92,9 @@ class FetchRequest:
 class FetchResponse:
     """At most one of batches, diverging and snapshot.
 
-    `high_watermark` is None until the leader has committed in its epoch. `previous_chain` is the chain below the first
-    batch. `successors` ranks the voters by progress, for the day this leader is gone.
+    `high_watermark` is None until the leader has committed in its epoch. `successors` ranks the voters by progress, for
+    the day this leader is gone. `read_token` counts the leader's replies in this epoch; whoever repeats it has shown that it
+    accepted this one (see `quorum.core.reads`).
     """
 
     error: ErrorCode
@@ -129,9 +131,7 @@ class FetchSnapshotResponse:
     data: bytes = b""
 
 
-Request: TypeAlias = (
-    VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
-)
+Request: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
 Response: TypeAlias = (
     VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
 )

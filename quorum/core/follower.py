@@ -1,0 +1,275 @@
+"""Following: fetch from the leader, take what it sends, give up on it in time. And finding a leader to follow.
+
+The next fetch is sent when the log is flushed to its end, and from there: the fetch *is* the acknowledgement, so it must not
+say more than the disk does. One fetch is in flight at a time, and only the answer to that one is taken; a late or repeated
+answer could append a second time, or acknowledge what was since cut away.
+
+What an answer can be:
+  * batches, or nothing: the logs agree up to its end, and the high watermark is the leader's, or that end if it is less;
+  * a point of divergence: cut back and ask again. Never below the own high watermark: what is committed is nobody's to cut;
+  * a snapshot: what comes next is gone from the leader's log. It is fetched piece by piece, then the log starts at its end.
+
+A follower whose leader's process is seen gone (`PeerRefused`) does not wait for the fetch timeout: the leader's last
+answer ranked the successors, and each runs when its turn comes, unless the leader answers after all.
+"""
+
+from dataclasses import replace
+
+from metadata_log.batch import Batch
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, OffsetAndEpoch
+from quorum.core import election
+from quorum.core.divergence import truncation_point
+from quorum.core.effects import AppendBatches, InstallSnapshot, TruncateLog, WriteSnapshotChunk
+from quorum.core.inputs import Failure
+from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.quorum_state import QuorumState, SafetyViolated
+from quorum.core.roles import Download, Follower, Unattached, Why
+from quorum.core.votes import wait_of_rank
+
+# --- asking ----------------------------------------------------------------------------------------------------------
+
+
+def may_fetch(q: QuorumState) -> bool:
+    """Whether a fetch may leave as soon as `retry_at_ms` has come."""
+    if q.shutting_down or q.in_flight is not None or q.awaiting_log or q.shape.flushed_end != q.shape.end:
+        return False
+    match q.role:
+        case Follower():
+            return True
+        case Unattached():
+            return bool(q.latest_voters.others(q.me))
+        case _:
+            return False
+
+
+def fetch_if_due(q: QuorumState) -> None:
+    """Sends the next fetch if it is time. Called at the end of every step, so that no path can forget it."""
+    if q.now_ms < q.retry_at_ms or not may_fetch(q):
+        return
+    request: FetchRequest | FetchSnapshotRequest
+    match q.role:
+        case Follower(leader_id=leader_id, download=Download() as download):
+            destination, request = leader_id, _snapshot_request(q, download)
+        case Follower(leader_id=leader_id, read_token=read_token):
+            destination, request = leader_id, _fetch_request(q, read_token)
+        case _:
+            # Nobody to follow is known: any voter may know one.
+            candidates = [key.node_id for key in q.latest_voters.others(q.me) if key.node_id != q.me.node_id]
+            if not candidates:
+                q.back_off()
+                return
+            destination, request = q.rng.choice(candidates), _fetch_request(q, 0)
+    q.in_flight = (destination, request)
+    q.send(destination, request)
+
+
+def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
+    end = q.shape.flushed_end
+    assert end == q.shape.end, "a fetch would acknowledge what is not on disk"
+    return FetchRequest(
+        replica=q.me,
+        epoch=q.epoch,
+        number=q.next_number(),
+        fetch_offset=end,
+        last_fetched_epoch=q.shape.last_epoch,
+        chain=q.shape.flushed_chain,
+        high_watermark=q.known_high_watermark or 0,
+        max_wait_ms=q.config.fetch_wait_ms,
+        max_bytes=q.config.fetch_bytes_max,
+        read_token=read_token,
+    )
+
+
+def _snapshot_request(q: QuorumState, download: Download) -> FetchSnapshotRequest:
+    return FetchSnapshotRequest(
+        q.me, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
+    )
+
+
+# --- the answer to a fetch -------------------------------------------------------------------------------------------
+
+
+def _follows(
+    q: QuorumState,
+    source: NodeId,
+    request: FetchRequest | FetchSnapshotRequest,
+    reply: FetchResponse | FetchSnapshotResponse,
+) -> Follower | None:
+    """This node as follower of `source` if `reply` is the awaited answer of its leader in this epoch; else None.
+
+    Whatever `reply` says of epochs and leaders is taken in first; an unattached node may learn its leader from it. Errors
+    and all that is not the awaited answer are followed by a back-off.
+    """
+    if not q.take_in_flight(source, request):
+        return None
+    q.back_off()
+    if not q.absorb(reply.epoch, reply.leader_id):
+        return None
+    role = q.role
+    if not isinstance(role, Follower) or role.leader_id != source:
+        return None
+    if request.epoch != q.epoch or reply.number != request.number:
+        return None
+    return role
+
+
+def _heard_well(q: QuorumState, role: Follower) -> Follower:
+    """The leader has answered: it is there, and there is no reason to suspect it."""
+    q.failures = 0
+    q.retry_at_ms = q.now_ms
+    return replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms, has_fetched=True, campaign_at_ms=None)
+
+
+def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse) -> None:
+    role = _follows(q, source, request, response)
+    if role is None:
+        return None
+    if response.error is ErrorCode.CHAIN_MISMATCH:
+        raise SafetyViolated(
+            f"leader {source} has another history at {request.fetch_offset}@{request.last_fetched_epoch}"
+        )
+    if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
+        # It led this epoch and does not any more; a leader never comes back in the same epoch.
+        return suspect(q, role)
+    if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
+        return None
+    role = replace(_heard_well(q, role), successors=response.successors, read_token=response.read_token)
+    q.role = role
+    if response.snapshot is not None:
+        return _begin_download(q, role, response.snapshot)
+    if response.diverging is not None:
+        return _truncate(q, request, response.diverging)
+    verified_end = response.batches[-1].end_offset if response.batches else q.shape.end
+    q.role = replace(role, verified=(response.high_watermark, verified_end))
+    if response.batches:
+        q.awaiting_log = True
+        q.effects.append(AppendBatches(response.batches))
+        return None
+    return on_log_grown(q)
+
+
+def _continues(q: QuorumState, batches: tuple[Batch, ...]) -> bool:
+    """Whether `batches` continue this log; what does not is left alone, and the leader sees no progress."""
+    end, last_epoch = q.shape.end, q.shape.last_epoch
+    for batch in batches:
+        if batch.base_offset != end or not last_epoch <= batch.epoch <= q.epoch:
+            return False
+        end, last_epoch = batch.end_offset, batch.epoch
+    return True
+
+
+def on_log_grown(q: QuorumState) -> None:
+    """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log."""
+    role = q.role
+    if isinstance(role, Follower):
+        high_watermark, verified_end = role.verified
+        if high_watermark is not None:
+            q.raise_high_watermark(min(high_watermark, verified_end))
+
+
+def _truncate(q: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) -> None:
+    end = truncation_point(q.shape, diverging)
+    if end >= request.fetch_offset:
+        # Nothing would be cut: a reply that makes no sense. Ask again, later.
+        return q.back_off()
+    if q.known_high_watermark is not None and end < q.known_high_watermark:
+        raise SafetyViolated(f"told to truncate to {end}, below the high watermark {q.known_high_watermark}")
+    q.awaiting_log = True
+    q.effects.append(TruncateLog(end))
+    return None
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def _begin_download(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
+    if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
+        raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
+    q.role = replace(role, download=Download(snapshot))
+
+
+def on_snapshot_response(
+    q: QuorumState, source: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+) -> None:
+    role = _follows(q, source, request, response)
+    if role is None:
+        return
+    download = role.download
+    if download is None or download.snapshot != request.snapshot or download.position != request.position:
+        return
+    match response.error:
+        case ErrorCode.NONE:
+            _take_chunk(q, _heard_well(q, role), download, response)
+        case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
+            # The leader has a newer one by now. Drop this, and let a fetch say which.
+            q.role = replace(role, download=None)
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:
+            suspect(q, role)
+        case _:
+            pass
+
+
+def _take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
+    position = download.position + len(response.data)
+    same_file = response.position == download.position and download.size in (None, response.size)
+    if not same_file or not response.data or position > response.size:
+        q.role = replace(role, download=None)
+        return q.back_off()
+    q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
+    if position < response.size:
+        q.role = replace(role, download=Download(download.snapshot, position, response.size))
+    else:
+        q.role = replace(role, download=None)
+        q.awaiting_log = True
+        q.effects.append(InstallSnapshot(download.snapshot))
+    return None
+
+
+# --- giving up on the leader -----------------------------------------------------------------------------------------
+
+
+def suspect(q: QuorumState, role: Follower) -> None:
+    """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
+    if role.campaign_at_ms is None:
+        turn_ms = q.now_ms + wait_of_rank(q, list(role.successors))
+        q.role = replace(role, campaign_at_ms=turn_ms)
+
+
+def on_fetch_failed(
+    q: QuorumState, destination: NodeId, request: FetchRequest | FetchSnapshotRequest, failure: Failure
+) -> None:
+    if not q.take_in_flight(destination, request):
+        return
+    q.back_off()
+    if failure is Failure.REFUSED:
+        on_peer_refused(q, destination)
+
+
+def on_peer_refused(q: QuorumState, node_id: NodeId) -> None:
+    role = q.role
+    if isinstance(role, Follower) and role.leader_id == node_id:
+        suspect(q, role)
+
+
+def deadline_ms(q: QuorumState, role: Follower) -> int:
+    """When a follower gives up on its leader. An observer has no turn to run."""
+    if role.campaign_at_ms is None or not q.is_voter:
+        return role.fetch_deadline_ms
+    return min(role.fetch_deadline_ms, role.campaign_at_ms)
+
+
+def on_timer(q: QuorumState, role: Follower) -> None:
+    if deadline_ms(q, role) > q.now_ms:
+        return
+    if not q.is_voter:
+        q.become_unattached(q.epoch, Why.LEADER_SILENT)
+    elif role.suspicious:
+        election.become_prospective(q, Why.LEADER_GONE, suspicious=True)
+    else:
+        election.become_prospective(q, Why.LEADER_SILENT)
+
+
+def on_unattached_timer(q: QuorumState, role: Unattached) -> None:
+    if q.is_voter and role.election_deadline_ms <= q.now_ms:
+        election.become_prospective(q, Why.ELECTION_TIMEOUT)

@@ -1,0 +1,218 @@
+"""A leader's term: how it opens, what keeps it alive, where the high watermark moves, and how it ends.
+
+It opens with a `LeaderChange` record, the first of its epoch; nothing of older epochs is committed before that is. It ends
+when somebody speaks of a higher epoch, when no majority gets further for `check_quorum_ms`, or when it is asked to. Then the
+node rests as RESIGNED and tells the voters who of them should run first.
+
+Check-quorum counts progress, not fetches (KAFKA-15911): a follower that asks for the same offset again and again, because
+it cannot write what it gets, would keep a leader in office that commits nothing. A follower that stands at the end that it
+was last told has nothing to get further with, and counts.
+"""
+
+from collections.abc import Iterable
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Offset, ReplicaKey
+from metadata_log.records import LeaderChange
+from quorum.core.effects import AppendControl, ReadsConfirmed
+from quorum.core.high_watermark import leader_high_watermark
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+)
+from quorum.core.parking import committed_in_epoch, complete_parked
+from quorum.core.progress import FOREVER_MS, ReplicaProgress, newest_of_majority, successors
+from quorum.core.quorum_state import QuorumState
+from quorum.core.reads import ReadRounds
+from quorum.core.roles import Leader, Resigned, Why
+
+# --- the beginning ---------------------------------------------------------------------------------------------------
+
+
+def lead(q: QuorumState, granted: frozenset[ReplicaKey], asked_ms: int) -> None:
+    """Takes office: leadership on disk, then the record that opens the epoch, then the news to everybody.
+
+    The first leader of all also writes the voter set that the cluster was formatted with into the log, so that from then on
+    the log speaks for itself (KIP-853).
+    """
+    others = q.latest_voters.others(q.me)
+    replicas = {
+        # A vote is proof of following: it was given after `asked_ms`, when it was asked for.
+        voter: ReplicaProgress(progress_ms=q.now_ms, confirmed_ms=asked_ms if voter in granted else None)
+        for voter in others
+    }
+    term = Leader(q.shape.end, q.now_ms, replicas, parked={}, reads=ReadRounds())
+    q.become(term, Why.VOTE_WON, q.election._replace(leader_id=q.me.node_id))
+    granting_ids = tuple(sorted(key.node_id for key in granted))
+    q.effects.append(AppendControl(q.epoch, LeaderChange(q.me.node_id, q.latest_voters.ids, granting_ids)))
+    if q.voters.latest_offset is None and q.shape.start.offset == 0:
+        q.effects.append(AppendControl(q.epoch, q.voters.bootstrap))
+    q.announce()
+    _begin_quorum_epoch(q, term)
+
+
+def _begin_every_ms(q: QuorumState) -> int:
+    return q.config.fetch_timeout_ms // 2
+
+
+def _begin_quorum_epoch(q: QuorumState, term: Leader) -> None:
+    """Tells those voters who leads that have been silent for a while; at the start of the epoch, all of them."""
+    for voter in q.latest_voters.others(q.me):
+        progress = term.replicas[voter]
+        never_told = progress.begun_ms is None and progress.last_fetch_ms is None
+        if never_told or q.now_ms - progress.silent_since_ms(term.elected_ms) >= _begin_every_ms(q):
+            progress.begun_ms = q.now_ms
+            q.send(voter.node_id, BeginQuorumEpochRequest(q.me, voter, q.epoch))
+
+
+def on_begin_response(q: QuorumState, response: BeginQuorumEpochResponse) -> None:
+    """Only the epoch in it matters: this is how a leader hears of a voter that stands durably above its epoch."""
+    q.absorb(response.epoch, response.leader_id)
+
+
+# --- the log has grown, is flushed, or somebody has acknowledged -----------------------------------------------------
+
+
+def on_log_grown(q: QuorumState, term: Leader, *, voters_changed: bool) -> None:
+    """The followers get it at once, flushed here or not; this node counts itself only when it is."""
+    if voters_changed:
+        for voter in q.latest_voters.others(q.me):
+            term.replicas.setdefault(voter, ReplicaProgress(progress_ms=q.now_ms))
+        advance_high_watermark(q, term)
+    # (If the watermark has just passed the record that removes this leader, nothing is parked any more.)
+    complete_parked(q, term, lambda parked: parked.request.fetch_offset < q.shape.end)
+
+
+def _ends(q: QuorumState, term: Leader) -> Iterable[Offset | None]:
+    """The durable ends of the voters. A leader that is not one of them any more does not count itself."""
+    for voter in q.latest_voters.keys:
+        yield q.shape.flushed_end if voter == q.me else term.replicas[voter].end_offset
+
+
+def advance_high_watermark(q: QuorumState, term: Leader) -> None:
+    """Moves the high watermark if a majority's disks allow it, and tells everybody who waits for that."""
+    end = leader_high_watermark(
+        _ends(q, term),
+        len(q.latest_voters),
+        epoch_start_offset=term.epoch_start_offset,
+        current=q.known_high_watermark,
+    )
+    if end is None:
+        return
+    q.raise_high_watermark(end)
+    complete_parked(q, term, lambda parked: parked.request.high_watermark < end)
+    begin_read_round(q, term)
+    removed_at = q.voters.latest_offset
+    if not q.is_voter and removed_at is not None and removed_at < end:
+        resign(q, term, Why.REMOVED)
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def on_confirm_reads(q: QuorumState, term: Leader, token: int) -> None:
+    term.reads.ask(token)
+    begin_read_round(q, term)
+
+
+def begin_read_round(q: QuorumState, term: Leader) -> None:
+    """Starts the round that waits, if none is in flight: parked fetches carry its token out at once."""
+    if not committed_in_epoch(q, term) or not term.reads.begin():
+        return
+    voters = q.latest_voters
+    complete_parked(q, term, lambda parked: voters.contains(parked.request.replica))
+    count_echoes(q, term)
+
+
+def count_echoes(q: QuorumState, term: Leader) -> None:
+    """Confirms the round in flight if a majority of the latest voters, this node counted, has repeated its tokens."""
+    echoes = newest_of_majority((term.replicas[v].echoed_token for v in q.latest_voters.others(q.me)), needed(q))
+    token = None if echoes is None else term.reads.confirm(echoes)
+    if token is not None:
+        q.effects.append(ReadsConfirmed(token))
+        begin_read_round(q, term)
+
+
+# --- is there still a quorum? ----------------------------------------------------------------------------------------
+
+
+def needed(q: QuorumState) -> int:
+    """How many other voters make a majority together with this node."""
+    voters = q.latest_voters
+    return voters.majority - (1 if voters.contains(q.me) else 0)
+
+
+def last_round_began_ms(q: QuorumState, term: Leader) -> int | None:
+    """At this time, or later, a majority still followed this epoch; None: not shown yet; FOREVER_MS for a quorum of one.
+
+    It is the time when the replies left whose receipt the followers have since shown, not when their fetches came in: a
+    leader that was paused finds old fetches at its door, and they prove nothing about now.
+    """
+    return newest_of_majority((term.replicas[v].confirmed_ms for v in q.latest_voters.others(q.me)), needed(q))
+
+
+def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
+    """When this leader has been without a majority that gets further for too long."""
+    newest_ms = newest_of_majority((term.replicas[v].progress_ms for v in q.latest_voters.others(q.me)), needed(q))
+    assert newest_ms is not None, "a majority that is larger than the voter set"
+    return newest_ms + q.config.check_quorum_ms
+
+
+def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
+    deadlines = [parked.deadline_ms for parked in term.parked.values()]
+    deadlines.extend(
+        term.replicas[voter].silent_since_ms(term.elected_ms) + _begin_every_ms(q)
+        for voter in q.latest_voters.others(q.me)
+    )
+    check_quorum_ms = check_quorum_deadline_ms(q, term)
+    if check_quorum_ms < FOREVER_MS:
+        deadlines.append(check_quorum_ms)
+    return min(deadlines, default=None)
+
+
+def on_timer(q: QuorumState, term: Leader) -> None:
+    if check_quorum_deadline_ms(q, term) <= q.now_ms:
+        resign(q, term, Why.QUORUM_LOST)
+        return
+    complete_parked(q, term, lambda parked: parked.deadline_ms <= q.now_ms)
+    _begin_quorum_epoch(q, term)
+
+
+# --- the end ---------------------------------------------------------------------------------------------------------
+
+
+def resign(q: QuorumState, term: Leader, why: Why) -> None:
+    """Steps down, but keeps the epoch: nobody else can lead it, and this node must not lead it a second time."""
+    others = q.latest_voters.others(q.me)
+    ranked = successors(others, term.replicas)
+    tell_at_ms = dict.fromkeys(others, q.now_ms)
+    q.become(Resigned(q.election_deadline_ms(), ranked, tell_at_ms), why, q.election)
+    tell_successors(q)
+
+
+def tell_successors(q: QuorumState) -> None:
+    """Sends EndQuorumEpoch to the voters that are due to hear it."""
+    role = q.role
+    assert isinstance(role, Resigned)
+    due = [voter for voter, at_ms in role.tell_at_ms.items() if at_ms <= q.now_ms]
+    later = {voter: at_ms for voter, at_ms in role.tell_at_ms.items() if at_ms > q.now_ms}
+    q.role = Resigned(role.deadline_ms, role.preferred_successors, later)
+    for voter in due:
+        q.send(voter.node_id, EndQuorumEpochRequest(q.me, q.epoch, role.preferred_successors))
+
+
+def on_end_response(
+    q: QuorumState, source: NodeId, request: EndQuorumEpochRequest, response: EndQuorumEpochResponse
+) -> None:
+    if q.absorb(response.epoch, response.leader_id) and response.error is not ErrorCode.NONE:
+        on_end_failed(q, source, request)
+
+
+def on_end_failed(q: QuorumState, destination: NodeId, request: EndQuorumEpochRequest) -> None:
+    """That voter has not heard it yet: tell it again in a while."""
+    role, voter = q.role, q.latest_voters.key_of(destination)
+    if isinstance(role, Resigned) and request.epoch == q.epoch and voter is not None:
+        tell_at_ms = {**role.tell_at_ms, voter: q.now_ms + q.config.retry_backoff_ms}
+        q.role = Resigned(role.deadline_ms, role.preferred_successors, tell_at_ms)

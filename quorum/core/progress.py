@@ -1,0 +1,109 @@
+"""What a leader knows of each replica in its epoch, and what that says of the quorum.
+
+All of it is forgotten when the epoch ends: an acknowledgement given to an earlier leadership proves nothing (R12).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from metadata_log.ids import NodeId, Offset, ReplicaKey, Uuid
+from quorum.core.messages import FetchRequest
+
+FOREVER_MS = 1 << 62
+"""A time that never comes: when a quorum of one goes out of date."""
+
+REPLIES_REMEMBERED = 8
+"""A follower has one fetch in flight, so only the newest reply matters; a few more serve late duplicates."""
+
+
+class ReplicaStatus(NamedTuple):
+    """One line of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch."""
+
+    node_id: NodeId
+    directory_id: Uuid
+    log_end_offset: Offset | None
+    last_fetch_ms: int | None
+    last_caught_up_ms: int | None
+    is_voter: bool
+
+
+@dataclass(slots=True)
+class ReplicaProgress:
+    """One replica, as its fetches in this epoch show it."""
+
+    progress_ms: int
+    """When it last got further, or showed that there is nothing further to get (check-quorum; KAFKA-15911)."""
+    end_offset: Offset | None = None
+    """Below this, its log is durable and is the leader's. Only grows: a late fetch proves less, but unproves nothing."""
+    last_fetch_ms: int | None = None
+    last_caught_up_ms: int | None = None
+    begun_ms: int | None = None
+    """When it was last sent BeginQuorumEpoch."""
+    fetch_offset: Offset | None = None
+    told_end: Offset = 0
+    """The leader's log end when it was last answered."""
+    snapshot_position: tuple[Offset, int] | None = None
+    echoed_token: int = 0
+    confirmed_ms: int | None = None
+    """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
+    sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
+    """Tokens of the newest replies and when they left."""
+
+    @property
+    def newest_sent(self) -> int:
+        return self.sent[-1][0] if self.sent else 0
+
+    def heard_fetch(self, request: FetchRequest, leader_end: Offset, now_ms: int) -> None:
+        """Notes a fetch, before it is known whether it is valid."""
+        offset = request.fetch_offset
+        if offset != self.fetch_offset or offset >= self.told_end:
+            self.progress_ms = now_ms
+        if offset >= leader_end:
+            self.last_caught_up_ms = now_ms
+        elif self.last_fetch_ms is not None and offset >= self.told_end:
+            self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
+        self.fetch_offset = offset
+        self.last_fetch_ms = now_ms
+        for token, sent_ms in self.sent:
+            if token == request.read_token and token > self.echoed_token:
+                self.echoed_token = token
+                self.confirmed_ms = sent_ms
+
+    def heard_snapshot_fetch(self, end: Offset, position: int, now_ms: int) -> None:
+        if self.snapshot_position != (end, position):
+            self.progress_ms = now_ms
+        self.snapshot_position = (end, position)
+        self.last_fetch_ms = now_ms
+
+    def acknowledged(self, offset: Offset) -> None:
+        """A valid fetch: everything below `offset` is durable there."""
+        self.end_offset = offset if self.end_offset is None else max(self.end_offset, offset)
+
+    def answered(self, token: int, leader_end: Offset, now_ms: int) -> None:
+        self.told_end = leader_end
+        self.sent.append((token, now_ms))
+
+    def silent_since_ms(self, elected_ms: int) -> int:
+        """Since when it has neither fetched nor been told who leads."""
+        return max(time_ms for time_ms in (elected_ms, self.last_fetch_ms, self.begun_ms) if time_ms is not None)
+
+
+def newest_of_majority(times_ms: Iterable[int | None], needed: int) -> int | None:
+    """The newest time at which, or after which, `needed` of the voters did something; None if too few ever did."""
+    known = sorted((time_ms for time_ms in times_ms if time_ms is not None), reverse=True)
+    if needed <= 0:
+        return FOREVER_MS
+    return known[needed - 1] if len(known) >= needed else None
+
+
+def successors(voters: Iterable[ReplicaKey], replicas: dict[ReplicaKey, ReplicaProgress]) -> tuple[ReplicaKey, ...]:
+    """`voters`, the furthest first: whoever is ahead wins with the fewest refusals."""
+
+    def rank(key: ReplicaKey) -> tuple[int, NodeId]:
+        progress = replicas.get(key)
+        end = -1 if progress is None or progress.end_offset is None else progress.end_offset
+        return (-end, key.node_id)
+
+    return tuple(sorted(voters, key=rank))

@@ -1,0 +1,301 @@
+"""What a node is, and the only place where that changes.
+
+`QuorumState` is the desk that the roles' files (`votes`, `election`, `follower`, `leader`, `serving`) work at: epoch, vote
+and leader as they are on disk, the role, the log's shape, the voter set, the high watermark, and the effects of this step.
+
+Two rules are kept here so that nobody else has to think of them:
+
+  * Disk before speech. `become` and `vote_for` queue `SaveElectionState` before anything that their callers say next. Two saves
+    with nothing said between them are one, which makes a vote in a new epoch cost a single fsync.
+  * Fail-stop. What safety does not survive is raised as `SafetyViolated` and ends the node (`StopNode`), never skipped.
+
+Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers), KIP-996 (prospective).
+"""
+
+import random
+from dataclasses import replace
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
+from metadata_log.log_shape import LogShape
+from quorum.core.config import RaftConfig
+from quorum.core.effects import (
+    Effect,
+    ElectionState,
+    HighWatermarkAdvanced,
+    LeadershipChanged,
+    Reply,
+    SaveElectionState,
+    SendRequest,
+)
+from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Request, Response
+from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
+from quorum.core.voters import VoterHistory, VoterSet
+
+MAX_BACKOFF_DOUBLINGS = 4
+
+
+class SafetyViolated(Exception):
+    """Something happened that safety does not survive. The node stops and says this."""
+
+
+class QuorumState:
+    """The state of one Raft node between two inputs. See the module's docstring."""
+
+    __slots__ = (
+        "_announced",
+        "awaiting_log",
+        "config",
+        "effects",
+        "election",
+        "failures",
+        "in_flight",
+        "known_high_watermark",
+        "me",
+        "now_ms",
+        "number",
+        "retry_at_ms",
+        "rng",
+        "role",
+        "shape",
+        "shutting_down",
+        "voters",
+    )
+
+    def __init__(
+        self,
+        *,
+        me: ReplicaKey,
+        config: RaftConfig,
+        election: ElectionState,
+        shape: LogShape,
+        voters: VoterHistory,
+        rng: random.Random,
+        now_ms: int,
+    ) -> None:
+        self.me = me
+        self.config = config
+        self.shape = shape
+        self.voters = voters
+        self.rng = rng
+        self.now_ms = now_ms
+        self.effects: list[Effect] = []
+        self.election = election
+        """As it is on disk, once the effects so far are carried out."""
+        self.known_high_watermark: Offset | None = shape.start.offset or None
+        """All below is committed; never falls. What a snapshot holds is, so that is where a node begins."""
+        if shape.snapshot is not None and shape.start.offset < shape.snapshot.offset <= shape.end:
+            self.known_high_watermark = shape.snapshot.offset
+        self.in_flight: tuple[NodeId, FetchRequest | FetchSnapshotRequest] | None = None
+        """The one fetch that is on its way, and to whom."""
+        self.number = rng.getrandbits(40)
+        """Of the last fetch. Starts anywhere, so that an answer meant for the process before this one matches nothing."""
+        self.failures = 0
+        self.retry_at_ms = now_ms
+        """No fetch leaves before."""
+        self.awaiting_log = False
+        """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
+        self.shutting_down = False
+        self._announced: tuple[Epoch, NodeId | None, bool] | None = None
+        self.role: RoleState = self._role_at_start()
+
+    def _role_at_start(self) -> RoleState:
+        """What quorum-state says: a leader comes back resigned, a follower follows, a candidate only keeps its vote."""
+        if self.shape.last_epoch > self.election.epoch:
+            self.effects.append(SaveElectionState(ElectionState(self.shape.last_epoch, None, None)))
+            self.election = ElectionState(self.shape.last_epoch, None, None)
+        leader_id = self.election.leader_id
+        if leader_id == self.me.node_id:
+            return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
+        if leader_id is not None:
+            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms)
+        return Unattached(self.election_deadline_ms())
+
+    # --- what follows from it -------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> Epoch:
+        return self.election.epoch
+
+    @property
+    def latest_voters(self) -> VoterSet:
+        return self.voters.latest
+
+    @property
+    def is_voter(self) -> bool:
+        """False for an observer, also where the set names this node with another directory (R15)."""
+        return self.voters.latest.contains(self.me)
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        """Whom this node follows, or itself. A prospective one still names the leader that it may go back to."""
+        match self.role:
+            case Leader():
+                return self.me.node_id
+            case Follower(leader_id=leader_id):
+                return leader_id
+            case Prospective():
+                return self.election.leader_id
+            case _:
+                return None
+
+    @property
+    def leader_hint(self) -> NodeId | None:
+        """The leader that replies name: none that this node itself has lost, or two nodes would keep a dead one alive."""
+        match self.role:
+            case Leader():
+                return self.me.node_id
+            case Follower(leader_id=leader_id, campaign_at_ms=None):
+                return leader_id
+            case _:
+                return None
+
+    def election_deadline_ms(self) -> int:
+        """A random time from now, so that two nodes rarely run at once (Raft 5.2)."""
+        return self.now_ms + self.rng.randint(self.config.election_timeout_min_ms, self.config.election_timeout_max_ms)
+
+    # --- effects --------------------------------------------------------------------------------------------------
+
+    def send(self, destination: NodeId, request: Request) -> None:
+        assert destination != self.me.node_id, f"a request to itself: {request}"
+        self.effects.append(SendRequest(destination, request, self.config.request_timeout_ms))
+
+    def reply(self, reply_to: int, response: Response) -> None:
+        self.effects.append(Reply(reply_to, response))
+
+    def _save(self, election: ElectionState) -> None:
+        if election == self.election:
+            return
+        assert election.epoch >= self.election.epoch, f"epoch {self.election.epoch} would fall to {election.epoch}"
+        self.election = election
+        # Nothing was said since the last save, so nothing depends on it: one fsync will do for both.
+        for index in range(len(self.effects) - 1, -1, -1):
+            effect = self.effects[index]
+            if isinstance(effect, SaveElectionState):
+                self.effects[index] = SaveElectionState(election)
+                return
+            if not isinstance(effect, LeadershipChanged):
+                break
+        self.effects.append(SaveElectionState(election))
+
+    def announce(self) -> None:
+        """Tells the state machine who leads, if that has changed."""
+        leading = isinstance(self.role, Leader)
+        now = (self.epoch, self.leader_id, leading)
+        if now != self._announced:
+            self._announced = now
+            self.effects.append(LeadershipChanged(*now))
+
+    def raise_high_watermark(self, end: Offset) -> bool:
+        """Notes that all below `end` is committed; says whether that is news."""
+        assert end <= self.shape.end, f"high watermark {end} beyond the log's end {self.shape.end}"
+        if self.known_high_watermark is not None and end <= self.known_high_watermark:
+            return False
+        self.known_high_watermark = end
+        self.effects.append(HighWatermarkAdvanced(end))
+        return True
+
+    # --- changes of role ------------------------------------------------------------------------------------------
+
+    def become(self, role: RoleState, why: Why, election: ElectionState) -> None:
+        """The one door between roles. Saves `election` first; a leader that goes answers the fetches that it holds."""
+        left = self.role
+        edge = (left.role, role.role, why)
+        assert edge in TRANSITIONS, f"no such transition: {edge}; {self.me} epoch {self.epoch} -> {election}"
+        self.role = role
+        self._save(election)
+        self.in_flight = None
+        self.failures = 0
+        self.retry_at_ms = self.now_ms
+        if isinstance(left, Leader):
+            for parked in left.parked.values():
+                self.reply(parked.reply_to, self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, parked.request))
+            left.parked.clear()
+        # A new leader first appends the record that opens its epoch, and is announced by `leader.lead` after that.
+        if role.role is not Role.LEADER:
+            self.announce()
+
+    def become_unattached(self, epoch: Epoch, why: Why) -> None:
+        """Enters `epoch` without a leader; in a higher one, without a vote."""
+        election = self.election if epoch == self.epoch else ElectionState(epoch, None, None)
+        self.become(Unattached(self.election_deadline_ms()), why, election)
+        # Most often somebody is about to win, and will say so: ask around only if it takes a while.
+        self.retry_at_ms = self.now_ms + self.config.retry_backoff_ms
+
+    def become_follower(self, epoch: Epoch, leader_id: NodeId, why: Why = Why.LEARNED_LEADER) -> None:
+        assert leader_id != self.me.node_id, "a node does not follow itself"
+        voted_for = self.election.voted_for if epoch == self.epoch else None
+        self.become(
+            Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms),
+            why,
+            ElectionState(epoch, voted_for, leader_id),
+        )
+
+    def vote_for(self, candidate: ReplicaKey) -> None:
+        """Durable before the reply that says so; restarts the timer, for the candidate deserves its time."""
+        assert self.election.voted_for in (None, candidate), f"a second vote in epoch {self.epoch}"
+        self._save(self.election._replace(voted_for=candidate))
+        match self.role:
+            case Unattached():
+                self.role = Unattached(self.election_deadline_ms())
+            case Prospective():
+                self.role = replace(self.role, deadline_ms=self.election_deadline_ms())
+            case _:
+                raise AssertionError(f"a vote as {self.role}")
+
+    def learn_leader(self, leader_id: NodeId) -> None:
+        """Somebody says that `leader_id` leads this epoch.
+
+        Raises:
+            SafetyViolated: if another node was known to lead it.
+        """
+        known = self.election.leader_id
+        if known is not None and known != leader_id:
+            raise SafetyViolated(f"epoch {self.epoch} has two leaders: {known} and {leader_id}")
+        match self.role.role:
+            case Role.UNATTACHED | Role.CANDIDATE:
+                self.become_follower(self.epoch, leader_id)
+            case Role.PROSPECTIVE if known is None:
+                self.become_follower(self.epoch, leader_id)
+            case _:
+                pass
+
+    def absorb(self, epoch: Epoch, leader_id: NodeId | None) -> bool:
+        """Takes in what a reply says of epochs; False if it comes from an older one, and says nothing any more.
+
+        That this node itself should lead is not believed: it would know. (A node with a new disk may hear it of its
+        former self.)
+        """
+        if leader_id == self.me.node_id:
+            leader_id = None
+        if epoch < self.epoch:
+            return False
+        if epoch == self.epoch:
+            if leader_id is not None:
+                self.learn_leader(leader_id)
+        elif leader_id is not None:
+            self.become_follower(epoch, leader_id)
+        else:
+            self.become_unattached(epoch, Why.HIGHER_EPOCH)
+        return True
+
+    # --- the one fetch in flight ----------------------------------------------------------------------------------
+
+    def next_number(self) -> int:
+        self.number += 1
+        return self.number
+
+    def take_in_flight(self, source: NodeId, request: Request) -> bool:
+        """Whether `request` to `source` is the fetch that is awaited; it no longer is."""
+        if self.in_flight is None or self.in_flight[0] != source or self.in_flight[1] != request:
+            return False
+        self.in_flight = None
+        return True
+
+    def back_off(self) -> None:
+        """The last fetch was in vain: wait a little before the next, longer each time."""
+        self.retry_at_ms = self.now_ms + (self.config.retry_backoff_ms << min(self.failures, MAX_BACKOFF_DOUBLINGS))
+        self.failures += 1
+
+    def fetch_error(self, error: ErrorCode, request: FetchRequest) -> FetchResponse:
+        return FetchResponse(error, self.epoch, self.leader_hint, request.number)

@@ -1,0 +1,374 @@
+"""The Raft core: inputs go in, effects come out, and nothing else happens (KIP-595, 630, 853, 996).
+
+`RaftCore` only sorts: what an input means is said in the file of the role that it concerns.
+
+    votes      being asked for a vote; being told that an epoch begins or ends        (any role)
+    election   pre-votes and votes                                                    (prospective, candidate)
+    follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
+    leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
+    serving, parking   how a leader answers a fetch
+    quorum_state       the desk at which they all work, and the one door between roles
+
+How to drive it. Call `step`, carry the effects out in their order, each complete before the next. An effect that changes the
+log (`AppendBatches`, `AppendControl`, `TruncateLog`, `InstallSnapshot`) is reported back at once by a nested `step`, whose own
+effects are carried out before the rest of the outer list. The lists are made for that: a fetched append, a truncation and
+an install stand last in theirs; the records that open a term stand before the news of it, so that nothing is proposed
+below them; and what follows a log effect in a list does not depend on what the log has become.
+
+Whatever is appended must be flushed, and `Flushed` fed, without being asked, also the rest of a log that was cut back and
+on the log found at start: a follower fetches only when its log is flushed to the end.
+
+Nothing is kept of an input but what the state says; the same inputs with the same dice give the same effects.
+"""
+
+import random
+from typing import assert_never
+
+from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
+from metadata_log.log_shape import LogShape
+from metadata_log.records import KRaftVersion, Voters
+from quorum.core import describe, election, follower, leader, serving, votes
+from quorum.core.config import RaftConfig
+from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
+from quorum.core.inputs import (
+    Appended,
+    ConfirmReads,
+    Flushed,
+    Input,
+    LogStartMoved,
+    PeerRefused,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    ShutDown,
+    SnapshotInstalled,
+    SnapshotInstallFailed,
+    TimerFired,
+    Truncated,
+)
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.core.parking import high_watermark_told
+from quorum.core.progress import ReplicaStatus
+from quorum.core.quorum_state import QuorumState, SafetyViolated
+from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached, Why
+from quorum.core.voters import VoterHistory, VoterSet
+
+
+class RaftCore:
+    """One node's Raft. `step` is the only way in; the properties are read-only views."""
+
+    def __init__(
+        self,
+        *,
+        me: ReplicaKey,
+        config: RaftConfig,
+        election: ElectionState,
+        shape: LogShape,
+        voters: VoterHistory,
+        rng: random.Random,
+        now_ms: int,
+    ) -> None:
+        self._q = QuorumState(
+            me=me, config=config, election=election, shape=shape, voters=voters, rng=rng, now_ms=now_ms
+        )
+        self._stopped: str | None = None
+        self.check_invariants()
+
+    # --- driving it -----------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> list[Effect]:
+        """What a start-up owes the world; once, before the first `step`."""
+        q = self._q
+        q.now_ms = now_ms
+        q.announce()
+        if q.known_high_watermark is not None:
+            q.effects.append(HighWatermarkAdvanced(q.known_high_watermark))
+        if q.is_voter and len(q.latest_voters) == 1:
+            # There is nobody to wait for.
+            match q.role:
+                case Resigned():
+                    q.become_unattached(q.epoch + 1, Why.REST_IS_OVER)
+                    election.become_prospective(q, Why.ELECTION_TIMEOUT)
+                case Follower():
+                    election.become_prospective(q, Why.LEADER_SILENT)
+                case _:
+                    election.become_prospective(q, Why.ELECTION_TIMEOUT)
+        return self._finish()
+
+    def step(self, input: Input, now_ms: int) -> list[Effect]:  # noqa: A002 -- the domain's word for it
+        """What follows from `input` at `now_ms`, in the order in which it is to be done."""
+        if self._stopped is not None:
+            return []
+        q = self._q
+        assert not q.effects, "the effects of the last step were not taken"
+        q.now_ms = max(q.now_ms, now_ms)
+        try:
+            self._dispatch(input)
+        except SafetyViolated as violation:
+            self._stopped = str(violation)
+            q.effects.append(StopNode(self._stopped))
+        return self._finish()
+
+    def _finish(self) -> list[Effect]:
+        q = self._q
+        if self._stopped is None:
+            follower.fetch_if_due(q)
+        effects, q.effects = q.effects, []
+        return effects
+
+    def _dispatch(self, input: Input) -> None:  # noqa: A002
+        match input:
+            case TimerFired():
+                self._on_timer()
+            case RequestReceived():
+                self._on_request(input)
+            case ResponseReceived():
+                self._on_response(input)
+            case RequestFailed():
+                self._on_failure(input)
+            case PeerRefused(node_id=node_id):
+                follower.on_peer_refused(self._q, node_id)
+            case Appended() | Truncated() | Flushed() | LogStartMoved() | SnapshotInstalled() | SnapshotInstallFailed():
+                self._on_log(input)
+            case ConfirmReads(token=token):
+                if isinstance(self._q.role, Leader):
+                    leader.on_confirm_reads(self._q, self._q.role, token)
+            case Resign(epoch=epoch):
+                if isinstance(self._q.role, Leader) and epoch == self._q.epoch:
+                    leader.resign(self._q, self._q.role, Why.ASKED)
+            case ShutDown():
+                self._q.shutting_down = True
+                if isinstance(self._q.role, Leader):
+                    leader.resign(self._q, self._q.role, Why.ASKED)
+            case _:
+                assert_never(input)
+
+    def _on_request(self, received: RequestReceived) -> None:
+        q, reply_to = self._q, received.reply_to
+        match received.request:
+            case VoteRequest() as request:
+                votes.on_vote_request(q, request, reply_to)
+            case BeginQuorumEpochRequest() as request:
+                votes.on_begin_quorum_epoch(q, request, reply_to)
+            case EndQuorumEpochRequest() as request:
+                votes.on_end_quorum_epoch(q, request, reply_to)
+            case FetchRequest() as request:
+                serving.on_fetch(q, request, reply_to, received.chain_at_offset)
+            case FetchSnapshotRequest() as request:
+                serving.on_fetch_snapshot(q, request, reply_to)
+            case _ as request:
+                assert_never(request)
+
+    def _on_response(self, received: ResponseReceived) -> None:
+        q, source = self._q, received.source
+        match received.request, received.response:
+            case VoteRequest() as request, VoteResponse() as response:
+                election.on_vote_response(q, source, request, response)
+            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse() as response:
+                leader.on_begin_response(q, response)
+            case EndQuorumEpochRequest() as request, EndQuorumEpochResponse() as response:
+                leader.on_end_response(q, source, request, response)
+            case FetchRequest() as request, FetchResponse() as response:
+                follower.on_fetch_response(q, source, request, response)
+            case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
+                follower.on_snapshot_response(q, source, request, response)
+            case _:
+                raise AssertionError(f"an answer of the wrong kind: {received}")
+
+    def _on_failure(self, failed: RequestFailed) -> None:
+        q = self._q
+        match failed.request:
+            case VoteRequest() as request:
+                election.on_vote_failed(q, request)
+            case BeginQuorumEpochRequest():
+                pass  # said again to whoever stays silent
+            case EndQuorumEpochRequest() as request:
+                leader.on_end_failed(q, failed.destination, request)
+            case FetchRequest() | FetchSnapshotRequest() as request:
+                follower.on_fetch_failed(q, failed.destination, request, failed.failure)
+            case _ as request:
+                assert_never(request)
+
+    def _on_log(
+        self, report: Appended | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
+    ) -> None:
+        q = self._q
+        match report:
+            case Appended(shape=shape, control=control):
+                self._on_appended(shape, control)
+            case Truncated(shape=shape):
+                assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
+                q.shape, q.awaiting_log = shape, False
+                q.voters = q.voters.truncate(shape.end)
+            case Flushed(shape=shape):
+                q.shape = shape
+                if isinstance(q.role, Leader):
+                    leader.advance_high_watermark(q, q.role)
+            case LogStartMoved(shape=shape):
+                q.shape = shape
+            case SnapshotInstalled(shape=shape, voters=voters):
+                assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
+                q.shape, q.awaiting_log = shape, False
+                q.voters = VoterHistory.from_snapshot(voters)
+                q.raise_high_watermark(shape.start.offset)
+            case SnapshotInstallFailed():
+                q.awaiting_log = False
+                q.back_off()
+            case _:
+                assert_never(report)
+
+    def _on_appended(self, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]) -> None:
+        q = self._q
+        assert shape.end >= q.shape.end, f"an append that shortens the log: {q.shape.end} -> {shape.end}"
+        q.shape, q.awaiting_log = shape, False
+        voters_changed = False
+        for offset, record in control:
+            if isinstance(record, Voters):
+                q.voters = q.voters.append(offset, record)
+                voters_changed = True
+        match q.role:
+            case Leader() as term:
+                leader.on_log_grown(q, term, voters_changed=voters_changed)
+            case Follower():
+                follower.on_log_grown(q)
+            case _:
+                raise AssertionError(f"something was appended as {q.role.role}")
+
+    # --- time -----------------------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """When to feed `TimerFired`; None: not before something else happens. After `TimerFired` it lies in the future."""
+        if self._stopped is not None:
+            return None
+        q = self._q
+        deadlines: list[int] = []
+        match q.role:
+            case Unattached(election_deadline_ms=deadline_ms):
+                if q.is_voter:
+                    deadlines.append(deadline_ms)
+            case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
+                deadlines.extend((deadline_ms, *asked.ask_at_ms.values()))
+            case Follower() as role:
+                deadlines.append(follower.deadline_ms(q, role))
+            case Leader() as term:
+                deadline = leader.next_deadline_ms(q, term)
+                if deadline is not None:
+                    deadlines.append(deadline)
+            case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
+                deadlines.extend(tell_at_ms.values())
+                if not q.shutting_down:
+                    deadlines.append(deadline_ms)
+            case _:
+                assert_never(q.role)
+        if q.shutting_down and not isinstance(q.role, Resigned):
+            return None
+        if follower.may_fetch(q):
+            deadlines.append(q.retry_at_ms)
+        return min(deadlines, default=None)
+
+    def _on_timer(self) -> None:
+        """Everything that is due. A role that ends may leave one whose time has come as well; that is done too."""
+        q = self._q
+        if q.shutting_down and not isinstance(q.role, Resigned):
+            return
+        match q.role:
+            case Unattached() as role:
+                follower.on_unattached_timer(q, role)
+            case Follower() as role:
+                follower.on_timer(q, role)
+            case Prospective() | Candidate():
+                election.on_timer(q)
+            case Leader() as term:
+                leader.on_timer(q, term)
+            case Resigned(deadline_ms=deadline_ms) if deadline_ms <= q.now_ms and not q.shutting_down:
+                # It has waited long enough: in the next epoch it may run like anyone, and at once.
+                q.become_unattached(q.epoch + 1, Why.REST_IS_OVER)
+                if q.is_voter:
+                    election.become_prospective(q, Why.ELECTION_TIMEOUT)
+            case Resigned():
+                leader.tell_successors(q)
+            case _:
+                assert_never(q.role)
+
+    # --- views ----------------------------------------------------------------------------------------------------
+
+    @property
+    def me(self) -> ReplicaKey:
+        return self._q.me
+
+    @property
+    def role(self) -> Role:
+        return self._q.role.role
+
+    @property
+    def epoch(self) -> Epoch:
+        return self._q.epoch
+
+    @property
+    def leader_id(self) -> NodeId | None:
+        return self._q.leader_id
+
+    @property
+    def voted_for(self) -> ReplicaKey | None:
+        return self._q.election.voted_for
+
+    @property
+    def is_leading(self) -> bool:
+        return isinstance(self._q.role, Leader)
+
+    @property
+    def high_watermark(self) -> Offset | None:
+        """Below it all is committed, as far as this node knows; None in a leader that has not committed in its epoch."""
+        q = self._q
+        return high_watermark_told(q, q.role) if isinstance(q.role, Leader) else q.known_high_watermark
+
+    @property
+    def shape(self) -> LogShape:
+        return self._q.shape
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._q.latest_voters
+
+    @property
+    def voter_history(self) -> VoterHistory:
+        return self._q.voters
+
+    @property
+    def epoch_start_offset(self) -> Offset | None:
+        """When leading: where this epoch's first record stands."""
+        return self._q.role.epoch_start_offset if isinstance(self._q.role, Leader) else None
+
+    @property
+    def last_quorum_round_began_ms(self) -> int | None:
+        """When leading: at this time, or later, a majority still followed this epoch (see `leader.last_round_began_ms`)."""
+        return leader.last_round_began_ms(self._q, self._q.role) if isinstance(self._q.role, Leader) else None
+
+    @property
+    def stopped(self) -> str | None:
+        """Why this node has stopped, if it has."""
+        return self._stopped
+
+    def replicas(self) -> tuple[ReplicaStatus, ...]:
+        """For DescribeQuorum, on the leader only (empty elsewhere): itself first, then voters and observers by id."""
+        return describe.replicas(self._q)
+
+    def describe(self) -> str:
+        """This node as one fixed-width line."""
+        return describe.line(self._q, self._stopped)
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError if the state contradicts itself; cheap enough to be called after every step."""
+        describe.check_invariants(self._q)

@@ -1,0 +1,101 @@
+"""Who votes: the set of voters, and how it has changed along the log (KIP-853).
+
+A `Voters` record is in force as soon as it is appended, committed or not, and stops being so when it is truncated. The
+set is therefore a function of the log, and a node keeps it by offset: what counts is always the latest entry of *its own*
+log, and a snapshot embeds the set as of its end.
+
+    bootstrap {1,2,3} ....... offset 40: {1,2,3,4} ....... offset 90: {2,3,4}
+    truncate(60) takes the node back to {1,2,3,4}.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Self
+
+from metadata_log.ids import NodeId, Offset, ReplicaKey
+from metadata_log.records import Voter, Voters
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """The voters at one moment. Two voters never share a node id: a replaced disk is removed first, then added."""
+
+    voters: tuple[Voter, ...]
+
+    def __post_init__(self) -> None:
+        ids = self.ids
+        assert len(set(ids)) == len(ids), f"a node id twice in {ids}"
+
+    @property
+    def ids(self) -> tuple[NodeId, ...]:
+        return tuple(voter.node_id for voter in self.voters)
+
+    @property
+    def keys(self) -> tuple[ReplicaKey, ...]:
+        return tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in self.voters)
+
+    @property
+    def majority(self) -> int:
+        """The least number of voters that any two such groups share one of."""
+        return len(self.voters) // 2 + 1
+
+    def contains(self, replica: ReplicaKey) -> bool:
+        """Whether this very replica votes: the same node with another directory does not (its promises are lost)."""
+        return any(
+            voter.node_id == replica.node_id and voter.directory_id == replica.directory_id for voter in self.voters
+        )
+
+    def others(self, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
+        """The voters except `me`; all of them if `me` is none."""
+        return tuple(key for key in self.keys if key != me)
+
+    def key_of(self, node_id: NodeId) -> ReplicaKey | None:
+        return next((key for key in self.keys if key.node_id == node_id), None)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def __str__(self) -> str:
+        return "{" + ",".join(str(node_id) for node_id in self.ids) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class VoterHistory:
+    """The voter sets along one log: `bootstrap` in force from its start, each entry from its offset on (ascending)."""
+
+    bootstrap: Voters
+    entries: tuple[tuple[Offset, Voters], ...] = ()
+
+    @classmethod
+    def from_snapshot(cls, voters: Voters) -> Self:
+        """The history of a log that starts at a snapshot which embeds `voters`."""
+        return cls(bootstrap=voters)
+
+    @property
+    def latest(self) -> VoterSet:
+        """What every count goes by."""
+        return VoterSet((self.entries[-1][1] if self.entries else self.bootstrap).voters)
+
+    @property
+    def latest_offset(self) -> Offset | None:
+        """Where the latest set stands in the log; None for the bootstrap one."""
+        return self.entries[-1][0] if self.entries else None
+
+    def at(self, end: Offset) -> VoterSet:
+        """The set that the records below `end` (exclusive) make: what a snapshot that ends there embeds."""
+        index = bisect_left(self.entries, end, key=lambda entry: entry[0])
+        return VoterSet((self.entries[index - 1][1] if index else self.bootstrap).voters)
+
+    def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
+        assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)
+        return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)))
+
+    def truncate(self, end: Offset) -> "VoterHistory":
+        """Forgets the sets at or above `end` (exclusive end of the log that remains)."""
+        return VoterHistory(self.bootstrap, tuple(entry for entry in self.entries if entry[0] < end))
+
+    def check_invariants(self) -> None:
+        assert self.bootstrap.voters, "a quorum of nobody"
+        for before, after in pairwise(self.entries):
+            assert before[0] < after[0], self.entries

@@ -1,0 +1,144 @@
+"""Being asked: whether this node grants a vote or a pre-vote, and what it does when told that an epoch begins or ends.
+
+The law of a vote (Raft 5.2, 5.4.1): one per epoch, durable before it is spoken, and only for a candidate whose log is at least as
+up to date, because then a majority's votes are worth a log that holds everything committed. A pre-vote (KIP-996) is the
+same question in the conditional; it changes nothing here, neither epoch nor timer nor disk.
+
+                 vote                                          pre-vote
+    leader       no                                            no
+    follower     no (it knows a leader)                        if up to date, and the leader has not answered it yet or is gone
+    candidate    no (it voted for itself)                      if up to date
+    resigned     no                                            if up to date
+    unattached   if up to date, no leader known in the epoch,  if up to date
+    prospective    and no other vote given in it               if up to date
+    observer     never                                         never
+"""
+
+from dataclasses import replace
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, OffsetAndEpoch, ReplicaKey
+from quorum.core.effects import ElectionState
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.core.quorum_state import QuorumState, SafetyViolated
+from quorum.core.roles import Follower, Role, RoleState, Unattached, Why
+
+
+def is_up_to_date(candidate: OffsetAndEpoch, mine: OffsetAndEpoch) -> bool:
+    """Raft 5.4.1: the later last epoch wins; at equal epochs the longer log does."""
+    return (candidate.epoch, candidate.offset) >= (mine.epoch, mine.offset)
+
+
+def grants(
+    role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
+) -> bool:
+    """The table above, for a voter whose epoch is already the request's (or, for a pre-vote, not above it)."""
+    if not up_to_date:
+        return False
+    if pre_vote:
+        match role:
+            case Follower():
+                return role.suspicious or not role.has_fetched
+            case _:
+                return role.role is not Role.LEADER
+    if role.role not in (Role.UNATTACHED, Role.PROSPECTIVE):
+        return False
+    if election.voted_for is not None:
+        return election.voted_for == candidate
+    return election.leader_id is None
+
+
+def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None:
+    def answer(error: ErrorCode, granted: bool = False) -> None:
+        q.reply(reply_to, VoteResponse(error, q.epoch, q.leader_hint, granted))
+
+    # A pre-vote names the epoch that its sender is in, a vote the one that it wants to lead.
+    last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
+    if not (0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0 and request.candidate.node_id >= 0):
+        return answer(ErrorCode.INVALID_REQUEST)
+    if request.epoch < q.epoch:
+        return answer(ErrorCode.FENCED_LEADER_EPOCH)
+    if request.receiver != q.me:
+        return answer(ErrorCode.INVALID_VOTER_KEY)
+    if request.candidate.node_id == q.me.node_id:
+        return answer(ErrorCode.INVALID_REQUEST)
+    if request.epoch > q.epoch and not request.pre_vote:
+        q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
+    granted = q.is_voter and grants(
+        q.role,
+        q.election,
+        request.candidate,
+        up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
+        pre_vote=request.pre_vote,
+    )
+    if granted and not request.pre_vote:
+        q.vote_for(request.candidate)
+    return answer(ErrorCode.NONE, granted)
+
+
+def _enter_epoch_of(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> None:
+    """`leader` itself says that it leads, or led, `epoch`, which is not below this node's."""
+    if leader.node_id == q.me.node_id:
+        raise SafetyViolated(f"another node calls itself {leader}")
+    known = q.election.leader_id
+    if epoch == q.epoch and known is not None and known != leader.node_id:
+        raise SafetyViolated(f"epoch {epoch} has two leaders: {known} and {leader.node_id}")
+
+
+def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, reply_to: int) -> None:
+    """The leader of an epoch makes itself known: follow it."""
+
+    def answer(error: ErrorCode) -> None:
+        q.reply(reply_to, BeginQuorumEpochResponse(error, q.epoch, q.leader_hint))
+
+    if request.epoch < 0 or request.leader.node_id < 0:
+        return answer(ErrorCode.INVALID_REQUEST)
+    if request.epoch < q.epoch:
+        return answer(ErrorCode.FENCED_LEADER_EPOCH)
+    if request.receiver != q.me:
+        return answer(ErrorCode.INVALID_VOTER_KEY)
+    _enter_epoch_of(q, request.leader, request.epoch)
+    if request.epoch > q.epoch or q.role.role is not Role.FOLLOWER:
+        q.become_follower(request.epoch, request.leader.node_id)
+    elif isinstance(q.role, Follower) and q.role.suspicious:
+        # It speaks, so it is there. If it does not lead any more, the next fetch will say so.
+        q.role = replace(q.role, campaign_at_ms=None)
+    return answer(ErrorCode.NONE)
+
+
+def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to: int) -> None:
+    """The leader steps down: the preferred successor runs at once, the next ones a little later each."""
+
+    def answer(error: ErrorCode) -> None:
+        q.reply(reply_to, EndQuorumEpochResponse(error, q.epoch, q.leader_hint))
+
+    if request.epoch < 0 or request.leader.node_id < 0:
+        return answer(ErrorCode.INVALID_REQUEST)
+    if request.epoch < q.epoch:
+        return answer(ErrorCode.FENCED_LEADER_EPOCH)
+    _enter_epoch_of(q, request.leader, request.epoch)
+    if request.epoch > q.epoch:
+        q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
+    turn_ms = q.now_ms + wait_of_rank(q, [key.node_id for key in request.preferred_successors])
+    match q.role:
+        case Follower(campaign_at_ms=campaign_at_ms):
+            earlier_ms = turn_ms if campaign_at_ms is None else min(turn_ms, campaign_at_ms)
+            q.role = replace(q.role, campaign_at_ms=earlier_ms)
+        case Unattached(election_deadline_ms=deadline_ms):
+            q.role = Unattached(min(deadline_ms, turn_ms))
+        case _:
+            pass
+    return answer(ErrorCode.NONE)
+
+
+def wait_of_rank(q: QuorumState, successors: list[int]) -> int:
+    """How long this node lets better successors go first, in milliseconds; one that is not listed goes last."""
+    rank = successors.index(q.me.node_id) if q.me.node_id in successors else len(successors)
+    return rank * q.config.successor_wait_ms
