@@ -102,7 +102,8 @@ class FetchAnswer:
 
     number: int
     result: FetchResult
-    state: BrokerState
+    state: BrokerState | None
+    """None where the controller did not say."""
     batches: bytes = b""
     previous_chain: bytes = b""
     end_offset: Offset = 0
@@ -115,6 +116,7 @@ class FetchAnswer:
     should_shut_down: bool = False
     lease_ms: int = 0
     controller_epoch: Epoch = 0
+    """0 where the controller did not say."""
 
 
 # --- what can happen -----------------------------------------------------------------------------------------------
@@ -122,10 +124,13 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecovered:
-    """The local store is read: the broker can register. `previous_incarnation` is the store's last holder, if any."""
+    """The local store is read: the broker can register.
+
+    `previous_incarnations` are the processes that held the store before and may be registered still, the likeliest first.
+    """
 
     position: Position
-    previous_incarnation: Uuid | None
+    previous_incarnations: tuple[Uuid, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +183,22 @@ class SnapshotFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchesRefused:
+    """What came was damaged on its way; the store is as it was."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class StoreBroken:
-    """What came or what lies on disk does not fit together; only a fresh start helps."""
+    """The store and the controllers' history do not fit together; only a fresh start helps."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CannotFollow:
+    """A committed record that this release does not understand, or a disk that takes no more: no fresh start helps."""
 
     reason: str
 
@@ -202,7 +221,9 @@ Input: TypeAlias = (
     | FetchFailed
     | Applied
     | SnapshotFailed
+    | BatchesRefused
     | StoreBroken
+    | CannotFollow
     | StopRequested
     | TimerFired
 )
@@ -244,7 +265,7 @@ class FindController:
 
 @dataclass(frozen=True, slots=True)
 class ApplyBatches:
-    """Append and replay these; answer `Applied` or `StoreBroken`. `previous_chain` is the chain below the first."""
+    """Append and replay these; answer `Applied`, or what went wrong. `previous_chain` is the chain below the first."""
 
     batches: bytes
     previous_chain: bytes

@@ -33,7 +33,9 @@ from broker_agent.lifecycle import (
     AbandonFetch,
     Applied,
     ApplyBatches,
+    BatchesRefused,
     BrokerState,
+    CannotFollow,
     DownloadSnapshot,
     Effect,
     Exit,
@@ -143,7 +145,7 @@ class Session:
         self._unfenced = False
         """The last answer said Online."""
         self._controller_epoch: Epoch = 0
-        self._previous_incarnation: Uuid | None = None
+        self._previous_incarnations: tuple[Uuid, ...] = ()
         self._was_registered = False
         self._register_until_ms = 0
         self._stop_until_ms = 0
@@ -199,28 +201,33 @@ class Session:
         match happened:
             case StoreRecovered():
                 self.position = happened.position
-                self._previous_incarnation = happened.previous_incarnation
+                self._previous_incarnations = happened.previous_incarnations
                 self.reason = "registering"
                 self._begin_registering(now_ms)
             case Registered():
                 self._on_registered(happened, now_ms)
             case RegisterFailed():
-                if self._complete(happened.number):
+                if self._registration_completed(happened.number):
                     self._on_register_failed(happened, now_ms)
             case FetchAnswered():
-                sent = self._complete(happened.answer.number)
-                if sent is not None and sent.request is not None:
-                    self._on_answer(happened.answer, sent, sent.request, now_ms)
+                sent = self._fetch_completed(happened.answer.number)
+                if sent is not None:
+                    self._on_answer(happened.answer, *sent, now_ms)
             case FetchFailed():
-                if self._complete(happened.number):
+                if self._fetch_completed(happened.number):
                     self._on_fetch_failed(happened, now_ms)
             case Applied():
                 self._on_applied(happened, now_ms)
             case SnapshotFailed():
                 self._work = None
                 self._ask_again(now_ms, f"snapshot: {happened.reason}", None)
+            case BatchesRefused():
+                self._work = None
+                self._ask_again(now_ms, f"batches: {happened.reason}", None)
             case StoreBroken():
                 self._reset_store(happened.reason)
+            case CannotFollow():
+                self._exit(1, happened.reason)
             case StopRequested():
                 self._on_stop(now_ms)
             case TimerFired():
@@ -228,13 +235,21 @@ class Session:
             case _:
                 assert_never(happened)
 
-    def _complete(self, number: int) -> _InFlight | None:
-        """The request that `number` answers, which is in flight no more; None if nobody waits for it."""
+    def _registration_completed(self, number: int) -> bool:
+        """Whether registration `number` is the request in flight; it is so no more."""
         sent = self._in_flight
-        if sent is None or sent.number != number:
+        if sent is None or sent.number != number or sent.request is not None:
+            return False
+        self._in_flight = None
+        return True
+
+    def _fetch_completed(self, number: int) -> tuple[_InFlight, FetchRequest] | None:
+        """Fetch `number` if that is the request in flight; it is so no more."""
+        sent = self._in_flight
+        if sent is None or sent.number != number or sent.request is None:
             return None
         self._in_flight = None
-        return sent
+        return sent, sent.request
 
     # --- registering -------------------------------------------------------------------------------------------------
 
@@ -245,7 +260,7 @@ class Session:
         self._ask_at_ms = now_ms
 
     def _on_registered(self, registered: Registered, now_ms: int) -> None:
-        if self._complete(registered.number) is None:
+        if not self._registration_completed(registered.number):
             return
         self.broker_epoch = registered.broker_epoch
         self._was_registered = True
@@ -282,11 +297,11 @@ class Session:
     # --- fetching ----------------------------------------------------------------------------------------------------
 
     def _on_answer(self, answer: FetchAnswer, sent: _InFlight, request: FetchRequest, now_ms: int) -> None:
-        if answer.controller_epoch < self._controller_epoch:
+        if 0 < answer.controller_epoch < self._controller_epoch:
             text = f"an answer of epoch {answer.controller_epoch}, after one of epoch {self._controller_epoch}"
             self._ask_again(now_ms, text, None)
             return
-        self._controller_epoch = answer.controller_epoch
+        self._controller_epoch = max(self._controller_epoch, answer.controller_epoch)
         self._failures = 0
         self._followed_hint = False
         if answer.result is FetchResult.NOT_READY:
@@ -296,12 +311,13 @@ class Session:
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
             self._exit(0, "the controller says that it may go")
             return
-        self._unfenced = answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE)
+        if answer.state is not None:
+            self._unfenced = answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE)
         if not self._unfenced and self.state is BrokerState.ONLINE:
             self._become(BrokerState.FENCED, "fenced by the controller")
         elif not self._unfenced and self.state is BrokerState.STOPPING:
             self._fenced_while_stopping = True
-        if answer.lease_ms > 0:
+        if answer.lease_ms > 0 and self._unfenced:
             self._renew_lease(sent.sent_ms + answer.lease_ms, now_ms)
         self._ask_at_ms = max(now_ms, sent.sent_ms + self._interval_ms(answer))
         if self._work is None and request.position == self.position:
@@ -346,6 +362,9 @@ class Session:
             self._register_anew(text, now_ms)
         elif failed.code in _FATAL:
             self._exit(1, text)
+        elif failed.code is ErrorCode.CHAIN_MISMATCH and self._work is None:
+            self._ask_at_ms = now_ms
+            self._reset_store(text)
         else:
             self._ask_again(now_ms, text, failed.leader)
 
@@ -430,7 +449,9 @@ class Session:
         assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
         self.state = state
         if state in (BrokerState.FENCED, BrokerState.OFFLINE):
+            # A lease is a promise about a session, and that one is over: it must not open the next one.
             self.lease_lapsed = False
+            self.lease_until_ms = 0
         self._effects.append(StateChanged(state, reason))
 
     # --- leaving -----------------------------------------------------------------------------------------------------
@@ -485,7 +506,10 @@ class Session:
         if self.broker_epoch is None:
             timeout_ms = self._config.register_timeout_ms
             self._in_flight = _InFlight(self._number, now_ms, now_ms + timeout_ms, None)
-            self._effects.append(Register(self._number, self._previous_incarnation, timeout_ms))
+            # A predecessor that died between registering and noting it may be any of them: they take turns.
+            previous = self._previous_incarnations
+            named = previous[self._failures % len(previous)] if previous else None
+            self._effects.append(Register(self._number, named, timeout_ms))
             return
         request = self._next_fetch(self.broker_epoch)
         timeout_at_ms = now_ms + request.max_wait_ms + self._config.request_timeout_ms

@@ -1,0 +1,608 @@
+"""The session, step by step and then by storm: tables for what must follow, Hypothesis for what must never happen."""
+
+import random
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_agent.lifecycle import (
+    EDGES,
+    EMPTY_POSITION,
+    AbandonFetch,
+    Applied,
+    ApplyBatches,
+    BatchesRefused,
+    BrokerState,
+    CannotFollow,
+    DownloadSnapshot,
+    Effect,
+    Exit,
+    Fetch,
+    FetchAnswer,
+    FetchAnswered,
+    FetchFailed,
+    FetchResult,
+    FindController,
+    Input,
+    LeaderHint,
+    LeaseLapsed,
+    LeaseMode,
+    LeaseRenewed,
+    Position,
+    Register,
+    Registered,
+    RegisterFailed,
+    ResetStore,
+    SnapshotFailed,
+    StateChanged,
+    StopRequested,
+    StoreBroken,
+    StoreRecovered,
+    TimerFired,
+)
+from broker_agent.session import Session, SessionConfig
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import OffsetAndEpoch
+
+E = TypeVar("E")
+CHAIN = b"c" * 32
+HINT = LeaderHint(2, "c2", 9093)
+ONLINE = BrokerState.ONLINE
+FENCED = BrokerState.FENCED
+LEASE_MS = 5_000
+
+
+def at(offset: int, digest: bytes = b"") -> Position:
+    return Position(offset, 1, CHAIN, digest)
+
+
+class Broker:
+    """A session and a clock; remembers what the last step asked for."""
+
+    def __init__(self, **config: Any) -> None:
+        self.session = Session(SessionConfig(**config), random.Random(7))
+        self.now_ms = 1_000
+        self.effects: list[Effect] = []
+
+    def step(self, happened: Input, after_ms: int = 0) -> "Broker":
+        self.now_ms += after_ms
+        self.effects = self.session.step(happened, self.now_ms)
+        return self
+
+    def the(self, kind: type[E]) -> E:
+        """The one effect of this kind in the last step."""
+        found = [effect for effect in self.effects if isinstance(effect, kind)]
+        assert len(found) == 1, self.effects
+        return found[0]
+
+    def has(self, kind: type[object]) -> bool:
+        return any(isinstance(effect, kind) for effect in self.effects)
+
+    def number(self) -> int:
+        """The number of the request in flight, which the last step sent."""
+        fetches = [effect.request.number for effect in self.effects if isinstance(effect, Fetch)]
+        registers = [effect.number for effect in self.effects if isinstance(effect, Register)]
+        (number,) = fetches + registers
+        return number
+
+    def answer(self, number: int | None = None, after_ms: int = 5, **fields: Any) -> "Broker":
+        """Answers the fetch in flight; nothing new, Online and a lease unless `fields` say otherwise."""
+        answer = FetchAnswer(
+            self.number() if number is None else number,
+            FetchResult.BATCHES,
+            ONLINE,
+            end_offset=self.session.position.offset,
+            lease_ms=LEASE_MS,
+            controller_epoch=3,
+        )
+        return self.step(FetchAnswered(replace(answer, **fields)), after_ms)
+
+    def wait(self) -> "Broker":
+        """Until the next deadline, whatever it is."""
+        deadline_ms = self.session.next_deadline_ms()
+        assert deadline_ms is not None
+        return self.step(TimerFired(), max(0, deadline_ms - self.now_ms))
+
+    def registered(self) -> "Broker":
+        self.step(StoreRecovered(at(10), ()))
+        return self.step(Registered(self.the(Register).number, 12), 5)
+
+    def online(self) -> "Broker":
+        """Online at offset 13, one fetch in flight."""
+        self.registered()
+        self.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=13)
+        self.step(Applied(at(13)), 1)
+        self.answer()
+        assert self.session.state is ONLINE
+        return self.wait()
+
+
+# --- the way up ------------------------------------------------------------------------------------------------------
+
+
+def test_a_broker_registers_fetches_its_own_registration_and_goes_online() -> None:
+    """Offline -> Fenced -> Online; it asks to stay fenced until it has applied its own registration (M3)."""
+    broker = Broker()
+    broker.step(StoreRecovered(at(10), (b"p" * 16,)))
+    assert broker.the(Register).previous_incarnation == b"p" * 16
+    assert broker.session.state is BrokerState.OFFLINE
+
+    broker.step(Registered(broker.number(), 12), 5)
+    assert broker.the(StateChanged).state is FENCED
+    first = broker.the(Fetch).request
+    assert (first.position, first.wants_fence, first.broker_epoch) == (at(10), True, 12)
+
+    broker.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=13)
+    assert broker.the(ApplyBatches) == ApplyBatches(b"b", CHAIN, 13)
+    assert not broker.has(Fetch)
+
+    broker.step(Applied(at(13)))
+    second = broker.the(Fetch).request
+    assert (second.position, second.wants_fence) == (at(13), False)
+
+    broker.answer(state=ONLINE)
+    assert broker.the(StateChanged).state is ONLINE
+    assert broker.session.may_serve(broker.now_ms)
+
+
+def test_an_unfenced_broker_that_has_not_applied_its_registration_stays_fenced() -> None:
+    """Whatever the controller says, Online needs its own registration applied."""
+    broker = Broker().registered().answer(state=ONLINE)
+
+    assert broker.session.state is FENCED
+
+
+def test_online_needs_a_confirmed_answer() -> None:
+    """An answer without a lease comes from a leader that has not heard a majority lately: it opens no port."""
+    broker = Broker().registered()
+    broker.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=13)
+    broker.step(Applied(at(13))).answer(lease_ms=0)
+
+    assert broker.session.state is FENCED
+
+
+def test_unfencing_counts_only_after_its_batches_are_applied() -> None:
+    """The cache that clients are answered from must already show this broker unfenced."""
+    broker = Broker().registered()
+    broker.answer(state=ONLINE, batches=b"b", previous_chain=CHAIN, end_offset=14)
+    assert broker.session.state is FENCED
+
+    broker.step(Applied(at(14)))
+    assert broker.session.state is ONLINE
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def test_a_duplicate_registration_is_retried_and_then_given_up_with_a_clear_error() -> None:
+    """Its predecessor's session may end; if it does not in time, two processes have one id and this one goes."""
+    broker = Broker(initial_registration_timeout_ms=3_000).step(StoreRecovered(EMPTY_POSITION, ()))
+    asked = 0
+    while not broker.has(Exit):
+        refused = RegisterFailed(broker.number(), ErrorCode.DUPLICATE_BROKER_REGISTRATION, "broker 4 is alive")
+        broker.step(refused, 5)
+        assert not broker.has(FindController), "another node would say the same"
+        if not broker.has(Exit):
+            broker.wait()
+            asked += 1
+
+    exit_ = broker.the(Exit)
+    assert exit_.code == 1
+    assert "initial.broker.registration.timeout.ms" in exit_.reason
+    assert "DUPLICATE_BROKER_REGISTRATION: broker 4 is alive" in exit_.reason
+    assert 3 < asked < 60
+
+
+def test_possible_predecessors_take_turns() -> None:
+    """A process that died between registering and noting it is found by naming each candidate in turn."""
+    one, two = b"1" * 16, b"2" * 16
+    broker = Broker().step(StoreRecovered(EMPTY_POSITION, (one, two)))
+    assert broker.the(Register).previous_incarnation == one
+
+    broker.step(RegisterFailed(broker.number(), ErrorCode.DUPLICATE_BROKER_REGISTRATION, ""), 5).wait()
+    assert broker.the(Register).previous_incarnation == two
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION]
+)
+def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None:
+    """The reason is in the exit, and the code is not 0."""
+    broker = Broker().step(StoreRecovered(EMPTY_POSITION, ()))
+    broker.step(RegisterFailed(broker.number(), code, "the other cluster"))
+
+    assert broker.the(Exit).code == 1
+    assert "the other cluster" in broker.the(Exit).reason
+
+
+@pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
+def test_a_broker_that_is_no_longer_registered_registers_anew_and_is_fenced_meanwhile(code: ErrorCode) -> None:
+    """It does not trust its old epoch for anything, and clients are not served."""
+    broker = Broker().online()
+    broker.step(FetchFailed(broker.number(), code, "registered anew at 40"), 5)
+    assert broker.the(StateChanged).state is FENCED
+    assert not broker.session.may_serve(broker.now_ms)
+
+    broker.wait()
+    broker.step(Registered(broker.the(Register).number, 41), 5)
+    assert broker.the(Fetch).request.wants_fence
+    assert broker.the(Fetch).request.broker_epoch == 41
+
+
+def test_a_leader_hint_is_followed_at_once_but_not_in_circles() -> None:
+    """Two nodes that name each other are asked in turns with a pause between the rounds."""
+    broker = Broker().step(StoreRecovered(EMPTY_POSITION, ()))
+    broker.step(RegisterFailed(broker.number(), ErrorCode.NOT_CONTROLLER, "", HINT))
+    assert broker.the(FindController).leader == HINT
+    assert broker.has(Register)
+
+    broker.step(RegisterFailed(broker.number(), ErrorCode.NOT_CONTROLLER, "", HINT))
+    assert not broker.has(Register)
+    assert broker.session.next_deadline_ms() > broker.now_ms  # type: ignore[operator]
+
+
+# --- fetching --------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_answer_in_flight_counts() -> None:
+    """A late or repeated answer neither applies nor renews."""
+    broker = Broker().online()
+    until_ms = broker.session.lease_until_ms
+    broker.answer(number=broker.number() - 1, after_ms=100, batches=b"x", end_offset=99, lease_ms=60_000)
+
+    assert broker.effects == []
+    assert broker.session.lease_until_ms == until_ms
+
+
+def test_an_answer_of_an_older_controller_is_not_believed() -> None:
+    """A deposed leader that has not heard of it can neither fence nor renew."""
+    broker = Broker().online()
+    until_ms = broker.session.lease_until_ms
+    broker.answer(controller_epoch=2, state=FENCED, lease_ms=60_000)
+
+    assert broker.the(FindController)
+    assert broker.session.state is ONLINE
+    assert broker.session.lease_until_ms == until_ms
+
+
+def test_not_ready_is_contact_but_not_a_lease() -> None:
+    """A new controller does not know yet what is committed: the broker asks again shortly, and its lease runs on."""
+    broker = Broker().online()
+    until_ms = broker.session.lease_until_ms
+    broker.answer(result=FetchResult.NOT_READY, state=None, lease_ms=60_000)
+    assert not broker.has(FindController)
+    assert broker.session.lease_until_ms == until_ms
+
+    broker.wait()
+    assert broker.has(Fetch)
+
+
+def test_contact_goes_on_while_a_snapshot_loads() -> None:
+    """Small fetches that wait for nothing keep the session; what they bring is dropped."""
+    broker = Broker().online()
+    broker.answer(result=FetchResult.USE_SNAPSHOT, snapshot=OffsetAndEpoch(500, 3))
+    assert broker.the(DownloadSnapshot).snapshot == OffsetAndEpoch(500, 3)
+
+    for _ in range(8):
+        broker.wait()
+        request = broker.the(Fetch).request
+        assert (request.max_wait_ms, request.max_bytes) == (0, 1)
+        broker.answer(batches=b"x", previous_chain=CHAIN, end_offset=14)
+        assert not broker.has(ApplyBatches)
+    assert broker.session.state is ONLINE
+    assert not broker.session.lease_lapsed
+
+    broker.step(Applied(at(500)))
+    assert broker.the(Fetch).request.position == at(500)
+
+
+def test_a_snapshot_below_the_store_starts_it_afresh() -> None:
+    """A store ahead of the snapshot that it is told to load is not on this history."""
+    broker = Broker().online().answer(result=FetchResult.USE_SNAPSHOT, snapshot=OffsetAndEpoch(5, 1))
+
+    assert broker.has(ResetStore)
+
+
+@pytest.mark.parametrize(
+    "happened",
+    [
+        FetchAnswered(FetchAnswer(0, FetchResult.DIVERGED, ONLINE, diverging=OffsetAndEpoch(9, 1))),
+        FetchAnswered(FetchAnswer(0, FetchResult.BATCHES, ONLINE, end_offset=99, lease_ms=LEASE_MS)),
+        FetchFailed(0, ErrorCode.CHAIN_MISMATCH, "other bytes"),
+    ],
+)
+def test_another_history_drops_the_store_and_asks_to_be_fenced(happened: FetchAnswered | FetchFailed) -> None:
+    """Diverged, a gap, another chain: the store goes, and without an image this broker wants no partitions."""
+    broker = Broker().online()
+    number = broker.number()
+    if isinstance(happened, FetchAnswered):
+        broker.step(FetchAnswered(replace(happened.answer, number=number)), 5)
+    else:
+        broker.step(replace(happened, number=number), 5)
+    assert broker.has(ResetStore)
+
+    broker.step(Applied(EMPTY_POSITION))
+    request = broker.the(Fetch).request
+    assert request.position == EMPTY_POSITION
+    assert request.wants_fence
+
+
+def test_an_image_that_is_not_the_controllers_is_dropped() -> None:
+    """F6: digests are compared where both sides stand at one offset."""
+    broker = Broker().online()
+    broker.answer(batches=b"b", previous_chain=CHAIN, end_offset=20, digest=b"theirs", digest_offset=20)
+    broker.step(Applied(at(20, b"ours")))
+
+    assert "digest" in broker.the(ResetStore).reason
+
+
+def test_an_image_that_is_the_controllers_is_kept() -> None:
+    """Also where the digest comes with an answer that brings nothing new."""
+    broker = Broker().online()
+    broker.answer(batches=b"b", previous_chain=CHAIN, end_offset=20, digest=b"same", digest_offset=20)
+    broker.step(Applied(at(20, b"same"))).answer(digest=b"same", digest_offset=20)
+
+    assert not broker.has(ResetStore)
+
+
+def test_damaged_batches_are_fetched_again_and_nothing_is_dropped() -> None:
+    """Damage on the way says nothing about the store."""
+    broker = Broker().online().answer(batches=b"b", previous_chain=CHAIN, end_offset=20)
+    broker.step(BatchesRefused("CRC-32C mismatch"))
+    assert not broker.has(ResetStore)
+
+    broker.wait()
+    assert broker.the(Fetch).request.position == at(13)
+
+
+def test_a_record_from_the_future_ends_the_process() -> None:
+    """A broker that skipped it would no longer hold what the others hold."""
+    broker = Broker().online().answer(batches=b"b", previous_chain=CHAIN, end_offset=20)
+    broker.step(CannotFollow("type 99"))
+
+    assert broker.the(Exit) == Exit(1, "type 99")
+
+
+def test_a_controller_that_does_not_answer_is_left_for_another() -> None:
+    """A fetch that outlives its wait and the request timeout is abandoned; its late answer counts for nothing."""
+    broker = Broker().online()
+    number = broker.number()
+    broker.wait()
+    assert broker.the(AbandonFetch).number == number
+    assert broker.the(FindController).leader is None
+
+    broker.answer(number=number, batches=b"x", end_offset=99)
+    assert not broker.has(ApplyBatches)
+
+
+def test_answers_that_do_not_wait_cause_no_busy_loop() -> None:
+    """F8: a controller that answers at once is asked at most every `fetch_interval_min_ms`."""
+    broker = Broker(fetch_interval_min_ms=20).online()
+    begin_ms = broker.now_ms
+    for _ in range(50):
+        broker.answer(after_ms=0).wait()
+
+    assert broker.now_ms - begin_ms >= 50 * 20
+
+
+# --- the lease -------------------------------------------------------------------------------------------------------
+
+
+def test_the_lease_counts_from_sending() -> None:
+    """However long the answer took, the promise was made no earlier than the request was sent."""
+    broker = Broker(max_wait_ms=2_000).online()
+    sent_ms = broker.now_ms
+    broker.answer(after_ms=2_500)
+
+    assert broker.session.lease_until_ms == sent_ms + LEASE_MS
+
+
+def test_a_lapsed_lease_fences_towards_clients_until_the_next_confirmed_answer() -> None:
+    """The state stays Online: the controller never fenced this broker, so nothing was moved."""
+    broker = Broker().online()
+    until_ms = broker.session.lease_until_ms
+    lapsed = False
+    while not lapsed:
+        broker.wait()
+        lapsed = broker.has(LeaseLapsed)
+    assert broker.now_ms == until_ms
+    assert not broker.session.may_serve(broker.now_ms)
+    assert broker.session.state is ONLINE
+
+    while not broker.has(Fetch):
+        broker.wait()
+    broker.answer()
+    assert broker.the(LeaseRenewed).until_ms == broker.session.lease_until_ms
+    assert broker.session.may_serve(broker.now_ms)
+
+
+def test_fencing_is_told_before_the_lease_is_renewed() -> None:
+    """If it were the other way round, a fenced broker would serve for the moment between two effects."""
+    broker = Broker().online()
+    while not broker.has(LeaseLapsed):
+        broker.wait()
+    while not broker.has(Fetch):
+        broker.wait()
+    broker.answer(state=FENCED)
+
+    assert broker.the(StateChanged).state is FENCED
+    assert not broker.has(LeaseRenewed)
+    assert not broker.session.may_serve(broker.now_ms)
+
+
+def test_a_process_that_was_paused_does_not_serve_before_its_first_step() -> None:
+    """SIGSTOP past the lease, then a client's request before any timer has run: `may_serve` looks at the clock."""
+    broker = Broker().online()
+
+    assert not broker.session.may_serve(broker.session.lease_until_ms)
+
+
+def test_advisory_mode_serves_on() -> None:
+    """The lapse is told, and clients do not notice."""
+    broker = Broker(lease_mode=LeaseMode.ADVISORY).online()
+    while not broker.has(LeaseLapsed):
+        broker.wait()
+
+    assert broker.session.may_serve(broker.now_ms)
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_online_broker_leaves_when_the_controller_lets_it() -> None:
+    """The long poll in flight is abandoned, wants_shut_down goes at once and then every 50 ms, clients are served on."""
+    broker = Broker().online()
+    waiting = broker.number()
+    broker.step(StopRequested(), 5)
+    assert broker.the(AbandonFetch).number == waiting
+    assert broker.the(Fetch).request.wants_shut_down
+    assert broker.session.state is BrokerState.STOPPING
+
+    for _ in range(5):
+        sent_ms = broker.now_ms
+        broker.answer(state=BrokerState.STOPPING, after_ms=1).wait()
+        assert broker.now_ms - sent_ms == 50
+        assert broker.the(Fetch).request.wants_shut_down
+    assert broker.session.may_serve(broker.now_ms)
+
+    broker.answer(state=BrokerState.STOPPING, should_shut_down=True)
+    assert broker.the(Exit).code == 0
+    assert broker.session.state is BrokerState.OFFLINE
+    assert broker.session.next_deadline_ms() is None
+
+
+def test_leaving_has_a_deadline() -> None:
+    """Leaders that cannot move do not keep a process for ever; nor does a controller that is out of reach."""
+    broker = Broker(shutdown_deadline_ms=4_000).online().step(StopRequested())
+    begin_ms = broker.now_ms
+    while not broker.has(Exit):
+        broker.wait()
+
+    assert broker.now_ms - begin_ms == 4_000
+    assert "controlled.shutdown.deadline.ms" in broker.the(Exit).reason
+
+
+def test_a_fenced_broker_leaves_without_waiting_for_a_controller_that_is_gone() -> None:
+    """It leads nothing, so it asks once; on the first failure it goes."""
+    broker = Broker().registered().step(StopRequested())
+    assert broker.the(Fetch).request.wants_shut_down
+    assert not broker.session.may_serve(broker.now_ms)
+
+    broker.step(FetchFailed(broker.number(), ErrorCode.BROKER_NOT_AVAILABLE, "refused"))
+    assert broker.the(Exit).code == 0
+
+
+def test_a_broker_that_is_not_registered_leaves_at_once() -> None:
+    """Recovering, or registering: there is nobody to tell."""
+    assert Broker().step(StopRequested()).the(Exit).code == 0
+    assert Broker().step(StoreRecovered(EMPTY_POSITION, ())).step(StopRequested()).the(Exit).code == 0
+
+
+def test_a_stopping_broker_that_was_superseded_goes() -> None:
+    """Nothing is led under its old epoch any more."""
+    broker = Broker().online().step(StopRequested())
+    broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, ""))
+
+    assert broker.the(Exit).code == 0
+
+
+# --- the storm -------------------------------------------------------------------------------------------------------
+
+numbers = st.integers(-2, 1)
+codes = st.sampled_from(
+    [
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.CHAIN_MISMATCH,
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]
+)
+answers = st.builds(
+    FetchAnswer,
+    number=numbers,
+    result=st.sampled_from(FetchResult),
+    state=st.sampled_from([None, *BrokerState]),
+    batches=st.sampled_from([b"", b"b"]),
+    end_offset=st.integers(0, 40),
+    snapshot=st.builds(OffsetAndEpoch, st.integers(1, 60), st.just(3)),
+    digest=st.sampled_from([b"", b"d"]),
+    digest_offset=st.integers(0, 40),
+    should_shut_down=st.booleans(),
+    lease_ms=st.sampled_from([0, 300, 5_000]),
+    controller_epoch=st.integers(0, 4),
+)
+happenings = st.one_of(
+    st.builds(FetchAnswered, answers),
+    st.builds(Registered, numbers, st.integers(10, 30)),
+    st.builds(RegisterFailed, numbers, codes, st.just("x"), st.sampled_from([None, HINT])),
+    st.builds(FetchFailed, numbers, codes, st.just("x"), st.sampled_from([None, HINT])),
+    st.builds(Applied, st.builds(at, st.integers(1, 50), st.sampled_from([b"", b"d", b"e"]))),
+    st.just(StoreBroken("x")),
+    st.just(SnapshotFailed("x")),
+    st.just(BatchesRefused("x")),
+    st.just(TimerFired()),
+    st.sampled_from([TimerFired(), TimerFired(), StopRequested()]),
+)
+
+
+def resolved(happened: Any, newest: int) -> Input:
+    """Numbers are drawn relative to the newest request, so that most answers are at home and some are not."""
+    if isinstance(happened, FetchAnswered):
+        return FetchAnswered(replace(happened.answer, number=newest + happened.answer.number))
+    if isinstance(happened, Registered | RegisterFailed | FetchFailed):
+        return replace(happened, number=newest + happened.number)
+    return happened  # type: ignore[no-any-return]
+
+
+@settings(max_examples=300, deadline=None)
+@given(storm=st.lists(st.tuples(happenings, st.integers(0, 3_000)), max_size=60), mode=st.sampled_from(LeaseMode))
+def test_whatever_happens_the_laws_hold(storm: list[tuple[Any, int]], mode: LeaseMode) -> None:
+    """States move along the table's edges only; one request is in flight; no lease outlives what was promised from the
+    sending of an answered request; requests are not sent in a busy loop; after Exit nothing comes."""
+    broker = Broker(lease_mode=mode)
+    state, newest, exited, busy = BrokerState.OFFLINE, 0, False, False
+    sent_ms: dict[int, int] = {}
+    in_flight: int | None = None
+    fetching = False
+    promised_until_ms = 0
+    for happened, after_ms in [(StoreRecovered(at(10), ()), 0), *storm]:
+        now = resolved(happened, newest)
+        if isinstance(now, Applied | SnapshotFailed | BatchesRefused) and not busy:
+            continue  # the store answers only what it was asked
+        broker.step(now, after_ms)
+        assert not (exited and broker.effects)
+        if isinstance(now, FetchAnswered) and fetching and now.answer.number == in_flight:
+            promised_until_ms = max(promised_until_ms, sent_ms[in_flight] + now.answer.lease_ms)
+        busy = busy and not isinstance(now, Applied | SnapshotFailed | BatchesRefused)
+        sends = 0
+        for effect in broker.effects:
+            match effect:
+                case StateChanged(new, _):
+                    assert new in EDGES[state]
+                    state = new
+                case Fetch(request):
+                    newest, in_flight, fetching, sends = request.number, request.number, True, sends + 1
+                    sent_ms[newest] = broker.now_ms
+                case Register(number):
+                    newest, in_flight, fetching, sends = number, number, False, sends + 1
+                    sent_ms[newest] = broker.now_ms
+                case ApplyBatches() | DownloadSnapshot() | ResetStore():
+                    busy = True
+                case Exit():
+                    exited = True
+                case _:
+                    pass
+        assert sends <= 1
+        assert state is broker.session.state
+        assert exited is (broker.session.exited)
+        assert broker.session.lease_until_ms <= promised_until_ms
+        if broker.session.may_serve(broker.now_ms):
+            assert state in (ONLINE, BrokerState.STOPPING)
+            assert mode is LeaseMode.ADVISORY or broker.now_ms < promised_until_ms
+        deadline_ms = broker.session.next_deadline_ms()
+        assert exited or deadline_ms is not None, "a session that waits for nothing is lost"
