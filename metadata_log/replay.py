@@ -199,8 +199,6 @@ class Replay:
             if self._transaction is None:
                 for each_offset, each in self._redo:
                     self._replay(each_offset, each)
-            else:
-                self._transaction = None
             raise ReplayStopped(e.offset, e.reason) from e
         if self._transaction is None:
             self._redo.append((base_offset, records))
@@ -208,7 +206,7 @@ class Replay:
     def _take_transactional(self, batch: Batch, records: list[MetadataRecord]) -> None:
         """A batch with a marker inside: the image is settled before it, so that there is a place to fall back to."""
         self._settle(self._end)
-        image, changes_before = self._image, len(self._changed)
+        image, transaction, changes_before = self._image, self._transaction, len(self._changed)
         try:
             for offset, record in enumerate(records, batch.base_offset):
                 if type(record) in _MARKERS:
@@ -216,9 +214,8 @@ class Replay:
                 else:
                     self._replay(offset, (record,))
         except (InvalidRecord, ReplayStopped) as e:
-            self._image = image
+            self._image, self._transaction, self._delta = image, transaction, None
             del self._changed[changes_before:]
-            self._delta = self._transaction = None
             raise ReplayStopped(e.offset, e.reason) from e
         if self._transaction is None:
             self._settle(Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms))

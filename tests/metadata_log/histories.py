@@ -181,7 +181,11 @@ class History:
 
     def others(self) -> Iterator[MetadataRecord]:
         entity = self.dice.choice(
-            ((QuotaEntity("user", None),), (QuotaEntity("user", ""),), (QuotaEntity("client-id", "c"), QuotaEntity("user", "x")))
+            (
+                (QuotaEntity("user", None),),
+                (QuotaEntity("user", ""),),
+                (QuotaEntity("client-id", "c"), QuotaEntity("user", "x")),
+            )
         )
         yield ClientQuota(entity, "producer_byte_rate", self.dice.choice((None, 1.5, 2.0)))
         yield FeatureLevel(self.dice.choice(("metadata.version", "kraft.version")), self.dice.randrange(3))
