@@ -452,6 +452,7 @@ class Log:
         start = LogStart(snapshot, chain, timestamp_ms)
         write_start(self._directory, start)
         self._start = start
+        self._snapshot = max(snapshot, self._snapshot or snapshot)
         index = bisect_right(self._epochs, offset, key=lambda each: each.start_offset) - 1
         if offset == self._end:
             self._epochs = ()
