@@ -350,6 +350,11 @@ class MemoryDirectory:
         content.pending.clear()
 
     @property
+    def is_powered(self) -> bool:
+        """Whether no power cut has happened yet."""
+        return not self._volume.is_dark
+
+    @property
     def operations(self) -> int:
         """How many changes of the disk there were so far."""
         return self._volume.operations
