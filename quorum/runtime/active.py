@@ -287,7 +287,7 @@ class ActiveController:
                 self._wake(lease_ms)
             elif self._wake_deadline_ms is None:
                 self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
-            self._maybe_mark(wall_ms)
+            self._mark_if_due(wall_ms)
 
     def _wake(self, lease_ms: int) -> None:
         self._wake_deadline_ms = None
@@ -295,7 +295,7 @@ class ActiveController:
         for parked in self._parked.wake_all():
             self._answer(parked, lease_ms)
 
-    def _maybe_mark(self, wall_ms: int) -> None:
+    def _mark_if_due(self, wall_ms: int) -> None:
         if self._mark_pending:
             return
         due = self._snapshotter.mark_due(self._state, wall_ms)

@@ -23,7 +23,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.inputs import Failure
-from quorum.core.messages import Request, Response
+from quorum.core.messages import EndQuorumEpochRequest, Request, Response
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
@@ -103,6 +103,7 @@ class NodeLoop:
         self._waiting: dict[ReplyTo, asyncio.Future[Answer]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
+        self._farewells: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
@@ -121,10 +122,7 @@ class NodeLoop:
         """Hands over leadership if there is any, waits for what is under way on the disk, and lets go of the directory."""
         if self.node.stopped is None:
             self._post(StopRequested())
-            deadline = self._loop.time() + RESIGN_GRACE_MS / 1_000
-            was_leading = self.node.core.is_leading
-            while was_leading and self._peers_unaware() and self._loop.time() < deadline:
-                await asyncio.sleep(0.01)
+            await self._said_farewell()
         if self._timer is not None:
             self._timer.cancel()
         self._refuse_all(Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint()))
@@ -134,8 +132,13 @@ class NodeLoop:
         self._opened.log.close()
         self._opened.directory.unlock()
 
-    def _peers_unaware(self) -> bool:
-        return self.node.stopped is None and (self._scheduled or bool(self._events) or self.node.core.is_resigning)
+    async def _said_farewell(self) -> None:
+        """Until the turn is over in which a leader resigns, and every other voter has heard of it, or is out of reach."""
+        await asyncio.sleep(0)
+        while self._scheduled:
+            await asyncio.sleep(0)
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=RESIGN_GRACE_MS / 1_000)
 
     # --- asked by gRPC ---------------------------------------------------------------------------------------------
 
@@ -203,12 +206,23 @@ class NodeLoop:
     # --- asked by the node (World) ---------------------------------------------------------------------------------
 
     def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+        heard: asyncio.Future[None] | None = None
+        if isinstance(request, EndQuorumEpochRequest):
+            heard = self._loop.create_future()
+            self._farewells.add(heard)
+
+        def done(event: Event) -> None:
+            if heard is not None and not heard.done():
+                self._farewells.discard(heard)
+                heard.set_result(None)
+            self._post(event)
+
         self._peers.send(
             destination,
             request,
             timeout_ms,
-            lambda response: self._post(RaftResponse(destination, request, response)),
-            lambda failure: self._post(RaftFailure(destination, request, failure)),
+            lambda response: done(RaftResponse(destination, request, response)),
+            lambda failure: done(RaftFailure(destination, request, failure)),
         )
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:

@@ -111,6 +111,7 @@ class Node:
         if self._load is not None:
             self._world.start_job(self._load)
         self._guarded(self._carry_out_all, self.core.start(now_ms))
+        self._guarded(self._settle)
 
     def turn(self, events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
         """Takes `events` in order, then timers that are due, then settles. Nothing happens after a stop."""
@@ -191,7 +192,7 @@ class Node:
         self._maybe_activate()
         if self.active.on:
             self.active.settle(self._lease_ms(), self._now_ms, self._wall_ms)
-        self._maybe_flush()
+        self._flush_if_grown()
 
     # --- the core's effects ----------------------------------------------------------------------------------------
 
@@ -265,7 +266,7 @@ class Node:
             return
         for mark in self.state.apply(self.log, self.commit_target):
             self.active.mark_passed()
-            voters = self.core.voter_history.at(mark.end.offset)
+            voters = Voters(self.core.voter_history.at(mark.end.offset).voters)
             job = self.snapshotter.job_for(mark, self.log, voters)
             if job is not None:
                 self._world.start_job(job)
@@ -282,7 +283,7 @@ class Node:
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    def _maybe_flush(self) -> None:
+    def _flush_if_grown(self) -> None:
         shape = self.log.shape
         if not self._flushing and shape.flushed_end < shape.end:
             self._flushing = True
@@ -332,8 +333,9 @@ class Node:
 
     def leader_hint(self) -> LeaderHint:
         leader_id = self.core.leader_id
-        voter = None if leader_id is None else self.core.voters.get(leader_id)
-        endpoint = voter.endpoints[0] if voter is not None and voter.endpoints else None
+        endpoint = next(
+            (v.endpoints[0] for v in self.core.voters.voters if v.node_id == leader_id and v.endpoints), None
+        )
         return LeaderHint(leader_id, self.core.epoch, endpoint)
 
     def _not_controller(self) -> Refused:

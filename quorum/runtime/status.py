@@ -29,13 +29,11 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
 
 def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:
     core = node.core
-    progress = {replica.key.node_id: replica for replica in core.replicas()} if core.is_leading else {}
+    known = {(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
     views: list[ReplicaView] = []
-    for voter in core.voters.members:
-        known = progress.pop(voter.node_id, None)
+    for voter in core.voters.voters:
+        replica = known.pop((voter.node_id, voter.directory_id), None)
         is_me = voter.node_id == node.me.node_id
-        fetch_ms = known.last_fetch_ms if known is not None else None
-        caught_up_ms = known.last_caught_up_ms if known is not None else None
         views.append(
             ReplicaView(
                 node_id=voter.node_id,
@@ -43,24 +41,26 @@ def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:
                 endpoint=voter.endpoints[0] if voter.endpoints else None,
                 is_voter=True,
                 status="leader" if voter.node_id == core.leader_id else "follower",
-                log_end_offset=node.log.shape.end if is_me else (known.log_end_offset if known else None),
-                last_fetch_age_ms=None if fetch_ms is None else now_ms - fetch_ms,
-                last_caught_up_age_ms=None if caught_up_ms is None else now_ms - caught_up_ms,
+                log_end_offset=node.log.shape.end if is_me else replica.log_end_offset if replica else None,
+                last_fetch_age_ms=_age_ms(replica.last_fetch_ms, now_ms) if replica else None,
+                last_caught_up_age_ms=_age_ms(replica.last_caught_up_ms, now_ms) if replica else None,
             )
         )
-    for node_id, observer in sorted(progress.items()):
+    for replica in known.values():
         views.append(
             ReplicaView(
-                node_id=node_id,
-                directory_id=observer.key.directory_id,
+                node_id=replica.node_id,
+                directory_id=replica.directory_id,
                 endpoint=None,
                 is_voter=False,
                 status="observer",
-                log_end_offset=observer.log_end_offset,
-                last_fetch_age_ms=None if observer.last_fetch_ms is None else now_ms - observer.last_fetch_ms,
-                last_caught_up_age_ms=None
-                if observer.last_caught_up_ms is None
-                else now_ms - observer.last_caught_up_ms,
+                log_end_offset=replica.log_end_offset,
+                last_fetch_age_ms=_age_ms(replica.last_fetch_ms, now_ms),
+                last_caught_up_age_ms=_age_ms(replica.last_caught_up_ms, now_ms),
             )
         )
     return tuple(views)
+
+
+def _age_ms(then_ms: int | None, now_ms: int) -> int | None:
+    return None if then_ms is None else now_ms - then_ms
