@@ -1,0 +1,236 @@
+"""How a broker reaches the controllers: one stream of fetches, and calls for registration and snapshots.
+
+Knows where the active controller is believed to be (a bootstrap server, or whom somebody named) and turns elsewhere when
+it is told to. It decides nothing else: when to ask again, and whether an answer counts, is the session's business.
+
+A fetch waits at the controller for up to its `max_wait_ms`, and a stream's answers come in order. So a fetch that becomes
+more urgent than the one that waits opens a new stream; the old one is cancelled, and what it would still bring is dropped
+by its number.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
+
+from broker_agent import convert
+from broker_agent.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from metadata_log.errors import ErrorCode
+
+CHUNK_BYTES_MAX = 4 << 20
+SNAPSHOT_BYTES_MAX = 64 << 30
+"""No snapshot is larger; a size that says so is not believed."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    @property
+    def target(self) -> str:
+        """As gRPC and people write it."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class SnapshotUnavailable(Exception):
+    """The download cannot go on; it begins again with the next fetch's answer."""
+
+
+class SnapshotPiece(NamedTuple):
+    """Bytes of a snapshot file, in order; `size` is the whole file's."""
+
+    size: int
+    position: int
+    data: bytes
+
+
+Dial = Callable[[str], grpc.aio.Channel]
+
+
+class ControllerClient:
+    """The way to the active controller. Lives on one event loop; `report` gets what comes back."""
+
+    def __init__(self, bootstrap: Sequence[Address], dial: Dial, report: Callable[[Input], None]) -> None:
+        assert bootstrap
+        self._bootstrap = tuple(bootstrap)
+        self._turn = 0
+        self._address = self._bootstrap[0]
+        self._dial = dial
+        self._report = report
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+        self._stream: Any = None
+        self._in_flight: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def target(self) -> str:
+        """Where it asks now."""
+        return self._address.target
+
+    def turn_to(self, leader: LeaderHint | None) -> None:
+        """From now on asks `leader`, or the next bootstrap server where nobody was named."""
+        if leader is not None:
+            address = Address(leader.host, leader.port)
+        else:
+            self._turn = (self._turn + 1) % len(self._bootstrap)
+            address = self._bootstrap[self._turn]
+        self.abandon_fetch()
+        if address != self._address:
+            self._address = address
+            self._drop_channel()
+
+    def register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
+        """Reports `Registered` or `RegisterFailed`, within `timeout_ms`."""
+        self._start(self._register(request, number, timeout_ms))
+
+    async def _register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
+        try:
+            response = await self._open_stub().RegisterBroker(request, timeout=timeout_ms / 1_000)
+        except grpc.aio.AioRpcError as e:
+            self._report(RegisterFailed(number, _transport_code(e), self._describe(e)))
+            return
+        code = convert.error_code(response.error)
+        if code is ErrorCode.NONE:
+            self._report(Registered(number, response.broker_epoch))
+        else:
+            hint = convert.leader_hint(response.leader)
+            self._report(RegisterFailed(number, code, response.error.message, hint))
+
+    def fetch(self, request: broker_pb2.MetadataFetchRequest) -> None:
+        """Sends on the open stream, or opens one. Reports `FetchAnswered` or `FetchFailed`; deadlines are the session's."""
+        assert self._in_flight is None, "one fetch in flight"
+        self._in_flight = request.number
+        if self._stream is None:
+            self._stream = self._open_stub().MetadataFetch()
+            self._start(self._receive(self._stream))
+        self._start(self._send(self._stream, request))
+
+    def abandon_fetch(self) -> None:
+        """Nobody waits for the answer any more: the stream that it would come on is closed."""
+        self._in_flight = None
+        if self._stream is not None:
+            self._stream.cancel()
+            self._stream = None
+
+    async def _send(self, stream: Any, request: broker_pb2.MetadataFetchRequest) -> None:
+        try:
+            await stream.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The receiver hears of the break too, with the reason in its hands, and reports it.
+            return
+
+    async def _receive(self, stream: Any) -> None:
+        """Every answer of one stream, until it ends; then whatever was in flight on it has failed."""
+        code, reason = ErrorCode.BROKER_NOT_AVAILABLE, f"{self.target}: the stream ended"
+        try:
+            async for response in stream:
+                if stream is self._stream:
+                    self._take(response)
+        except grpc.aio.AioRpcError as e:
+            code, reason = _transport_code(e), self._describe(e)
+        except asyncio.CancelledError:
+            if not stream.cancelled():
+                raise
+        if stream is self._stream:
+            self._stream = None
+            number, self._in_flight = self._in_flight, None
+            if number is not None:
+                self._report(FetchFailed(number, code, reason))
+
+    def _take(self, response: broker_pb2.MetadataFetchResponse) -> None:
+        if response.number != self._in_flight:
+            return
+        self._in_flight = None
+        code = convert.error_code(response.error)
+        if code is not ErrorCode.NONE:
+            hint = convert.leader_hint(response.leader)
+            self._report(FetchFailed(response.number, code, response.error.message, hint))
+            return
+        answer = convert.fetch_answer(response)
+        if answer is None:
+            text = f"a result of kind {response.result}, which this release does not know"
+            self._report(FetchFailed(response.number, ErrorCode.UNKNOWN_SERVER_ERROR, text))
+        else:
+            self._report(FetchAnswered(answer))
+
+    async def snapshot(
+        self, request: broker_pb2.FetchMetadataSnapshotRequest, timeout_ms: int
+    ) -> AsyncIterator[SnapshotPiece]:
+        """The file's bytes from `request.position` on, piece by piece and without gaps, until its end.
+
+        Raises:
+            SnapshotUnavailable: the controller does not have it, the stream broke, or what came makes no sense.
+        """
+        position = request.position
+        call = self._open_stub().FetchMetadataSnapshot(request, timeout=timeout_ms / 1_000)
+        size = None
+        try:
+            async for chunk in call:
+                code = convert.error_code(chunk.error)
+                if code is not ErrorCode.NONE:
+                    raise SnapshotUnavailable(f"{self.target}: {code.name}: {chunk.error.message}")
+                size = _checked_size(chunk, position, size)
+                position += len(chunk.data)
+                yield SnapshotPiece(size, chunk.position, chunk.data)
+        except grpc.aio.AioRpcError as e:
+            raise SnapshotUnavailable(self._describe(e)) from e
+        finally:
+            call.cancel()
+        if size is None or position < size:
+            raise SnapshotUnavailable(f"{self.target}: the stream ended at {position} of {size} bytes")
+
+    async def close(self) -> None:
+        """Ends every call."""
+        self.abandon_fetch()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._channel is not None:
+            await self._channel.close()
+            self._channel = None
+
+    def _open_stub(self) -> Any:
+        if self._channel is None:
+            self._channel = self._dial(self._address.target)
+            self._stub = broker_pb2_grpc.BrokerServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        return self._stub
+
+    def _drop_channel(self) -> None:
+        """Calls that are under way on it end with it. It is closed on the side: nobody waits for that."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            self._start(_close(channel))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _describe(self, e: grpc.aio.AioRpcError) -> str:
+        return f"{self.target}: {e.code().name}: {e.details()}"
+
+
+async def _close(channel: grpc.aio.Channel) -> None:
+    await channel.close()
+
+
+def _checked_size(chunk: broker_pb2.SnapshotChunk, position: int, size: int | None) -> int:
+    if not 0 < chunk.size <= SNAPSHOT_BYTES_MAX or (size is not None and chunk.size != size):
+        raise SnapshotUnavailable(f"a snapshot of {chunk.size} bytes, before that of {size}")
+    if chunk.position != position or not chunk.data or position + len(chunk.data) > chunk.size:
+        raise SnapshotUnavailable(f"{len(chunk.data)} bytes at {chunk.position} of {chunk.size}; {position} comes next")
+    return chunk.size
+
+
+def _transport_code(e: grpc.aio.AioRpcError) -> ErrorCode:
+    """No answer: whether the other side did anything is not known."""
+    if e.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return ErrorCode.REQUEST_TIMED_OUT
+    if e.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    return ErrorCode.BROKER_NOT_AVAILABLE

@@ -1,0 +1,154 @@
+"""Between protobuf and the session's values. Translates; decides nothing.
+
+What comes from the network is not trusted further than its types: lengths were bounded by gRPC's receive limit, enums of a
+newer controller become the nearest thing that this code knows.
+"""
+
+from quorum_rpc.v1 import broker_pb2, client_pb2, common_pb2
+
+from broker_agent.cache import Node, PartitionInfo, TopicInfo
+from broker_agent.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
+from metadata_log.records import Endpoint, FeatureRange
+
+_RESULTS = {
+    broker_pb2.MetadataFetchResponse.BATCHES: FetchResult.BATCHES,
+    broker_pb2.MetadataFetchResponse.USE_SNAPSHOT: FetchResult.USE_SNAPSHOT,
+    broker_pb2.MetadataFetchResponse.DIVERGED: FetchResult.DIVERGED,
+    broker_pb2.MetadataFetchResponse.NOT_READY: FetchResult.NOT_READY,
+}
+
+
+def error_code(error: common_pb2.Error) -> ErrorCode:
+    """The code; one that a newer controller invented is UNKNOWN_SERVER_ERROR here."""
+    try:
+        return ErrorCode(error.code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def leader_hint(hint: common_pb2.LeaderHint) -> LeaderHint | None:
+    """Where the leader is; None where the answering node could not say."""
+    if not hint.HasField("endpoint") or not hint.endpoint.host:
+        return None
+    leader_id = hint.leader_id if hint.HasField("leader_id") else None
+    return LeaderHint(leader_id, hint.endpoint.host, hint.endpoint.port)
+
+
+def register_request(
+    *,
+    cluster_id: str,
+    broker_id: NodeId,
+    incarnation: Uuid,
+    endpoints: tuple[Endpoint, ...],
+    features: tuple[FeatureRange, ...],
+    rack: str | None,
+    log_dirs: tuple[Uuid, ...],
+    previous_incarnation: Uuid | None,
+) -> broker_pb2.RegisterBrokerRequest:
+    """This process asks to be registered."""
+    return broker_pb2.RegisterBrokerRequest(
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        incarnation_id=incarnation,
+        endpoints=[common_pb2.Endpoint(listener=each.listener, host=each.host, port=each.port) for each in endpoints],
+        features=[
+            common_pb2.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
+            for each in features
+        ],
+        rack=rack,
+        log_dirs=log_dirs,
+        previous_incarnation_id=previous_incarnation or b"",
+    )
+
+
+def fetch_request(
+    request: FetchRequest, *, cluster_id: str, broker_id: NodeId, incarnation: Uuid
+) -> broker_pb2.MetadataFetchRequest:
+    """What the session wants to ask, with this node's fixed fields."""
+    return broker_pb2.MetadataFetchRequest(
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        broker_epoch=request.broker_epoch,
+        incarnation_id=incarnation,
+        offset=request.position.offset,
+        epoch=request.position.epoch,
+        chain=request.position.chain,
+        wants_fence=request.wants_fence,
+        wants_shut_down=request.wants_shut_down,
+        max_wait_ms=request.max_wait_ms,
+        max_bytes=request.max_bytes,
+        number=request.number,
+    )
+
+
+def fetch_answer(response: broker_pb2.MetadataFetchResponse) -> FetchAnswer | None:
+    """An answer without an error; None if its result is one that this code does not know."""
+    result = _RESULTS.get(response.result)
+    if result is None:
+        return None
+    return FetchAnswer(
+        number=response.number,
+        result=result,
+        state=broker_state(response.state),
+        batches=response.batches,
+        previous_chain=response.previous_chain,
+        end_offset=response.end_offset,
+        snapshot=OffsetAndEpoch(response.snapshot.end_offset, response.snapshot.epoch),
+        diverging=OffsetAndEpoch(response.diverging.offset, response.diverging.epoch),
+        high_watermark=response.high_watermark,
+        digest=response.digest,
+        digest_offset=response.digest_offset,
+        is_caught_up=response.is_caught_up,
+        should_shut_down=response.should_shut_down,
+        lease_ms=response.lease_ms,
+        controller_epoch=response.controller_epoch,
+    )
+
+
+def broker_state(state: int) -> BrokerState | None:
+    """The state as the controller sees it; None where it did not say."""
+    try:
+        return BrokerState(state)
+    except ValueError:
+        return None
+
+
+# --- to clients ------------------------------------------------------------------------------------------------------
+
+
+def error(code: ErrorCode, message: str = "") -> common_pb2.Error:
+    return common_pb2.Error(code=code.value, message=message)  # type: ignore[arg-type]
+
+
+def node(node: Node) -> client_pb2.Node:
+    return client_pb2.Node(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
+
+
+def topic_metadata(topic: TopicInfo) -> client_pb2.TopicMetadata:
+    """A topic that exists."""
+    return client_pb2.TopicMetadata(
+        name=topic.name,
+        error=error(ErrorCode.NONE),
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(each) for each in topic.partitions],
+    )
+
+
+def topic_error(name: str, code: ErrorCode, message: str) -> client_pb2.TopicMetadata:
+    """Why there is nothing to tell of a topic."""
+    return client_pb2.TopicMetadata(name=name, error=error(code, message))
+
+
+def _partition(partition: PartitionInfo) -> client_pb2.PartitionMetadata:
+    return client_pb2.PartitionMetadata(
+        error=error(partition.error),
+        partition=partition.partition,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        offline_replicas=partition.offline_replicas,
+    )
