@@ -24,7 +24,7 @@ from quorum.core.effects import AppendBatches, InstallSnapshot, TruncateLog, Wri
 from quorum.core.inputs import Failure
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Download, Follower, Unattached, Why
+from quorum.core.roles import Download, Follower, Resigned, Unattached, Why
 from quorum.core.votes import wait_of_rank
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -37,7 +37,8 @@ def may_fetch(q: QuorumState) -> bool:
     match q.role:
         case Follower():
             return True
-        case Unattached():
+        case Unattached() | Resigned():
+            # A resigned leader too: mostly it has only restarted, and somebody else leads by now.
             return bool(q.latest_voters.others(q.me))
         case _:
             return False
@@ -114,11 +115,22 @@ def _follows(
     return role
 
 
-def _heard_well(q: QuorumState, role: Follower) -> Follower:
-    """The leader has answered: it is there, and there is no reason to suspect it."""
+def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...]) -> Follower:
+    """The leader has answered: it is there, and there is no reason to suspect it.
+
+    A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
+    better successor gives up first.
+    """
     q.failures = 0
     q.retry_at_ms = q.now_ms
-    return replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms, has_fetched=True, campaign_at_ms=None)
+    patience_ms = q.config.fetch_timeout_ms + wait_of_rank(q, successors)
+    return replace(
+        role,
+        fetch_deadline_ms=q.now_ms + patience_ms,
+        has_fetched=True,
+        campaign_at_ms=None,
+        successors=successors,
+    )
 
 
 def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse) -> None:
@@ -134,7 +146,7 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         return suspect(q, role)
     if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
         return None
-    role = replace(_heard_well(q, role), successors=response.successors, read_token=response.read_token)
+    role = replace(_heard_well(q, role, response.successors), read_token=response.read_token)
     q.role = role
     if response.snapshot is not None:
         return _begin_download(q, role, response.snapshot)
@@ -200,7 +212,7 @@ def on_snapshot_response(
         return
     match response.error:
         case ErrorCode.NONE:
-            _take_chunk(q, _heard_well(q, role), download, response)
+            _take_chunk(q, _heard_well(q, role, role.successors), download, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
             # The leader has a newer one by now. Drop this, and let a fetch say which.
             q.role = replace(role, download=None)
@@ -232,7 +244,7 @@ def _take_chunk(q: QuorumState, role: Follower, download: Download, response: Fe
 def suspect(q: QuorumState, role: Follower) -> None:
     """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
     if role.campaign_at_ms is None:
-        turn_ms = q.now_ms + wait_of_rank(q, list(role.successors))
+        turn_ms = q.now_ms + wait_of_rank(q, role.successors)
         q.role = replace(role, campaign_at_ms=turn_ms)
 
 

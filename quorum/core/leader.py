@@ -189,6 +189,7 @@ def resign(q: QuorumState, term: Leader, why: Why) -> None:
     ranked = successors(others, term.replicas)
     tell_at_ms = dict.fromkeys(others, q.now_ms)
     q.become(Resigned(q.election_deadline_ms(), ranked, tell_at_ms), why, q.election)
+    q.retry_at_ms = q.now_ms + q.config.retry_backoff_ms
     tell_successors(q)
 
 

@@ -32,7 +32,7 @@ from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotReque
 from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
 from quorum.core.voters import VoterHistory, VoterSet
 
-MAX_BACKOFF_DOUBLINGS = 4
+MAX_BACKOFF_DOUBLINGS = 3
 
 
 class SafetyViolated(Exception):

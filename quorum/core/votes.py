@@ -17,7 +17,7 @@ same question in the conditional; it changes nothing here, neither epoch nor tim
 from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, OffsetAndEpoch, ReplicaKey
+from metadata_log.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from quorum.core.effects import ElectionState
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -126,7 +126,7 @@ def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to
     _enter_epoch_of(q, request.leader, request.epoch)
     if request.epoch > q.epoch:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    turn_ms = q.now_ms + wait_of_rank(q, [key.node_id for key in request.preferred_successors])
+    turn_ms = q.now_ms + wait_of_rank(q, tuple(key.node_id for key in request.preferred_successors))
     match q.role:
         case Follower(campaign_at_ms=campaign_at_ms):
             earlier_ms = turn_ms if campaign_at_ms is None else min(turn_ms, campaign_at_ms)
@@ -138,7 +138,7 @@ def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to
     return answer(ErrorCode.NONE)
 
 
-def wait_of_rank(q: QuorumState, successors: list[int]) -> int:
+def wait_of_rank(q: QuorumState, successors: tuple[NodeId, ...]) -> int:
     """How long this node lets better successors go first, in milliseconds; one that is not listed goes last."""
     rank = successors.index(q.me.node_id) if q.me.node_id in successors else len(successors)
     return rank * q.config.successor_wait_ms

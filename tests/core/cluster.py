@@ -1,0 +1,519 @@
+"""A quorum of cores in memory: virtual time, a network that can be cut, disks that forget what was not flushed.
+
+Everything happens in one thread and in one order, so a run is a function of the commands that it was given. After every event
+the laws that need more than one node to check are checked (`_check_laws`).
+"""
+
+import dataclasses
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import assert_never
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.records import Endpoint, Voter, Voters
+from quorum.core.config import RaftConfig
+from quorum.core.effects import (
+    AppendBatches,
+    AppendControl,
+    Effect,
+    ElectionState,
+    HighWatermarkAdvanced,
+    InstallSnapshot,
+    LeadershipChanged,
+    ReadsConfirmed,
+    Reply,
+    ReplyWithBatches,
+    ReplyWithChunk,
+    SaveElectionState,
+    SendRequest,
+    StopNode,
+    TruncateLog,
+    WriteSnapshotChunk,
+)
+from quorum.core.inputs import (
+    Appended,
+    ConfirmReads,
+    Failure,
+    Flushed,
+    Input,
+    LogStartMoved,
+    PeerRefused,
+    RequestFailed,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    ShutDown,
+    SnapshotInstalled,
+    TimerFired,
+    Truncated,
+)
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.core.raft import RaftCore
+from quorum.core.roles import Role
+from quorum.core.voters import VoterHistory
+from tests.core.fake_log import FakeLog
+
+LATENCY_MS = 1
+FLUSH_MS = 1
+SNAPSHOT_BYTES = 250
+
+
+def directory(node_id: NodeId, generation: int = 0) -> bytes:
+    return bytes([generation, *([0] * 14), node_id])
+
+
+def voter(node_id: NodeId) -> Voter:
+    return Voter(node_id, directory(node_id), (Endpoint("CONTROLLER", f"c{node_id}", 9093),))
+
+
+def voters_of(*node_ids: NodeId) -> Voters:
+    return Voters(tuple(voter(node_id) for node_id in node_ids))
+
+
+@dataclass
+class Snapshot:
+    """What a snapshot's file would hold, as far as these tests care."""
+
+    chain: bytes
+    voters: Voters
+
+
+@dataclass
+class Node:
+    """One core with its disk. `core` is None while the process is down."""
+
+    cluster: "Cluster"
+    key: ReplicaKey
+    log: FakeLog = field(default_factory=FakeLog)
+    election: ElectionState = field(default_factory=lambda: ElectionState(0, None, None))
+    core: RaftCore | None = None
+    boot: int = 0
+    bootstrap: Voters = field(default_factory=lambda: Voters(()))
+    snapshots: dict[OffsetAndEpoch, Snapshot] = field(default_factory=dict)
+    flush_held: bool = False
+    flushing: bool = False
+    paused: bool = False
+    stopped: str | None = None
+    part: int = 0
+    """Bytes of the snapshot that is being downloaded."""
+    high_watermark: Offset = 0
+    confirmed: list[int] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    asked: dict[int, tuple[NodeId, int, Request]] = field(default_factory=dict)
+    """reply_to -> (who asked, the asker's boot, what)."""
+
+    @property
+    def id(self) -> NodeId:
+        return self.key.node_id
+
+    @property
+    def up(self) -> RaftCore:
+        assert self.core is not None, f"node {self.id} is down"
+        return self.core
+
+    def boot_up(self) -> None:
+        assert self.core is None
+        self.boot += 1
+        self.asked.clear()
+        self.flushing, self.part, self.stopped, self.high_watermark = False, 0, None, 0
+        bootstrap = self.bootstrap
+        if self.log.snapshot is not None:
+            bootstrap = self.snapshots[self.log.snapshot].voters
+        self.core = RaftCore(
+            me=self.key,
+            config=self.cluster.config,
+            election=self.election,
+            shape=self.log.shape(),
+            voters=VoterHistory(bootstrap, self.log.voter_records()),
+            rng=random.Random(self.cluster.seed * 1000 + self.id * 10 + self.boot),
+            now_ms=self.cluster.now_ms,
+        )
+        self.perform(self.core.start(self.cluster.now_ms))
+
+    def crash(self) -> None:
+        self.log.crash()
+        self.core = None
+
+    def feed(self, event: Input) -> None:
+        if self.core is None:
+            return
+        self.perform(self.core.step(event, self.cluster.now_ms))
+
+    def perform(self, effects: list[Effect]) -> None:
+        """In order, and depth first: what a log effect brings about is done before the next effect."""
+        assert self.core is not None
+        for effect in effects:
+            self._perform(effect)
+        self.core.check_invariants()
+
+    def _perform(self, effect: Effect) -> None:
+        log = self.log
+        match effect:
+            case SaveElectionState(state=state):
+                assert state.epoch >= self.election.epoch, "the durable epoch falls (R3)"
+                if state.epoch == self.election.epoch and self.election.voted_for is not None:
+                    assert state.voted_for == self.election.voted_for, "a second vote (R2)"
+                self.election = state
+            case SendRequest(destination=destination, request=request, timeout_ms=timeout_ms):
+                self.cluster.send(self, destination, request, timeout_ms)
+            case Reply(reply_to=reply_to, response=response):
+                self.cluster.answer(self, reply_to, response)
+            case ReplyWithBatches(reply_to=reply_to, response=response, offset=offset, max_bytes=max_bytes):
+                batches = log.read(offset, max_bytes)
+                self.cluster.answer(self, reply_to, _replace(response, batches=batches))
+            case ReplyWithChunk():
+                self._send_chunk(effect)
+            case AppendBatches(batches=batches):
+                end = log.end
+                log.append_batches(batches)
+                self.feed(Appended(log.shape(), log.voter_records(end)))
+                self.want_flush()
+            case AppendControl(epoch=epoch, record=record):
+                self.append(epoch, record)
+            case TruncateLog(end=end):
+                self.note(f"truncates {log.end} -> {end}")
+                log.truncate(end)
+                self.feed(Truncated(log.shape()))
+            case WriteSnapshotChunk(position=position, data=data):
+                assert position in (0, self.part), "a hole in the snapshot"
+                self.part = position + len(data)
+            case InstallSnapshot(snapshot=snapshot):
+                assert self.part == SNAPSHOT_BYTES
+                self._install(snapshot)
+            case LeadershipChanged(epoch=epoch, leader_id=leader_id, leading=leading):
+                self.note(f"e{epoch} leads" if leading else f"e{epoch} leader {leader_id}")
+            case HighWatermarkAdvanced(high_watermark=high_watermark):
+                assert high_watermark > self.high_watermark, "the high watermark falls (R9)"
+                self.high_watermark = high_watermark
+                self.note(f"hw {high_watermark}")
+            case ReadsConfirmed(token=token):
+                self.confirmed.append(token)
+                self.note(f"reads confirmed {token}")
+            case StopNode(reason=reason):
+                self.stopped = reason
+                self.note(f"STOPS: {reason}")
+            case _:
+                assert_never(effect)
+
+    def append(self, epoch: Epoch, record: object = None) -> None:
+        end = self.log.end
+        self.log.append(epoch, record)  # type: ignore[arg-type]
+        self.feed(Appended(self.log.shape(), self.log.voter_records(end)))
+        self.want_flush()
+
+    def want_flush(self) -> None:
+        if not self.flush_held and not self.flushing:
+            self.flushing = True
+            boot = self.boot
+            self.cluster.later(FLUSH_MS, lambda: self._flushed(boot))
+
+    def _flushed(self, boot: int) -> None:
+        if boot != self.boot or self.core is None:
+            return
+        self.flushing = False
+        if not self.flush_held and self.log.flushed_end < self.log.end:
+            self.log.flush()
+            self.feed(Flushed(self.log.shape()))
+
+    def _send_chunk(self, effect: ReplyWithChunk) -> None:
+        response = effect.response
+        size = min(100, SNAPSHOT_BYTES - response.position)
+        if effect.snapshot in self.snapshots and size >= 0:
+            response = _replace(response, size=SNAPSHOT_BYTES, data=bytes(size))
+        else:
+            response = _replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+        self.cluster.answer(self, effect.reply_to, response)
+
+    def _install(self, snapshot: OffsetAndEpoch) -> None:
+        """The content comes straight from whoever has it: the bytes that travelled are only counted."""
+        content = next(node.snapshots[snapshot] for node in self.cluster.nodes.values() if snapshot in node.snapshots)
+        self.snapshots[snapshot] = content
+        self.log.install(snapshot, content.chain)
+        self.note(f"installs {snapshot}")
+        self.feed(SnapshotInstalled(self.log.shape(), content.voters))
+
+    def take_snapshot(self, end: Offset) -> None:
+        chain = self.log.chain_at(end)
+        assert chain is not None and end <= self.high_watermark
+        voters = Voters(self.up.voter_history.at(end).voters)
+        self.snapshots[self.log.take_snapshot(end)] = Snapshot(chain, voters)
+        self.feed(LogStartMoved(self.log.shape()))
+
+    def note(self, what: str) -> None:
+        self.said.append(what)
+        self.cluster.note(self, what)
+
+    def describe(self) -> str:
+        if self.core is None:
+            return f"{self.id:<2} down"
+        return self.core.describe()
+
+
+def _replace(response: Response, **fields: object) -> Response:
+    return dataclasses.replace(response, **fields)  # type: ignore[type-var]
+
+
+class Cluster:
+    """Nodes 1..n, all voters unless told otherwise, and the world between them."""
+
+    def __init__(
+        self, count: int = 3, *, seed: int = 0, config: RaftConfig | None = None, observers: tuple[NodeId, ...] = ()
+    ) -> None:
+        self.seed = seed
+        self.config = config or RaftConfig()
+        self.now_ms = 1000
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self._pending: dict[int, Callable[[Input], None]] = {}
+        self.delays: Callable[[], list[int]] = lambda: [LATENCY_MS]
+        """When copies of the next message arrive; none: it is lost."""
+        self.cuts: set[tuple[NodeId, NodeId]] = set()
+        self.events: list[str] = []
+        self.traced = False
+        self.leaders: dict[Epoch, NodeId] = {}
+        self.committed: dict[Offset, bytes] = {}
+        bootstrap = voters_of(*range(1, count + 1))
+        self.nodes = {
+            node_id: Node(self, ReplicaKey(node_id, directory(node_id)), bootstrap=bootstrap)
+            for node_id in (*range(1, count + 1), *observers)
+        }
+
+    def boot_all(self) -> "Cluster":
+        for node in self.nodes.values():
+            node.boot_up()
+        return self
+
+    def __getitem__(self, node_id: NodeId) -> Node:
+        return self.nodes[node_id]
+
+    # --- time and messages ----------------------------------------------------------------------------------------
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (self.now_ms + delay_ms, self._sequence, action))
+
+    def note(self, node: Node, what: str) -> None:
+        self.events.append(f"{self.now_ms - 1000:>6} {node.id} {what}")
+
+    def trace(self, what: str) -> None:
+        if self.traced:
+            self.events.append(f"{self.now_ms - 1000:>6}   {what}")
+
+    def is_cut(self, source: NodeId, destination: NodeId) -> bool:
+        return (source, destination) in self.cuts
+
+    def send(self, source: Node, destination: NodeId, request: Request, timeout_ms: int) -> None:
+        boot, answered = source.boot, [False]
+
+        def answer(event: Input) -> None:
+            if not answered[0] and source.boot == boot:
+                answered[0] = True
+                self._feed(source, event)
+
+        self._sequence += 1
+        reply_to = self._sequence
+        self._pending[reply_to] = answer
+        self.trace(f"{source.id}->{destination} {summary(request)}")
+
+        def arrive() -> None:
+            target = self.nodes[destination]
+            if self.is_cut(source.id, destination):
+                return
+            if target.core is None:
+                answer(RequestFailed(destination, request, Failure.REFUSED))
+                return
+            target.asked[reply_to] = (source.id, boot, request)
+            chain = target.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+            self._feed(target, RequestReceived(request, reply_to, chain))
+
+        for delay_ms in self.delays():
+            self.later(delay_ms, arrive)
+        self.later(timeout_ms, lambda: answer(RequestFailed(destination, request, Failure.TIMED_OUT)))
+
+    def answer(self, node: Node, reply_to: int, response: Response) -> None:
+        if reply_to not in node.asked:
+            return  # the second answer to a request that came twice
+        asker, _, request = node.asked.pop(reply_to)
+        answer = self._pending[reply_to]
+        self.trace(f"{asker}<-{node.id} {summary(response)}")
+
+        def arrive() -> None:
+            if not self.is_cut(node.id, asker):
+                answer(ResponseReceived(node.id, request, response))
+
+        for delay_ms in self.delays():
+            self.later(delay_ms, arrive)
+
+    def _feed(self, node: Node, event: Input) -> None:
+        if node.core is None or node.stopped is not None:
+            return
+        if node.paused:
+            self.later(LATENCY_MS, lambda: self._feed(node, event))
+            return
+        node.feed(event)
+
+    def run(self, duration_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
+        """Lets `duration_ms` pass, or less if `until` comes true before; says whether it did."""
+        end_ms = self.now_ms + duration_ms
+        steps = 0
+        while not until():
+            timers = [
+                (deadline_ms, node.id)
+                for node in self.nodes.values()
+                if node.core is not None
+                and not node.paused
+                and (deadline_ms := node.core.next_deadline_ms()) is not None
+            ]
+            timer_ms, timer_id = min(timers, default=(end_ms + 1, 0))
+            event_ms = self._events[0][0] if self._events else end_ms + 1
+            if min(timer_ms, event_ms) > end_ms:
+                self.now_ms = end_ms
+                return until()
+            # Inputs before timers: a busy node is not a dead one.
+            if event_ms <= timer_ms:
+                self.now_ms, _, action = heapq.heappop(self._events)
+                action()
+            else:
+                self.now_ms = max(self.now_ms, timer_ms)
+                core = self.nodes[timer_id].up
+                self.nodes[timer_id].feed(TimerFired())
+                next_ms = core.next_deadline_ms()
+                assert next_ms is None or next_ms > self.now_ms, f"a timer that stays due: {core.describe()}"
+            self._check_laws()
+            steps += 1
+            assert steps < 200_000, "a busy loop"
+        return True
+
+    # --- what may happen to it ------------------------------------------------------------------------------------
+
+    def crash(self, node_id: NodeId, *, breaking: bool = True, refusing: bool = True) -> None:
+        """The process dies. Its machine, if it lives, breaks the connections and refuses new ones."""
+        if breaking:
+            for reply_to, (_, _, request) in list(self[node_id].asked.items()):
+                self.later(
+                    LATENCY_MS, partial(self._pending[reply_to], RequestFailed(node_id, request, Failure.BROKEN))
+                )
+        self[node_id].crash()
+        for other in self.nodes.values():
+            if refusing and other.core is not None and other.id != node_id:
+                self.later(LATENCY_MS, lambda other=other: self._feed(other, PeerRefused(node_id)))  # type: ignore[misc]
+
+    def cut(self, *node_ids: NodeId) -> None:
+        """These on one side, everybody else on the other."""
+        for one in node_ids:
+            for other in self.nodes:
+                if other not in node_ids:
+                    self.cuts |= {(one, other), (other, one)}
+
+    def heal(self) -> None:
+        self.cuts.clear()
+
+    @property
+    def leader(self) -> Node:
+        """The leader of the highest epoch."""
+        leading = [node for node in self.nodes.values() if node.core is not None and node.core.is_leading]
+        assert leading, "nobody leads"
+        return max(leading, key=lambda node: node.election.epoch)
+
+    def elect(self, limit_ms: int = 5000) -> Node:
+        """Runs until a leader has committed in its epoch."""
+        assert self.run(limit_ms, until=self._has_working_leader), "no leader"
+        return self.leader
+
+    def _has_working_leader(self) -> bool:
+        leading = [node for node in self.nodes.values() if node.core is not None and node.core.is_leading]
+        if not leading:
+            return False
+        newest = max(leading, key=lambda node: node.election.epoch)
+        return newest.up.high_watermark is not None
+
+    def propose(self, node_id: NodeId, count: int = 1) -> None:
+        node = self[node_id]
+        for _ in range(count):
+            assert node.up.is_leading, f"node {node_id} does not lead"
+            node.append(node.up.epoch)
+
+    def confirm_reads(self, node_id: NodeId, token: int) -> None:
+        self[node_id].feed(ConfirmReads(token))
+
+    def resign(self, node_id: NodeId) -> None:
+        self[node_id].feed(Resign(self[node_id].up.epoch, "asked"))
+
+    def shut_down(self, node_id: NodeId) -> None:
+        self[node_id].feed(ShutDown())
+
+    # --- the laws -------------------------------------------------------------------------------------------------
+
+    def _check_laws(self) -> None:
+        for node in self.nodes.values():
+            core = node.core
+            if core is None:
+                continue
+            if core.role is Role.LEADER:
+                assert self.leaders.setdefault(core.epoch, node.id) == node.id, (
+                    f"two leaders in epoch {core.epoch} (R1)"
+                )
+            for batch in node.log.batches:
+                if batch.end_offset <= node.high_watermark:
+                    known = self.committed.setdefault(batch.base_offset, batch.chain)
+                    assert known == batch.chain, f"two histories at {batch.base_offset} (R13)"
+            if core.is_leading and core.high_watermark is not None:
+                holders = [
+                    other
+                    for other in self.nodes.values()
+                    if core.voters.contains(other.key) and other.log.flushed_end >= core.high_watermark
+                ]
+                assert len(holders) >= core.voters.majority, "the high watermark is not on a majority's disks (R11)"
+
+
+def summary(message: Request | Response) -> str:
+    """A message in a few words, without what makes no difference to the story."""
+
+    def error(code: ErrorCode) -> str:
+        return "" if code is ErrorCode.NONE else f" {code.name}"
+
+    match message:
+        case VoteRequest():
+            kind = "pre-vote?" if message.pre_vote else "vote?"
+            return f"{kind} e{message.epoch} log {message.end_offset}@{message.last_epoch}"
+        case VoteResponse():
+            return f"{'yes' if message.vote_granted else 'no'} e{message.epoch} leader {message.leader_id}{error(message.error)}"
+        case BeginQuorumEpochRequest():
+            return f"begin e{message.epoch}"
+        case EndQuorumEpochRequest():
+            return f"end e{message.epoch} successors {[key.node_id for key in message.preferred_successors]}"
+        case BeginQuorumEpochResponse() | EndQuorumEpochResponse():
+            return f"ok e{message.epoch}" if not message.error else f"e{message.epoch}{error(message.error)}"
+        case FetchRequest():
+            return f"fetch e{message.epoch} from {message.fetch_offset}@{message.last_fetched_epoch} hw {message.high_watermark}"
+        case FetchResponse():
+            what = (
+                f"[{message.batches[0].base_offset},{message.batches[-1].end_offset})" if message.batches else "nothing"
+            )
+            what = f"diverging {message.diverging}" if message.diverging else what
+            what = f"snapshot {message.snapshot}" if message.snapshot else what
+            what = f"leader {message.leader_id}{error(message.error)}" if message.error else what
+            return f"e{message.epoch} {what} hw {'-' if message.high_watermark is None else message.high_watermark}"
+        case FetchSnapshotRequest():
+            return f"snapshot {message.snapshot} from byte {message.position}"
+        case FetchSnapshotResponse():
+            return f"chunk {message.position}+{len(message.data)} of {message.size}{error(message.error)}"
+        case _:
+            assert_never(message)
