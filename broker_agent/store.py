@@ -277,7 +277,9 @@ class BrokerStore:
 
     def note_attempt(self, incarnation: Uuid) -> None:
         """This process is about to register. Before it does, not after: it may die in between, registered."""
-        self._write_incarnations([incarnation, *self._read_incarnations()][:INCARNATIONS_MAX])
+        known = self._read_incarnations()
+        if incarnation not in known:
+            self._write_incarnations([incarnation, *known][:INCARNATIONS_MAX])
 
     def note_registered(self, incarnation: Uuid) -> None:
         """This process is registered: whoever was before it is superseded."""

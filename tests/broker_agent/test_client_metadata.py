@@ -1,0 +1,289 @@
+"""What a producer-side client keeps: when it asks, what an answer changes, and how long anybody waits."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from broker_agent.client_metadata import (
+    ClientMetadata,
+    Cluster,
+    ClusterNode,
+    MetadataRequestPlan,
+    MetadataUpdate,
+    NotThere,
+    PartitionView,
+    TopicPartition,
+    TopicUpdate,
+    Waited,
+    WaitOnMetadata,
+    least_loaded_node,
+)
+from metadata_log.errors import ErrorCode
+
+NODES = (ClusterNode(1, "b1", 9092), ClusterNode(2, "b2", 9092))
+A0 = TopicPartition("a", 0)
+
+
+def view(
+    topic: str, partition: int = 0, leader: int | None = 1, epoch: int | None = 5, **fields: object
+) -> PartitionView:
+    return PartitionView(topic, partition, leader, epoch, **fields)  # type: ignore[arg-type]
+
+
+def topic(name: str, *views: PartitionView, topic_id: bytes | None = None, **fields: object) -> TopicUpdate:
+    return TopicUpdate(name, topic_id or name.encode().ljust(16), views or (view(name),), **fields)  # type: ignore[arg-type]
+
+
+def answer(*topics: TopicUpdate) -> MetadataUpdate:
+    return MetadataUpdate("cluster", NODES, topics, controller_id=2)
+
+
+class Client:
+    """Metadata, and a clock."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.metadata = ClientMetadata([("boot", 9092)])
+
+    def ask(self) -> MetadataRequestPlan:
+        plan = self.metadata.next_request(self.now_ms)
+        assert plan is not None
+        return plan
+
+    def refresh(self, *topics: TopicUpdate) -> None:
+        self.metadata.update(self.ask(), answer(*topics), self.now_ms)
+
+    def knows(self, *names: str) -> "Client":
+        for name in names:
+            self.metadata.add(name, self.now_ms)
+        self.refresh(*[topic(name) for name in names])
+        return self
+
+
+# --- the view --------------------------------------------------------------------------------------------------------
+
+
+def test_before_the_first_answer_only_the_configured_addresses_are_known() -> None:
+    """Their ids are negative, so that no broker's id is ever mistaken for one."""
+    cluster = ClientMetadata([("one", 1), ("two", 2)]).cluster
+
+    assert cluster.is_bootstrap
+    assert [tuple(node)[:3] for node in cluster.nodes.values()] == [(-1, "one", 1), (-2, "two", 2)]
+
+
+def test_the_views_of_a_cluster_agree_with_each_other() -> None:
+    """By topic, available, by node, controller, ids and names."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.metadata.add("__consumer_offsets", client.now_ms)
+    client.refresh(topic("a", view("a", 1, 2), view("a", 0, None)), topic("__consumer_offsets", is_internal=True))
+    cluster = client.metadata.cluster
+
+    assert [each.partition for each in cluster.partitions_by_topic["a"]] == [0, 1]
+    assert [each.partition for each in cluster.available_by_topic["a"]] == [1]
+    assert [each.key for each in cluster.partitions_by_node[2]] == [TopicPartition("a", 1)]
+    assert cluster.leader_of(TopicPartition("a", 1)) == NODES[1]
+    assert cluster.leader_of(A0) is None
+    assert cluster.controller == NODES[1]
+    assert cluster.topic_names[b"a".ljust(16)] == "a"
+    assert cluster.internal_topics == {"__consumer_offsets"}
+    assert cluster.partition_count("a") == 2
+    assert cluster.partition_count("b") is None
+    with pytest.raises(FrozenInstanceError):
+        cluster.cluster_id = "other"  # type: ignore[misc]
+
+
+# --- when it asks ----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_topic_is_asked_for_at_once_and_alone() -> None:
+    """Back-off does not hold it up, and the topics that are known are not fetched again for its sake."""
+    client = Client().knows("a")
+    client.now_ms += 1
+    client.metadata.add("b", client.now_ms)
+
+    assert client.ask() == MetadataRequestPlan(("b",), client.metadata.request_version, True)
+
+
+def test_an_answer_to_an_older_request_does_not_stand_for_a_topic_added_since() -> None:
+    """Request versions: the request was under way when the topic was added, so another one is due."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    plan = client.ask()
+    client.metadata.add("b", client.now_ms)
+    client.metadata.update(plan, answer(topic("a")), client.now_ms)
+    client.now_ms += 100
+
+    assert client.ask().topics == ("b",)
+
+
+def test_metadata_is_refreshed_when_it_is_old_and_after_a_forced_request_backs_off() -> None:
+    """metadata.max.age.ms is 5 minutes; forced requests are retry.backoff.ms apart."""
+    client = Client().knows("a")
+    assert client.metadata.next_update_ms(client.now_ms) == client.now_ms + 300_000
+
+    client.metadata.request_update()
+    assert client.metadata.next_request(client.now_ms + 99) is None
+    client.now_ms += 100
+    assert not client.ask().is_partial
+
+    client.metadata.failed_update(client.now_ms)
+    assert client.metadata.next_update_ms(client.now_ms) == client.now_ms + 100
+
+
+def test_a_topic_that_nobody_asks_for_expires_with_the_next_full_update() -> None:
+    """Topic expiry is 5 minutes after the last interest."""
+    client = Client().knows("a", "b")
+    client.now_ms += 200_000
+    client.metadata.add("a", client.now_ms)
+    client.now_ms += 100_000
+    client.refresh(topic("a"), topic("b"))
+
+    assert client.metadata.topics == {"a"}
+    assert client.metadata.cluster.topics == {"a"}
+
+
+# --- what an answer changes ------------------------------------------------------------------------------------------
+
+
+def test_a_partial_update_is_merged_and_a_full_one_replaces() -> None:
+    """A topic that a full answer leaves out is gone; a partial one says nothing of it."""
+    client = Client().knows("a")
+    client.metadata.add("b", client.now_ms)
+    client.refresh(topic("b"))
+    assert client.metadata.cluster.topics == {"a", "b"}
+
+    client.metadata.request_update()
+    client.now_ms += 100
+    client.refresh(topic("b"))
+    assert client.metadata.cluster.topics == {"b"}
+
+
+def test_leader_epochs_never_go_back() -> None:
+    """A broker that lags behind names the old leader with the old epoch: the partition stays as it was."""
+    client = Client().knows("a")
+    client.metadata.request_update()
+    client.now_ms += 100
+    client.refresh(topic("a", view("a", 0, 2, 4)))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+    assert client.metadata.last_seen_epoch(A0) == 5
+
+    client.metadata.request_update()
+    client.now_ms += 100
+    client.refresh(topic("a", view("a", 0, 2, 6)))
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+
+
+def test_a_topic_that_was_created_anew_begins_its_epochs_anew() -> None:
+    """Another topic id is another topic, whatever the name says."""
+    client = Client().knows("a")
+    client.metadata.request_update()
+    client.now_ms += 100
+    client.refresh(topic("a", view("a", 0, 2, 0), topic_id=b"n" * 16))
+
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+    assert client.metadata.last_seen_epoch(A0) == 0
+
+
+def test_a_newer_epoch_seen_elsewhere_forces_a_refresh() -> None:
+    """A produce or fetch response may know of an election before the metadata does."""
+    client = Client().knows("a")
+    assert not client.metadata.note_leader_epoch(A0, 5)
+    assert not client.metadata.update_requested
+
+    assert client.metadata.note_leader_epoch(A0, 7)
+    assert client.metadata.update_requested
+
+
+@pytest.mark.parametrize("error", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_errors_that_better_metadata_may_cure_force_a_refresh(error: ErrorCode) -> None:
+    """For a partition without a leader, and for a topic that is not there yet."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", view("a", 0, None, 5, error=error)))
+    assert client.metadata.update_requested
+
+    client.now_ms += 100
+    client.refresh(topic("a", error=error))
+    assert client.metadata.update_requested
+
+
+def test_listeners_hear_of_each_update() -> None:
+    """They get the whole new view."""
+    client, seen = Client(), list[Cluster]()
+    client.metadata.subscribe(seen.append)
+    client.knows("a")
+
+    assert seen == [client.metadata.cluster]
+
+
+def test_the_least_loaded_node_is_asked() -> None:
+    """Fewest requests under way; one that cannot be reached is not asked."""
+    cluster = Client().knows("a").metadata.cluster
+
+    assert least_loaded_node(cluster, {1: 3, 2: 1}, frozenset()) == 2
+    assert least_loaded_node(cluster, {}, frozenset()) == 1
+    assert least_loaded_node(cluster, {}, frozenset({1})) == 2
+    assert least_loaded_node(cluster, {}, frozenset({1, 2})) is None
+
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_needs_no_waiting() -> None:
+    """No request either."""
+    client = Client().knows("a")
+    outcome = WaitOnMetadata(client.metadata, "a", 0, client.now_ms).poll(client.now_ms)
+
+    assert outcome == Waited(client.metadata.cluster, 0)
+    assert not client.metadata.update_requested
+
+
+def test_waiting_ends_with_the_update_that_brings_the_topic() -> None:
+    """An update that does not bring it asks for another."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+
+    client.refresh(topic("a", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    assert wait.poll(client.now_ms) is None
+
+    client.now_ms += 100
+    client.refresh(topic("a"))
+    assert wait.poll(client.now_ms) == Waited(client.metadata.cluster, 100)
+
+
+def test_waiting_for_a_partition_that_never_comes_says_so() -> None:
+    """The text names partition, topic, how many there are, and the time."""
+    client = Client().knows("a")
+    wait = WaitOnMetadata(client.metadata, "a", 3, client.now_ms, max_wait_ms=500)
+    while (outcome := wait.poll(client.now_ms)) is None:
+        client.now_ms += 100
+        client.refresh(topic("a"))
+
+    assert isinstance(outcome, NotThere)
+    assert outcome.code is ErrorCode.REQUEST_TIMED_OUT
+    assert outcome.message == "partition 3 of topic 'a' with 1 partitions not present in metadata after 500 ms"
+
+
+def test_waiting_for_a_topic_that_nobody_answers_for_ends_after_a_minute() -> None:
+    """max.block.ms is 60 s; nothing arrives, and the wait still ends."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    assert wait.poll(wait.deadline_ms - 1) is None
+
+    outcome = wait.poll(wait.deadline_ms)
+    assert outcome == NotThere(ErrorCode.REQUEST_TIMED_OUT, "topic 'a' not present in metadata after 60000 ms")
+
+
+def test_a_name_that_can_never_be_there_is_not_waited_for() -> None:
+    """Invalid and unauthorized topics fail at once."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a b", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    client.refresh(topic("a b", error=ErrorCode.INVALID_TOPIC_EXCEPTION))
+
+    outcome = wait.poll(client.now_ms)
+    assert isinstance(outcome, NotThere)
+    assert outcome.code is ErrorCode.INVALID_TOPIC_EXCEPTION
