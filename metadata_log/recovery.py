@@ -39,6 +39,14 @@ def segment_names(directory: Directory) -> list[str]:
     return [name for name in directory.names() if base_offset_of(name) is not None]
 
 
+def _has_header(directory: Directory, name: str) -> bool:
+    try:
+        Segment.open(directory, name).close()
+    except LogFormatError:
+        return False
+    return True
+
+
 class Recovery:
     """One recovery of one directory: `batches` scans, then `settle` judges and repairs, once each."""
 
@@ -46,6 +54,10 @@ class Recovery:
         names = segment_names(directory)
         start_offset = start.start.offset if start else 0
         first = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= start_offset)
+        # Cut back to its start, a log goes on in a new segment there; a crash may have left that one without a header,
+        # and then the log's end is still in the segment before.
+        while first > 0 and not _has_header(directory, names[first]):
+            first -= 1
         self.retired_names = names[:first]
         """Segments wholly below the log's start, which a crash kept from being retired."""
         self.segments: list[Segment] = []
@@ -139,6 +151,9 @@ class Recovery:
             path = f"{self._directory.path_text}/{self._names[index] if self._names else 'no segment'}"
             raise CorruptLog.at(path, position, self._end, f"{reason}; all below {promised_end} had been durable")
         lowest = self.segments[0].base_offset
+        if self._start and self._start.start.offset < lowest:
+            reason = f"the segment in which the log starts, at {self._start.start.offset}, is missing"
+            raise CorruptLog.at(self._directory.path_text, 0, self._start.start.offset, reason)
         if self._kept < sum(1 for promised in self._promised if promised.end >= lowest):
             places = ", ".join(str(promised.end) for promised in self._promised)
             raise CorruptLog.at(

@@ -120,6 +120,14 @@ def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
         position += length
 
 
+def _intact_at(data: bytes, position: int, offset: Offset) -> bool:
+    """Whether an intact batch of an offset above `offset` begins at `position`."""
+    try:
+        return decode(data, position).base_offset > offset
+    except LogFormatError:
+        return False
+
+
 class _IndexEntry(NamedTuple):
     base_offset: Offset
     position: int
@@ -283,11 +291,8 @@ class Segment:
             data = self.file.read_at(position, overlap + _WINDOW_BYTES)
             at = data.find(b"\x01", 1)
             while 0 <= at <= _WINDOW_BYTES:
-                try:
-                    if decode(data, at).base_offset > offset:
-                        return True
-                except LogFormatError:
-                    pass  # not a batch: look further
+                if _intact_at(data, at, offset):
+                    return True
                 at = data.find(b"\x01", at + 1)
             position += _WINDOW_BYTES
         return False

@@ -20,7 +20,9 @@ HEADER = SegmentHeader(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
 
 def current() -> dict[str, str]:
     """Every sample's name and its bytes as this code writes them."""
-    entries = {f"record {i:02d} {type(record).__name__}": encode_record(record).hex() for i, record in enumerate(RECORDS)}
+    entries = {
+        f"record {i:02d} {type(record).__name__}": encode_record(record).hex() for i, record in enumerate(RECORDS)
+    }
     entries |= {f"batch {i}": batch.data.hex() for i, batch in enumerate(sample_batches())}
     return entries | {"segment header": pack_header(HEADER).hex()}
 

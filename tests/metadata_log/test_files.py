@@ -1,5 +1,6 @@
 """What a `Directory` promises: one suite over the real one and the fake one. Then what only one of them can show."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -225,7 +226,9 @@ def test_close_waits_for_a_flush_under_way(tmp_path: Path, monkeypatch: pytest.M
     assert not closer.is_alive()
 
 
-def test_a_full_disk_gets_the_bytes_of_a_failed_atomic_write_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_gets_the_bytes_of_a_failed_atomic_write_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = RealDirectory(tmp_path)
     directory.write_atomic("a", b"old")
 
@@ -297,10 +300,8 @@ def test_a_careless_replace_can_lose_both_versions_and_write_atomic_cannot() -> 
         directory = MemoryDirectory()
         directory.write_atomic("a", b"old")
         directory.cut_power_after(1 + seed % 8)
-        try:
+        with contextlib.suppress(PowerCut):
             directory.write_atomic("a", b"new")
-        except PowerCut:
-            pass
         careful.add(directory.crash(Random(seed)).read("a", 9))
 
     assert careless == {b"old", b"new", b"", bytes(3)}
@@ -327,7 +328,12 @@ def test_a_dark_disk_does_nothing_more() -> None:
     file = directory.open("a", create=True)
     directory.crash(Random(1))
 
-    for attempt in (file.flush, lambda: file.write_at(0, b"1"), directory.flush, lambda: directory.write_atomic("b", b"")):
+    for attempt in (
+        file.flush,
+        lambda: file.write_at(0, b"1"),
+        directory.flush,
+        lambda: directory.write_atomic("b", b""),
+    ):
         with pytest.raises(PowerCut):
             attempt()
 

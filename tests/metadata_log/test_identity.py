@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata_log.errors import LogFormatError
@@ -34,7 +34,9 @@ def test_a_directory_that_was_never_formatted_has_none() -> None:
 def test_the_file_is_for_people_too() -> None:
     directory = MemoryDirectory()
     write_identity(directory, MINE)
-    directory.write_atomic("meta.properties", b"# a comment\n\n" + directory.read("meta.properties", 1000) + b"more = x\n")
+    directory.write_atomic(
+        "meta.properties", b"# a comment\n\n" + directory.read("meta.properties", 1000) + b"more = x\n"
+    )
 
     assert b"cluster.id=cluster-1\nnode.id=3\n" in directory.read("meta.properties", 1000)
     assert read_identity(directory) == MINE
@@ -67,6 +69,7 @@ def test_a_damaged_file_is_named_with_what_is_wrong(old: str, new: str, said: st
     assert "/memory/meta.properties" in str(e.value)
 
 
+@settings(derandomize=True)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_identity_or_a_format_error(data: bytes) -> None:
     directory = MemoryDirectory()
@@ -91,9 +94,11 @@ def test_my_own_directory_is_mine() -> None:
 )
 def test_another_s_directory_is_refused_with_the_difference(asked: dict[str, Any], said: str) -> None:
     with pytest.raises(ForeignDirectory, match=said):
-        check_identity(MINE, **({"node_id": 3, "role": "controller"} | asked))
+        check_identity(MINE, **{"node_id": 3, "role": "controller", **asked})
 
 
 def test_an_unformatted_directory_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UnformattedDirectory, match="quorumctl storage format --cluster-id c1 --node-id 3 --role broker"):
+    with pytest.raises(
+        UnformattedDirectory, match="quorumctl storage format --cluster-id c1 --node-id 3 --role broker"
+    ):
         check_identity(None, node_id=3, role="broker", cluster_id="c1", where="/var/lib/x")

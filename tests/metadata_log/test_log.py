@@ -98,7 +98,7 @@ def test_reads_from_memory_and_from_disk_agree(directory: Directory, tail_bytes:
     for offset in range(41):
         assert log.chain_at(offset) == (chains[offset // 2] if offset % 2 == 0 else None)
         assert log.is_boundary(offset) is (offset % 2 == 0)
-    for i in range(0, 20):
+    for i in range(20):
         assert log.read(2 * i, 1 << 30) == tuple(batches[i:])
         assert log.read(2 * i, 1) == (batches[i],), "at least one"
         assert log.read(2 * i, sum(len(batch.data) for batch in batches[i : i + 3])) == tuple(batches[i : i + 3])

@@ -1,0 +1,326 @@
+"""What a log says after a crash: all that was durable, nothing that was never written, and the truth about damage."""
+
+import contextlib
+from random import Random
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log, LogConfig
+from metadata_log.log_notes import FLUSHED_NAME, START_NAME
+from metadata_log.log_shape import LogShape
+from metadata_log.records import NoOp, Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from tests.sim.disk import MemoryDirectory, PowerCut
+
+CONFIG = LogConfig(segment_bytes=2048, tail_bytes=700)
+ID = bytes(range(16))
+
+
+def segments(directory: MemoryDirectory) -> list[str]:
+    return [name for name in directory.names() if base_offset_of(name) is not None]
+
+
+def everything(log: Log) -> list[Batch]:
+    return list(log.read(log.shape.start.offset, 1 << 30))
+
+
+def filled(batches: int = 20, unflushed: int = 0) -> tuple[MemoryDirectory, Log]:
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=CONFIG)
+    for i in range(batches):
+        log.append([Topic(f"topic-{i}", ID)] * 2, 1 + i // 7, 1000 + i)
+    log.flush()
+    for i in range(unflushed):
+        log.append([Topic(f"unflushed-{i}", ID)] * 2, 9, 2000 + i)
+    return directory, log
+
+
+class Story:
+    """A log under random operations, and what a crash now may leave of it."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.directory = MemoryDirectory()
+        self.log = Log.open(self.directory, config=CONFIG)
+        self.told = ["open"]
+        self.kept: dict[OffsetAndEpoch, list[Batch]] = {self.log.shape.start: []}
+        """For each place where the log may start (two while that moves), the batches of which a crash may leave a prefix."""
+        self.durable_end = 0
+        """Nothing below this may be lost."""
+
+    def note(self, durable_end: int | None = None) -> None:
+        """After an operation that came to its end: the log is what it says."""
+        shape = self.log.shape
+        shape.check_invariants()
+        self.kept = {shape.start: everything(self.log)}
+        self.durable_end = shape.flushed_end if durable_end is None else durable_end
+
+    def step(self) -> None:
+        kind = self.rng.choices(["append", "flush", "truncate", "drop", "reset"], [60, 25, 6, 4, 1])[0]
+        self.told.append(f"{kind} {self.log.shape.start}..{self.log.shape.flushed_end}..{self.log.shape.end}")
+        getattr(self, kind)()
+        self.note()
+
+    def append(self) -> None:
+        epoch = self.log.shape.last_epoch + (self.rng.random() < 0.1)
+        records = [Topic("t" * self.rng.choice([1, 50, 700]), ID)] * self.rng.randint(1, 3)
+        (start,) = self.kept
+        before = everything(self.log)
+        # what an interrupted append would have written, made on a log in memory
+        twin = Log.open(MemoryDirectory(), start=OffsetAndEpoch(self.log.shape.end, 0), chain=self.log.shape.chain)
+        twin_batch = twin.append(records, epoch, max(self.log.last_timestamp_ms, 5))
+        self.kept[start] = [*before, twin_batch]
+        assert self.log.append(records, epoch, 5) == twin_batch
+
+    def flush(self) -> None:
+        self.log.flush()
+
+    def boundaries(self) -> list[int]:
+        return [self.log.shape.start.offset, *(batch.end_offset for batch in everything(self.log))]
+
+    def truncate(self) -> None:
+        end = self.rng.choice(self.boundaries()[-6:])
+        self.durable_end = min(self.durable_end, end)
+        self.log.truncate(end)
+
+    def drop(self) -> None:
+        shape = self.log.shape
+        offset = self.rng.choice([each for each in self.boundaries() if each <= shape.flushed_end])
+        epoch = shape.epoch_below(offset)
+        assert epoch is not None
+        start = OffsetAndEpoch(offset, epoch)
+        self.kept[start] = [batch for batch in everything(self.log) if batch.base_offset >= offset]
+        self.log.drop_prefix(start)
+
+    def reset(self) -> None:
+        shape = self.log.shape
+        start = OffsetAndEpoch(max(0, shape.end + self.rng.randint(-5, 20)), shape.last_epoch + 1)
+        self.kept[start] = []
+        self.log.reset_to(start, self.rng.randbytes(32))
+
+    def crash(self) -> None:
+        if self.rng.random() < 0.3 and self.directory.is_powered:
+            self.told.append("kill")
+            self.directory.kill()
+        else:
+            self.told.append("power cut")
+            self.directory = self.directory.crash(self.rng)
+
+    def reopen(self) -> None:
+        """Opens, sometimes with another power cut on the way."""
+        while True:
+            if self.rng.random() < 0.3:
+                self.directory.cut_power_after(self.rng.randint(1, 12))
+            try:
+                self.log = Log.open(self.directory, config=CONFIG)
+                self.directory.cut_power_after(1 << 60)
+                return
+            except PowerCut:
+                self.told.append("power cut while opening")
+                self.directory = self.directory.crash(self.rng)
+
+    def check(self) -> None:
+        shape = self.log.shape
+        shape.check_invariants()
+        assert shape.start in self.kept
+        possible = self.kept[shape.start]
+        found = everything(self.log)
+        assert found == possible[: len(found)], "only what was written, byte by byte, from the start on"
+        assert shape.end >= min(self.durable_end, possible[-1].end_offset if possible else shape.start.offset)
+        assert shape.flushed_end == shape.end
+        self.check_shape(shape, found)
+
+    def check_shape(self, shape: LogShape, found: list[Batch]) -> None:
+        assert shape.chain == shape.flushed_chain == (found[-1].chain if found else shape.chain)
+        for batch in found:
+            assert shape.epoch_below(batch.end_offset) == batch.epoch
+            assert self.log.chain_at(batch.end_offset) == batch.chain
+
+
+@pytest.mark.parametrize("block", range(25))
+def test_no_crash_loses_what_was_durable_nor_invents_anything(block: int) -> None:
+    """Random operations with a crash somewhere inside them, over and over, on a disk that keeps any subset of sectors."""
+    for seed in range(block * 8, block * 8 + 8):
+        story = Story(Random(seed))
+        try:
+            for _ in range(4):
+                story.directory.cut_power_after(story.rng.randint(1, 60))
+                with contextlib.suppress(PowerCut):
+                    for _ in range(story.rng.randint(1, 40)):
+                        story.step()
+                story.crash()
+                story.reopen()
+                story.check()
+                story.note()
+        except (AssertionError, LogFormatError) as e:
+            raise AssertionError(f"seed {seed}: {e}\n  " + "\n  ".join(story.told[-15:])) from e
+
+
+def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
+    """After a killed process the tail was in the page cache only: recovery must fsync it before it counts."""
+    for seed in range(20):
+        directory, log = filled(unflushed=3)
+        shape = log.shape
+        recovered = Log.open(directory.kill(), config=CONFIG)
+        assert recovered.shape.flushed_end == recovered.shape.end == shape.end
+
+        after = Log.open(directory.crash(Random(seed)), config=CONFIG)
+        assert after.shape.chain == shape.chain
+
+
+def test_a_torn_tail_is_cut_and_the_log_goes_on() -> None:
+    directory, log = filled(unflushed=1)
+    name = segments(directory)[-1]
+    position = log._segments[-1].end_position - 3
+    directory.flip_bit(name, position)
+
+    again = Log.open(directory, config=CONFIG)
+    assert again.shape.end == 40
+    batch = again.append([NoOp()], 9, 0)
+    again.flush()
+    third = Log.open(directory, config=CONFIG)
+    assert everything(third)[-1] == batch
+
+
+def test_a_flipped_bit_below_the_flushed_end_is_corruption_wherever_it_is() -> None:
+    """Every byte of every segment; named by file, position and offset, and nothing is cut."""
+    directory, log = filled(12)
+    ends = {segment.name: segment.end_position for segment in log._segments}
+    bases = {segment.name: segment.base_offset for segment in log._segments}
+    log.close()
+    for name in segments(directory):
+        before = directory.read(name, 1 << 20)
+        for position in range(0, ends[name], 3):
+            if SEGMENT_HEADER_BYTES - 4 <= position < SEGMENT_HEADER_BYTES:
+                continue  # reserved, not in the sum, and nobody reads them
+            directory.flip_bit(name, position, position % 8)
+            rotten = directory.read(name, 1 << 20)
+            with pytest.raises(CorruptLog, match=name) as e:
+                Log.open(directory, config=CONFIG)
+            assert e.value.position is not None
+            assert e.value.offset is not None
+            assert e.value.position <= position
+            assert e.value.offset >= bases[name]
+            assert directory.read(name, 1 << 20) == rotten, "corruption is never cut away"
+            directory.flip_bit(name, position, position % 8)
+            assert directory.read(name, 1 << 20) == before
+    assert Log.open(directory, config=CONFIG).shape == log.shape
+
+
+def test_a_missing_segment_is_corruption() -> None:
+    for index in (0, 1, -1):
+        directory, log = filled()
+        log.close()
+        directory.remove(segments(directory)[index])
+        with pytest.raises(CorruptLog):
+            Log.open(directory, config=CONFIG)
+
+
+def test_a_log_that_ends_below_its_note_is_corruption() -> None:
+    directory, log = filled()
+    name, end = log._segments[-1].name, log._segments[-1].end_position
+    last = len(everything(log)[-1].data)
+    directory.edit(name, lambda data: data.__setitem__(slice(end - last, end), bytes(last)))
+
+    with pytest.raises(CorruptLog, match=f"{name}.*offset 38.*all below 40 had been durable"):
+        Log.open(directory, config=CONFIG)
+
+
+def test_another_history_of_the_same_length_is_corruption() -> None:
+    """Whoever swaps the segments for others, intact ones, does not get past the noted chain."""
+    directory, log = filled()
+    log.close()
+    other = MemoryDirectory()
+    forged = Log.open(other, config=CONFIG)
+    for i in range(20):
+        forged.append([Topic(f"forged{i}", ID)] * 2, 1 + i // 7, 1000 + i)
+    forged.flush()
+    for name in segments(directory):
+        directory.remove(name)
+    for name in segments(other):
+        directory.write_atomic(name, other.read(name, 1 << 20))
+
+    with pytest.raises(CorruptLog, match="not the one noted there"):
+        Log.open(directory, config=CONFIG)
+
+
+@pytest.mark.parametrize("loss", ["missing", "unreadable"])
+def test_without_a_note_a_bad_end_is_a_torn_tail(loss: str) -> None:
+    directory, log = filled()
+    position = log._segments[-1].end_position - 3
+    directory.flip_bit(segments(directory)[-1], position)
+    lose_the_note(directory, loss)
+
+    assert Log.open(directory, config=CONFIG).shape.end == 38
+
+
+@pytest.mark.parametrize("loss", ["missing", "unreadable"])
+def test_without_a_note_damage_before_intact_batches_is_corruption(loss: str) -> None:
+    directory, _ = filled()
+    for name in segments(directory)[:2]:
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + 90)
+        lose_the_note(directory, loss)
+        with pytest.raises(CorruptLog, match=name):
+            Log.open(directory, config=CONFIG)
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + 90)
+
+
+def lose_the_note(directory: MemoryDirectory, loss: str) -> None:
+    if loss == "unreadable":
+        directory.flip_bit(FLUSHED_NAME, 20)
+    elif directory.exists(FLUSHED_NAME):
+        directory.remove(FLUSHED_NAME)
+
+
+def test_without_a_start_the_log_starts_with_its_first_segment() -> None:
+    directory, log = filled()
+    shape = log.shape
+    log.close()
+    directory.remove(START_NAME)
+
+    assert Log.open(directory, config=CONFIG).shape == shape
+
+
+def test_a_damaged_start_is_corruption() -> None:
+    directory, log = filled()
+    log.close()
+    for position in range(0, len(directory.read(START_NAME, 4096)), 5):
+        directory.flip_bit(START_NAME, position, 2)
+        with pytest.raises(CorruptLog, match=START_NAME):
+            Log.open(directory, config=CONFIG)
+        directory.flip_bit(START_NAME, position, 2)
+
+
+def test_mutations_of_a_segment_give_a_log_or_a_format_error() -> None:
+    """Whatever is in the file: a log that is a prefix of what was written, or CorruptLog. Also where no note guards it."""
+    rng = Random(3)
+    for _ in range(300):
+        directory, log = filled(8)
+        written = everything(log)
+        log.close()
+        if rng.random() < 0.5:
+            directory.remove(FLUSHED_NAME)
+        name = rng.choice(segments(directory))
+        directory.edit(name, lambda data: mutate(rng, data))
+        try:
+            again = Log.open(directory, config=CONFIG)
+        except LogFormatError:
+            continue
+        found = everything(again)
+        assert found == written[: len(found)]
+
+
+def mutate(rng: Random, data: bytearray) -> None:
+    place, length = rng.randrange(len(data)), rng.randint(1, 100)
+    kind = rng.randrange(4)
+    if kind == 0:
+        del data[place:]
+    elif kind == 1:
+        del data[place : place + length]
+    elif kind == 2:
+        data[place:place] = rng.randbytes(length)
+    else:
+        data[place : place + length] = rng.choice([bytes(length), rng.randbytes(length)])
