@@ -1,0 +1,42 @@
+"""What a controller may be told about how to decide; names and defaults are Kafka's where Kafka has them."""
+
+from typing import NamedTuple
+
+
+class ControllerConfig(NamedTuple):
+    """Frozen settings of one controller. All controllers of a cluster should agree on them."""
+
+    session_timeout_ms: int = 9_000
+    """A broker that was not heard of for so long is fenced (`broker.session.timeout.ms`)."""
+    default_partitions: int = 1
+    """`num.partitions`."""
+    default_replication_factor: int = 3
+    """`default.replication.factor`."""
+    partitions_per_request_max: int = 10_000
+    """More in one request, over all its topics, are refused."""
+    records_max: int = 10_000
+    """No decision has more records: a decision is one batch, and no batch holds more."""
+    producer_id_block: int = 1_000
+    """How many producer ids a broker is given at once."""
+    topic_deletion_enabled: bool = True
+    """`delete.topic.enable`."""
+    slice_changes_max: int = 1_000
+    """An eviction or a round of elections changes at most so many partitions in one decision, so that no turn is long."""
+    slice_partitions_max: int = 10_000
+    """... and looks at about so many: 3 ms."""
+
+    def problems(self) -> list[str]:
+        """What is wrong with these settings, all of it, as sentences."""
+        positive = (
+            ("broker.session.timeout.ms", self.session_timeout_ms),
+            ("num.partitions", self.default_partitions),
+            ("default.replication.factor", self.default_replication_factor),
+            ("partitions_per_request_max", self.partitions_per_request_max),
+            ("producer_id_block", self.producer_id_block),
+            ("slice_changes_max", self.slice_changes_max),
+            ("slice_partitions_max", self.slice_partitions_max),
+        )
+        found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
+        if not 2 <= self.records_max <= 10_000:
+            found.append(f"records_max must be between 2 and 10,000, not {self.records_max}")
+        return found

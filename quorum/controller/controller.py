@@ -1,0 +1,162 @@
+"""The controller's front: one command in, one decision out.
+
+`decide` is a function of image, command, time and the controller's own soft state (who was heard when, how far a
+fencing has come, whose turn it is in placement). It never touches image or log. Whoever runs it appends what was decided,
+replays it on the image, and asks the next question with that image; if the leadership is lost, both are dropped.
+
+    decide(image, command, now_ms) -> Decision(records, reply, then)
+    touch(broker)                     contact, noted on arrival, before any queue
+    due(image, now_ms) -> Command     what nobody asked for: sessions that ended
+    standing(image, broker)           what a broker's fetch is answered with
+
+Names: a broker *contacts*; commands that make the record of the same name are called ...Command.
+"""
+
+import random
+from typing import NamedTuple, assert_never
+
+from metadata_log.ids import NodeId, Offset
+from metadata_log.image import MetadataImage
+from metadata_log.records import RegisterBroker
+from quorum.controller.alter_partition import alter_partitions
+from quorum.controller.brokers import Brokers, state_of
+from quorum.controller.commands import (
+    AllocateProducerIds,
+    AlterConfigs,
+    AlterPartition,
+    BootstrapFeatures,
+    BrokerContact,
+    Command,
+    ContinueShutdown,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    ElectLeaderless,
+    FenceBroker,
+    FenceExpiredBrokers,
+    RegisterBrokerCommand,
+    RegisterControllerCommand,
+    UnregisterBroker,
+)
+from quorum.controller.config import ControllerConfig
+from quorum.controller.configs import alter_configs
+from quorum.controller.contact import BrokerState
+from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.features import allocate_producer_ids, bootstrap_features, register_controller
+from quorum.controller.sessions import UNKNOWN_OFFSET
+from quorum.controller.topics import Topics
+
+__all__ = ["BrokerStanding", "BrokerState", "Controller", "ControllerConfig", "ControllerError"]
+
+
+class BrokerStanding(NamedTuple):
+    """A broker as the controller sees it."""
+
+    state: BrokerState
+    is_caught_up: bool
+    """It has applied its own registration."""
+    should_shut_down: bool
+    """It may go: it is fenced, and nothing holds it."""
+    last_contact_ms: int | None
+    """None: not heard of since this controller became active."""
+    metadata_offset: Offset | None
+    """It has applied all metadata below; None: not heard of."""
+
+
+class Controller:
+    """Decides; knows nothing of logs, wires or clocks. One per node, switched on with leadership."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+        problems = config.problems()
+        assert not problems, problems
+        self.config = config
+        self._brokers = Brokers(config, rng)
+        self._topics = Topics(config, rng)
+
+    def activate(self, image: MetadataImage, now_ms: int) -> None:
+        """Leadership begins: a fresh full session for every unfenced broker, none for the others (M8)."""
+        self._brokers.activate(image, now_ms)
+
+    def deactivate(self) -> None:
+        """Leadership is over: soft state is dropped."""
+        self._brokers.deactivate()
+
+    def decide(self, image: MetadataImage, command: Command, now_ms: int) -> Decision:
+        """What to write and to say. `image` is all that was appended so far, committed or not.
+
+        Raises:
+            ControllerError: the request as a whole is refused; nothing is to be done.
+        """
+        brokers = self._brokers
+        match command:
+            case BrokerContact():
+                return brokers.contact(image, command, now_ms)
+            case CreateTopics():
+                return self._topics.create(image, command, brokers.views.of(image))
+            case CreatePartitions():
+                return self._topics.create_partitions(image, command, brokers.views.of(image))
+            case DeleteTopics():
+                return self._topics.delete(image, command)
+            case AlterConfigs():
+                return alter_configs(image, command, self.config)
+            case AlterPartition():
+                brokers.identified(image, command.broker_id, command.broker_epoch)
+                return alter_partitions(image, command, brokers.views.of(image), self.config)
+            case AllocateProducerIds():
+                brokers.identified(image, command.broker_id, command.broker_epoch)
+                return allocate_producer_ids(image, command, self.config.producer_id_block)
+            case RegisterBrokerCommand():
+                return brokers.register(image, command, now_ms)
+            case UnregisterBroker():
+                return brokers.unregister(image, command, now_ms)
+            case FenceBroker():
+                return brokers.fence(image, command, now_ms)
+            case FenceExpiredBrokers():
+                return brokers.fence_expired(image, now_ms)
+            case ContinueShutdown():
+                return brokers.continue_shutdown(image, command, now_ms)
+            case ElectLeaderless():
+                return brokers.elect_leaderless(image, command, now_ms)
+            case BootstrapFeatures():
+                return bootstrap_features(image, command)
+            case RegisterControllerCommand():
+                return register_controller(image, command)
+            case _:
+                assert_never(command)
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
+        """The broker was heard. An unknown broker or an older epoch refreshes nothing (M2)."""
+        self._brokers.sessions.touch(broker_id, broker_epoch, now_ms)
+
+    def credit(self, stall_ms: int) -> None:
+        """This process was found to have stood still for so long: every session lasts that much longer."""
+        self._brokers.sessions.credit(stall_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to ask `due`; possibly too early, never too late."""
+        return self._brokers.next_deadline_ms()
+
+    def due(self, image: MetadataImage, now_ms: int) -> Command | None:
+        """The next thing to decide that nobody asked for; None where there is nothing now."""
+        return self._brokers.due(image, now_ms)
+
+    def standing(self, image: MetadataImage, broker_id: NodeId) -> BrokerStanding:
+        """The broker as of `image`. Told to brokers, `image` must be the committed one: what is said is then durable."""
+        broker: RegisterBroker | None = image.brokers.get(broker_id)
+        if broker is None:
+            return BrokerStanding(BrokerState.OFFLINE, False, False, None, None)
+        state = state_of(broker)
+        session = self._brokers.sessions.of(broker_id, broker.broker_epoch)
+        if session is None:
+            return BrokerStanding(state, False, False, None, None)
+        offset = session.metadata_offset
+        should_shut_down = session.may_go and broker.fenced
+        return BrokerStanding(
+            state=BrokerState.OFFLINE if should_shut_down else state,
+            is_caught_up=offset > broker.broker_epoch,
+            should_shut_down=should_shut_down,
+            last_contact_ms=session.last_contact_ms,
+            metadata_offset=None if offset == UNKNOWN_OFFSET else offset,
+        )
