@@ -34,10 +34,10 @@ from metadata_log.log_notes import FlushedNote, LogStart, read_start, write_star
 from metadata_log.log_shape import EpochStart, LogShape
 from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, KRaftVersion, Record, Voters
 from metadata_log.recovery import Recovery, segment_names
-from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, SegmentHeader
+from metadata_log.segment import Segment, SegmentHeader
+from metadata_log.segments import ScrubProgress, Segments
 from metadata_log.tail import Tail
 
-ARCHIVE_NAME: Final = "archive"
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
 QuorumRecord: TypeAlias = Voters | KRaftVersion
@@ -74,14 +74,6 @@ class FlushTicket(NamedTuple):
             self.file.flush()
 
 
-class ScrubProgress(NamedTuple):
-    """How far a scrub has come."""
-
-    segment: str
-    position: int
-    offset: Offset
-
-
 class Log:
     """See the file's head. Made by `Log.open`."""
 
@@ -105,8 +97,7 @@ class Log:
         self._note = note
         self._generation = 0
         """Grows with every truncation and reset; a ticket of another generation is void."""
-        self._segments: list[Segment] = []
-        """Oldest first, without gaps, never empty after `open`; the last one is active."""
+        self._segments = Segments(directory, archive=config.archive)
         self._begin_at(LogStart(LOG_BEGINNING, bytes(CHAIN_BYTES), 0))
 
     @classmethod
@@ -165,7 +156,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """The bytes of all segments, up to the end of their last batches."""
-        return sum(segment.end_position for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def last_timestamp_ms(self) -> int:
@@ -184,8 +175,7 @@ class Log:
             return self._start.chain
         if offset >= self._tail.start_offset:
             return self._tail.chain_at(offset)
-        place = self._segment_of(offset).locate(offset)
-        return place[1] if place else None
+        return self._segments.chain_at(offset)
 
     def is_boundary(self, offset: Offset) -> bool:
         """Whether a batch of this log ends, or the log starts, at `offset`."""
@@ -208,18 +198,7 @@ class Log:
         if offset >= self._tail.start_offset:
             assert self._tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
             return tuple(self._tail.read(offset, max_bytes, until))
-        taken: list[Batch] = []
-        while offset < until:
-            segment = self._segment_of(offset)
-            place = segment.locate(offset)
-            assert place is not None, f"{offset} is not a batch boundary"
-            for _, batch in segment.batches(place[0]):
-                max_bytes -= len(batch.data)
-                if batch.end_offset > until or (taken and max_bytes < 0):
-                    return tuple(taken)
-                taken.append(batch)
-            offset = segment.end_offset
-        return tuple(taken)
+        return tuple(self._segments.read(offset, max_bytes, until))
 
     def __str__(self) -> str:
         return f"log [{self._start.start}, {self._end}) flushed {self._flushed_end} in {self._directory.path_text}"
@@ -276,7 +255,7 @@ class Log:
     def _write(self, batches: Sequence[Batch]) -> None:
         """Writes verified batches, in one write for all that fit the active segment."""
         segment_bytes = self._config.segment_bytes
-        active = self._segments[-1]
+        active = self._segments.active
         run: list[Batch] = []
         run_end = active.end_position
         for batch in batches:
@@ -298,11 +277,8 @@ class Log:
 
     def _roll(self) -> Segment:
         """Seals the active segment and begins the next."""
-        self._segments[-1].seal()
         place = OffsetAndEpoch(self._end, self._last_epoch)
-        segment = Segment.create(self._directory, SegmentHeader(place, self._chain, self._last_timestamp_ms))
-        self._segments.append(segment)
-        return segment
+        return self._segments.create(SegmentHeader(place, self._chain, self._last_timestamp_ms))
 
     def _take_note(self, batch: Batch) -> None:
         """What the log knows of its last batch, once that is in the file."""
@@ -323,7 +299,7 @@ class Log:
 
     def begin_flush(self) -> FlushTicket:
         """A ticket for making durable all that the log holds now."""
-        file = self._segments[-1].file if self._flushed_end < self._end else None
+        file = self._segments.active.file if self._flushed_end < self._end else None
         return FlushTicket(self._generation, self._end, self._chain, file)
 
     def complete_flush(self, ticket: FlushTicket) -> bool:
@@ -360,14 +336,10 @@ class Log:
             self._note.write(end, chain)
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
-        keep = bisect_right(self._segments, end, key=lambda each: each.base_offset)
-        self._remove(self._segments[keep:])
-        del self._segments[keep:]
-        active = self._segments[-1]
-        active.cut(end)
-        self._forget_from(end, chain, active)
+        self._segments.cut(end)
+        self._forget_from(end, chain)
 
-    def _forget_from(self, end: Offset, chain: bytes, active: Segment) -> None:
+    def _forget_from(self, end: Offset, chain: bytes) -> None:
         self._end, self._chain = end, chain
         self._epochs = tuple(entry for entry in self._epochs if entry.start_offset < end)
         self._last_epoch = self._epochs[-1].epoch if self._epochs else self._start.start.epoch
@@ -376,7 +348,7 @@ class Log:
             self._tail.truncate(end)
         else:
             self._tail.clear(end, chain)
-        last = self._tail.last_batch()
+        active, last = self._segments.active, self._tail.last_batch()
         if last is None and end > self._start.start.offset:
             last = active.last_batch_below(end)
         if last is not None:
@@ -384,14 +356,6 @@ class Log:
         else:
             self._last_timestamp_ms = max(self._start.timestamp_ms, active.header.previous_timestamp_ms)
         self._shape = None
-
-    def _remove(self, segments: Sequence[Segment]) -> None:
-        """Newest first: what a crash in between leaves has no gap."""
-        for segment in reversed(segments):
-            segment.close()
-            self._directory.remove(segment.name)
-        if segments:
-            self._directory.flush()
 
     # --- starting anew ---------------------------------------------------------------------------------------------
 
@@ -403,20 +367,12 @@ class Log:
         """
         self._generation += 1
         self._start_anew(LogStart(start, chain, timestamp_ms))
-        self._snapshot = start
 
     def _start_anew(self, start: LogStart) -> None:
         write_start(self._directory, start._replace(resetting=True))  # from here on no old segment counts
-        for segment in self._segments:
-            segment.close()
-        self._segments.clear()
-        for name in segment_names(self._directory):
-            self._directory.remove(name)
-        self._directory.flush()
+        self._segments.remove_all()
         self._begin_at(start)
-        self._segments.append(
-            Segment.create(self._directory, SegmentHeader(start.start, start.chain, start.timestamp_ms))
-        )
+        self._segments.create(SegmentHeader(start.start, start.chain, start.timestamp_ms))
         self._note.write(start.start.offset, start.chain)
         self._note.flush()
         write_start(self._directory, start._replace(resetting=False))
@@ -447,8 +403,9 @@ class Log:
         assert self.shape.epoch_below(offset) == snapshot.epoch, f"{snapshot} is another history than {self}"
         chain = self.chain_at(offset)
         assert chain is not None, f"{snapshot} is not a batch boundary of {self}"
-        last = self._segment_of(offset).last_batch_below(offset)
-        timestamp_ms = last.last_timestamp_ms if last else self._segment_of(offset).header.previous_timestamp_ms
+        segment = self._segments.of(offset)
+        last = segment.last_batch_below(offset)
+        timestamp_ms = last.last_timestamp_ms if last else segment.header.previous_timestamp_ms
         start = LogStart(snapshot, chain, timestamp_ms)
         write_start(self._directory, start)
         self._start = start
@@ -460,25 +417,7 @@ class Log:
             self._epochs = (EpochStart(self._epochs[index].epoch, offset), *self._epochs[index + 1 :])
         self._quorum_records = [entry for entry in self._quorum_records if entry[0] >= offset]
         self._shape = None
-        keep = max(0, bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1)
-        retired = self._segments[:keep]
-        del self._segments[:keep]
-        for segment in retired:
-            segment.close()
-        return self._retire([segment.name for segment in retired])
-
-    def _retire(self, names: list[str]) -> list[str]:
-        if names and self._config.archive:
-            archive = self._directory.subdirectory(ARCHIVE_NAME)
-            for name in names:
-                self._directory.move(name, archive)
-            archive.flush()
-        else:
-            for name in names:
-                self._directory.remove(name)
-        if names:
-            self._directory.flush()
-        return names
+        return self._segments.retire_below(offset)
 
     def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """The newest snapshot that is durable on this node."""
@@ -490,7 +429,7 @@ class Log:
     def _recover(self, found: LogStart | None) -> None:
         note = self._note.read()
         recovery = Recovery(self._directory, found, note)
-        self._segments = recovery.segments
+        self._segments.adopt(recovery.segments)
         began = False
         for batch in recovery.batches():
             if not began:
@@ -501,16 +440,13 @@ class Log:
         recovery.settle()
         if not began:
             self._begin_at(recovery.start)
-        for segment in self._segments:
+        for segment in recovery.segments:
             if note is None or segment.end_offset > note.end:
                 segment.file.flush()
         self._directory.flush()
         self._flushed_end, self._flushed_chain = self._end, self._chain
         self._note.write(self._end, self._chain)
-        self._retire(recovery.retired_names)
-
-    def _segment_of(self, offset: Offset) -> Segment:
-        return self._segments[bisect_right(self._segments, offset, key=lambda each: each.base_offset) - 1]
+        self._segments.retire(recovery.retired_names)
 
     def scrub(self, slice_bytes: int = 1 << 20) -> Iterator[ScrubProgress]:
         """Checks the sealed segments again, CRC and chain, `slice_bytes` a step. Ends early where the log was cut or reset.
@@ -519,22 +455,9 @@ class Log:
             CorruptLog: silent rot, with its place.
         """
         generation = self._generation
-        for segment in self._segments[:-1]:
-            chain, unread = segment.header.previous_chain, slice_bytes
-            for position, batch in segment.batches(SEGMENT_HEADER_BYTES):
-                if not verify_chain(batch, chain):
-                    raise segment.corrupt(position, "the batch does not continue the chain", batch.base_offset)
-                chain = batch.chain
-                unread -= len(batch.data)
-                if unread <= 0:
-                    unread = slice_bytes
-                    yield ScrubProgress(segment.name, position, batch.end_offset)
-                    if generation != self._generation or segment not in self._segments:
-                        return
-            yield ScrubProgress(segment.name, segment.end_position, segment.end_offset)
+        return self._segments.scrub(slice_bytes, lambda: generation == self._generation)
 
     def close(self) -> None:
         """Closes the files. What was not flushed stays as the operating system has it."""
-        for segment in self._segments:
-            segment.close()
+        self._segments.close()
         self._note.close()

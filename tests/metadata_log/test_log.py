@@ -456,3 +456,12 @@ def test_a_scrub_ends_where_the_log_was_cut_under_it() -> None:
     log.truncate(2)
 
     assert list(scrub) == []
+
+
+def test_a_scrub_goes_on_over_segments_that_are_retired_meanwhile() -> None:
+    log = filled(MemoryDirectory())
+    scrub = log.scrub(slice_bytes=1)
+    next(scrub)
+    log.drop_prefix(OffsetAndEpoch(20, 2))
+
+    assert [step.offset for step in scrub][-1] > 20

@@ -174,7 +174,7 @@ def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
 def test_a_torn_tail_is_cut_and_the_log_goes_on() -> None:
     directory, log = filled(unflushed=1)
     name = segments(directory)[-1]
-    position = log._segments[-1].end_position - 3
+    position = log._segments.active.end_position - 3
     directory.flip_bit(name, position)
 
     again = Log.open(directory, config=CONFIG)
@@ -188,8 +188,8 @@ def test_a_torn_tail_is_cut_and_the_log_goes_on() -> None:
 def test_a_flipped_bit_below_the_flushed_end_is_corruption_wherever_it_is() -> None:
     """Every byte of every segment; named by file, position and offset, and nothing is cut."""
     directory, log = filled(12)
-    ends = {segment.name: segment.end_position for segment in log._segments}
-    bases = {segment.name: segment.base_offset for segment in log._segments}
+    ends = {segment.name: segment.end_position for segment in log._segments._segments}
+    bases = {segment.name: segment.base_offset for segment in log._segments._segments}
     log.close()
     for name in segments(directory):
         before = directory.read(name, 1 << 20)
@@ -221,7 +221,7 @@ def test_a_missing_segment_is_corruption() -> None:
 
 def test_a_log_that_ends_below_its_note_is_corruption() -> None:
     directory, log = filled()
-    name, end = log._segments[-1].name, log._segments[-1].end_position
+    name, end = log._segments.active.name, log._segments.active.end_position
     last = len(everything(log)[-1].data)
     directory.edit(name, lambda data: data.__setitem__(slice(end - last, end), bytes(last)))
 
@@ -250,7 +250,7 @@ def test_another_history_of_the_same_length_is_corruption() -> None:
 @pytest.mark.parametrize("loss", ["missing", "unreadable"])
 def test_without_a_note_a_bad_end_is_a_torn_tail(loss: str) -> None:
     directory, log = filled()
-    position = log._segments[-1].end_position - 3
+    position = log._segments.active.end_position - 3
     directory.flip_bit(segments(directory)[-1], position)
     lose_the_note(directory, loss)
 
