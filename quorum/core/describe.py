@@ -49,28 +49,33 @@ def replicas(q: QuorumState) -> tuple[ReplicaStatus, ...]:
 
 def check_invariants(q: QuorumState) -> None:
     """The laws that one node can check of itself. The ones between nodes are the simulator's."""
-    story = f"{line(q)} role {q.role} directory {uuid_text(q.me.directory_id)}"
+
+    def story() -> str:
+        return f"{line(q)} role {q.role} directory {uuid_text(q.me.directory_id)}"
+
     q.shape.check_invariants()
-    assert q.shape.last_epoch <= q.epoch, f"a record of an epoch that is not on disk yet (R4): {story}"
+    assert q.shape.last_epoch <= q.epoch, f"a record of an epoch that is not on disk yet (R4): {story()}"
     known = q.known_high_watermark
-    assert known is None or q.shape.start.offset <= known <= q.shape.end, f"high watermark {known} off the log: {story}"
-    assert q.shape.start.offset == 0 or q.shape.snapshot is not None, f"a log start without a snapshot (S2): {story}"
+    assert known is None or q.shape.start.offset <= known <= q.shape.end, (
+        f"high watermark {known} off the log: {story()}"
+    )
+    assert q.shape.start.offset == 0 or q.shape.snapshot is not None, f"a log start without a snapshot (S2): {story()}"
     match q.role:
         case Leader() as term:
-            assert q.election.leader_id == q.me.node_id, story
-            assert q.election.voted_for == q.me, f"leads without its own vote: {story}"
-            assert term.epoch_start_offset <= q.shape.end, story
-            assert known is None or known <= term.epoch_start_offset or known <= q.shape.end, story
-            assert q.in_flight is None and not q.awaiting_log, f"a leader that fetches: {story}"
+            assert q.election.leader_id == q.me.node_id, story()
+            assert q.election.voted_for == q.me, f"leads without its own vote: {story()}"
+            assert term.epoch_start_offset <= q.shape.end, story()
+            assert known is None or known <= term.epoch_start_offset or known <= q.shape.end, story()
+            assert q.in_flight is None and not q.awaiting_log, f"a leader that fetches: {story()}"
             term.reads.check_invariants()
         case Follower(leader_id=leader_id):
-            assert q.election.leader_id == leader_id != q.me.node_id, story
+            assert q.election.leader_id == leader_id != q.me.node_id, story()
         case Candidate():
-            assert q.election.voted_for == q.me and q.election.leader_id is None, story
-            assert q.is_voter, f"an observer runs (R14): {story}"
+            assert q.election.voted_for == q.me and q.election.leader_id is None, story()
+            assert q.is_voter, f"an observer runs (R14): {story()}"
         case Prospective():
-            assert q.is_voter, f"an observer runs (R14): {story}"
+            assert q.is_voter, f"an observer runs (R14): {story()}"
         case Resigned():
-            assert q.election.leader_id == q.me.node_id, f"resigned from an epoch that it did not lead: {story}"
+            assert q.election.leader_id == q.me.node_id, f"resigned from an epoch that it did not lead: {story()}"
         case Unattached():
             pass

@@ -9,7 +9,7 @@ log, and a snapshot embeds the set as of its end.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
 
@@ -22,18 +22,17 @@ class VoterSet:
     """The voters at one moment. Two voters never share a node id: a replaced disk is removed first, then added."""
 
     voters: tuple[Voter, ...]
+    keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ids = self.ids
         assert len(set(ids)) == len(ids), f"a node id twice in {ids}"
+        keys = tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in self.voters)
+        object.__setattr__(self, "keys", keys)
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
         return tuple(voter.node_id for voter in self.voters)
-
-    @property
-    def keys(self) -> tuple[ReplicaKey, ...]:
-        return tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in self.voters)
 
     @property
     def majority(self) -> int:
@@ -42,9 +41,7 @@ class VoterSet:
 
     def contains(self, replica: ReplicaKey) -> bool:
         """Whether this very replica votes: the same node with another directory does not (its promises are lost)."""
-        return any(
-            voter.node_id == replica.node_id and voter.directory_id == replica.directory_id for voter in self.voters
-        )
+        return replica in self.keys
 
     def others(self, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
         """The voters except `me`; all of them if `me` is none."""
@@ -66,16 +63,17 @@ class VoterHistory:
 
     bootstrap: Voters
     entries: tuple[tuple[Offset, Voters], ...] = ()
+    latest: VoterSet = field(init=False, repr=False, compare=False)
+    """What every count goes by."""
+
+    def __post_init__(self) -> None:
+        newest = self.entries[-1][1] if self.entries else self.bootstrap
+        object.__setattr__(self, "latest", VoterSet(newest.voters))
 
     @classmethod
     def from_snapshot(cls, voters: Voters) -> Self:
         """The history of a log that starts at a snapshot which embeds `voters`."""
         return cls(bootstrap=voters)
-
-    @property
-    def latest(self) -> VoterSet:
-        """What every count goes by."""
-        return VoterSet((self.entries[-1][1] if self.entries else self.bootstrap).voters)
 
     @property
     def latest_offset(self) -> Offset | None:

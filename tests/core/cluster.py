@@ -110,10 +110,14 @@ class Node:
     flush_held: bool = False
     flushing: bool = False
     paused: bool = False
+    waiting: list[Input] = field(default_factory=list)
+    """What came in while it was paused: it finds all of it at its door."""
     stopped: str | None = None
     part: int = 0
     """Bytes of the snapshot that is being downloaded."""
     high_watermark: Offset = 0
+    checked: Offset = 0
+    """Below this, the committed log was compared with everybody's."""
     confirmed: list[int] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     asked: dict[int, tuple[NodeId, int, Request]] = field(default_factory=dict)
@@ -132,7 +136,9 @@ class Node:
         assert self.core is None
         self.boot += 1
         self.asked.clear()
-        self.flushing, self.part, self.stopped, self.high_watermark = False, 0, None, 0
+        self.checked = 0
+        self.waiting.clear()
+        self.paused, self.flushing, self.part, self.stopped, self.high_watermark = False, False, 0, None, 0
         bootstrap = self.bootstrap
         if self.log.snapshot is not None:
             bootstrap = self.snapshots[self.log.snapshot].voters
@@ -251,7 +257,7 @@ class Node:
 
     def take_snapshot(self, end: Offset) -> None:
         chain = self.log.chain_at(end)
-        assert chain is not None and end <= self.high_watermark
+        assert chain is not None and end <= min(self.high_watermark, self.log.flushed_end)
         voters = Voters(self.up.voter_history.at(end).voters)
         self.snapshots[self.log.take_snapshot(end)] = Snapshot(chain, voters)
         self.feed(LogStartMoved(self.log.shape()))
@@ -365,7 +371,7 @@ class Cluster:
         if node.core is None or node.stopped is not None:
             return
         if node.paused:
-            self.later(LATENCY_MS, lambda: self._feed(node, event))
+            node.waiting.append(event)
             return
         node.feed(event)
 
@@ -414,6 +420,14 @@ class Cluster:
         for other in self.nodes.values():
             if refusing and other.core is not None and other.id != node_id:
                 self.later(LATENCY_MS, lambda other=other: self._feed(other, PeerRefused(node_id)))  # type: ignore[misc]
+
+    def resume(self, node_id: NodeId) -> None:
+        """A paused node goes on where it was, with what has come in; only then it looks at its timers."""
+        node = self[node_id]
+        node.paused = False
+        waiting, node.waiting = node.waiting, []
+        for event in waiting:
+            self._feed(node, event)
 
     def cut(self, *node_ids: NodeId) -> None:
         """These on one side, everybody else on the other."""
@@ -470,10 +484,12 @@ class Cluster:
                 assert self.leaders.setdefault(core.epoch, node.id) == node.id, (
                     f"two leaders in epoch {core.epoch} (R1)"
                 )
-            for batch in node.log.batches:
-                if batch.end_offset <= node.high_watermark:
-                    known = self.committed.setdefault(batch.base_offset, batch.chain)
-                    assert known == batch.chain, f"two histories at {batch.base_offset} (R13)"
+            node.checked = max(node.checked, node.log.start.offset)
+            while node.checked < min(node.high_watermark, node.log.end):
+                batch = node.log.batch_at(node.checked)
+                node.checked = batch.end_offset
+                known = self.committed.setdefault(batch.base_offset, batch.chain)
+                assert known == batch.chain, f"two histories at {batch.base_offset} (R13)"
             if core.is_leading and core.high_watermark is not None:
                 holders = [
                     other

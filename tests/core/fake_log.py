@@ -74,6 +74,9 @@ class FakeLog:
     def crash(self) -> None:
         self.batches = [batch for batch in self.batches if batch.end_offset <= self.flushed_end]
 
+    def batch_at(self, offset: Offset) -> Batch:
+        return next(batch for batch in self.batches if batch.base_offset == offset)
+
     def read(self, offset: Offset, max_bytes: int) -> tuple[Batch, ...]:
         """At least one batch, as a log does, so that a large one does not block its reader for ever."""
         found: list[Batch] = []

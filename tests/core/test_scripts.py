@@ -143,7 +143,7 @@ class Interpreter:
         self.node(node_id).paused = True
 
     def do_resume(self, node_id: str) -> None:
-        self.node(node_id).paused = False
+        self.cluster.resume(int(node_id))
 
     def do_wipe(self, node_id: str) -> None:
         """The node's disk is replaced: an empty log under a new directory id."""
