@@ -29,7 +29,7 @@ from metadata_log.ids import Offset, OffsetAndEpoch
 
 SEGMENT_HEADER_BYTES: Final = 72
 PREALLOCATE_BYTES: Final = 1 << 20
-INDEX_STEP_BYTES: Final = 64 << 10
+INDEX_STEP_BYTES: Final = 16 << 10
 
 _MAGIC: Final = b"metaqlog"
 _VERSION: Final = 1

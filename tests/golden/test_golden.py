@@ -9,13 +9,18 @@ from pathlib import Path
 
 from metadata_log.batch import decode, verify_chain
 from metadata_log.codec import decode_records, encode_record
+from metadata_log.identity import IDENTITY_NAME, Identity, read_identity, write_identity
 from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log_notes import FLUSHED_NAME, START_NAME, Flushed, FlushedNote, LogStart, read_start, write_start
 from metadata_log.records import RECORD_TYPES
 from metadata_log.segment import SegmentHeader, pack_header, unpack_header
-from tests.golden.samples import HASH, RECORDS, sample_batches
+from tests.golden.samples import HASH, ID_A, RECORDS, sample_batches
+from tests.sim.disk import MemoryDirectory
 
 FILE = Path(__file__).parent / "log_formats.json"
 HEADER = SegmentHeader(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
+START = LogStart(OffsetAndEpoch(123_456, 7), HASH, 1_700_000_000_000)
+IDENTITY = Identity("sample-cluster", 3, ID_A, 2, "controller", HASH)
 
 
 def current() -> dict[str, str]:
@@ -24,6 +29,11 @@ def current() -> dict[str, str]:
         f"record {i:02d} {type(record).__name__}": encode_record(record).hex() for i, record in enumerate(RECORDS)
     }
     entries |= {f"batch {i}": batch.data.hex() for i, batch in enumerate(sample_batches())}
+    directory = MemoryDirectory()
+    FlushedNote(directory).write(123_456, HASH)
+    write_start(directory, START)
+    write_identity(directory, IDENTITY)
+    entries |= {name: directory.read(name, 4096).hex() for name in (FLUSHED_NAME, START_NAME, IDENTITY_NAME)}
     return entries | {"segment header": pack_header(HEADER).hex()}
 
 
@@ -59,8 +69,16 @@ def test_golden_batches_decode_and_are_chained() -> None:
     assert verify_chain(second, first.chain)
 
 
-def test_the_golden_segment_header_reads_back() -> None:
-    assert unpack_header(bytes.fromhex(golden()["segment header"])) == HEADER
+def test_golden_headers_and_small_files_read_back() -> None:
+    entries = {name: bytes.fromhex(text) for name, text in golden().items()}
+    directory = MemoryDirectory()
+    for name in (FLUSHED_NAME, START_NAME, IDENTITY_NAME):
+        directory.write_atomic(name, entries[name])
+
+    assert unpack_header(entries["segment header"]) == HEADER
+    assert FlushedNote(directory).read() == Flushed(123_456, HASH)
+    assert read_start(directory) == START
+    assert read_identity(directory) == IDENTITY
 
 
 if __name__ == "__main__":

@@ -204,6 +204,44 @@ def test_a_failed_fsync_is_final(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     file.close()
 
 
+def test_a_failed_fsync_of_a_directory_is_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(FlushFailed, match=f"{tmp_path}: fsync of the directory failed"):
+        RealDirectory(tmp_path).flush()
+
+
+def test_a_failed_preallocation_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the file system can't reserve blocks the C library writes zeros, and may come half way."""
+
+    def half_way(fd: int, position: int, length: int) -> None:
+        os.ftruncate(fd, position + length // 2)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    file = RealDirectory(tmp_path).open("a", create=True)
+    file.write_at(0, b"hello")
+    monkeypatch.setattr(os, "posix_fallocate", half_way)
+    with pytest.raises(OSError, match="No space"):
+        file.preallocate(4096)
+
+    assert file.size() == 5
+    file.close()
+
+
+def test_short_writes_and_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may write, or read, less than it was asked for."""
+    pwrite, pread = os.pwrite, os.pread
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
+    monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 2), position))
+    file = RealDirectory(tmp_path).open("a", create=True)
+    file.write_at(1, b"0123456789")
+
+    assert file.read_at(0, 100) == b"\x000123456789"
+    file.close()
+
+
 def test_close_waits_for_a_flush_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the descriptor's number could be another file's when the worker comes to its fsync."""
     file = RealDirectory(tmp_path).open("a", create=True)

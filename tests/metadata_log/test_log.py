@@ -298,6 +298,26 @@ def test_a_full_disk_refuses_the_append_and_takes_it_when_there_is_room() -> Non
     assert Log.open(directory.kill(), config=SMALL).shape == log.shape
 
 
+def test_a_disk_that_fills_up_where_a_new_segment_begins_loses_nothing() -> None:
+    directory = MemoryDirectory()
+    log = filled(directory)
+    directory.limit_space(directory.used_bytes)
+    refused = 0
+    for i in range(60):
+        directory.limit_space(directory.used_bytes + i % 7 * 40)
+        try:
+            log.append(topics(2), 3, 0)
+        except OSError:
+            refused += 1
+    assert refused > 5
+    directory.limit_space(None)
+    log.append(topics(2), 3, 0)
+    log.flush()
+
+    again = Log.open(directory.kill(), config=SMALL)
+    assert (again.shape, everything(again)) == (log.shape, everything(log))
+
+
 # --- cutting -------------------------------------------------------------------------------------------------------
 
 
