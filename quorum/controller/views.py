@@ -1,0 +1,205 @@
+"""What an admin is shown of an image: lists and descriptions as plain values, pages bounded.
+
+Pure functions of the image (and, for brokers, of the active controller's soft state), so the same answers can be given as
+of any offset, by any node that has the image.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from typing import Final, NamedTuple
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Offset, Uuid
+from metadata_log.image import MetadataImage
+from metadata_log.partition_state import LEADER, REPLICAS
+from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
+from metadata_log.topic_image import TopicImage
+from quorum.controller.brokers import state_of
+from quorum.controller.config_keys import KEYS
+from quorum.controller.contact import BrokerState
+from quorum.controller.controller import Controller
+
+TOPICS_PAGE_MAX: Final = 1_000
+PARTITIONS_PAGE_MAX: Final = 2_000
+
+
+class TopicListing(NamedTuple):
+    """One line of a list of topics. `replication_factor` is that of partition 0."""
+
+    name: str
+    topic_id: Uuid
+    partitions: int
+    replication_factor: int
+
+
+class TopicPage(NamedTuple):
+    """Some topics by name; `more`: others come after them."""
+
+    topics: tuple[TopicListing, ...]
+    more: bool
+
+
+def list_topics(image: MetadataImage, after: str = "", limit: int = 0) -> TopicPage:
+    """The topics whose names come after `after`, at most `limit` (0, or more than that: TOPICS_PAGE_MAX)."""
+    if not 0 < limit <= TOPICS_PAGE_MAX:
+        limit = TOPICS_PAGE_MAX
+    names = image.topic_ids.sorted_keys()
+    first = bisect_right(names, after) if after else 0
+    page = names[first : first + limit]
+    return TopicPage(tuple([_listing(image, name) for name in page]), first + len(page) < len(names))
+
+
+def _listing(image: MetadataImage, name: str) -> TopicListing:
+    topic = image.topic(name)
+    assert topic is not None
+    return TopicListing(name, topic.topic_id, topic.partition_count, _replication_factor(topic))
+
+
+def _replication_factor(topic: TopicImage) -> int:
+    state = topic.state(0)
+    return 0 if state is None else len(state[REPLICAS])
+
+
+class PartitionDescription(NamedTuple):
+    """A partition, and which of its replicas are on brokers that are fenced or not registered."""
+
+    record: Partition
+    offline_replicas: tuple[NodeId, ...]
+
+
+class TopicDescription(NamedTuple):
+    """A topic with a page of its partitions. With an error, only the name says anything."""
+
+    name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    topic_id: Uuid = bytes(16)
+    partition_count: int = 0
+    partitions: tuple[PartitionDescription, ...] = ()
+    configs: tuple[tuple[str, str], ...] = ()
+    """What was set on the topic itself, by key."""
+
+
+def describe_topic(image: MetadataImage, name: str, first_partition: int = 0, limit: int = 0) -> TopicDescription:
+    """The topic, and its partitions from `first_partition` on, at most `limit` (0, or more: PARTITIONS_PAGE_MAX)."""
+    topic = image.topic(name)
+    if topic is None:
+        return TopicDescription(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if not 0 < limit <= PARTITIONS_PAGE_MAX:
+        limit = PARTITIONS_PAGE_MAX
+    first = max(0, first_partition)
+    described: list[PartitionDescription] = []
+    for number in range(first, min(first + limit, topic.partition_count)):
+        record = topic.partition(number)
+        assert record is not None
+        described.append(PartitionDescription(record, _offline(image, record.replicas)))
+    return TopicDescription(
+        name,
+        topic_id=topic.topic_id,
+        partition_count=topic.partition_count,
+        partitions=tuple(described),
+        configs=tuple(sorted(image.config(TOPIC_RESOURCE, name).items())),
+    )
+
+
+def describe_topics(
+    image: MetadataImage, names: tuple[str, ...], first_partition: int = 0, limit: int = 0
+) -> tuple[TopicDescription, ...]:
+    """The topics in the order asked for; `first_partition` is of the first one, `limit` counts partitions of all.
+
+    A topic that the page has no room for is described without partitions (but with their count).
+    """
+    room = limit if 0 < limit <= PARTITIONS_PAGE_MAX else PARTITIONS_PAGE_MAX
+    found: list[TopicDescription] = []
+    for name in names:
+        description = describe_topic(image, name, first_partition if not found else 0, max(1, room))
+        if room <= 0:
+            description = description._replace(partitions=())
+        room -= len(description.partitions)
+        found.append(description)
+    return tuple(found)
+
+
+def _offline(image: MetadataImage, replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    offline: list[NodeId] = []
+    for replica in replicas:
+        broker: RegisterBroker | None = image.brokers.get(replica)
+        if broker is None or broker.fenced:
+            offline.append(replica)
+    return tuple(offline)
+
+
+class BrokerListing(NamedTuple):
+    """A registered broker. Contact and offset are soft state: None where no active controller was asked, or none is known."""
+
+    registration: RegisterBroker
+    state: BrokerState
+    last_contact_ms: int | None
+    metadata_offset: Offset | None
+    led_partitions: int
+    replicas: int
+
+
+def list_brokers(image: MetadataImage, controller: Controller | None) -> tuple[BrokerListing, ...]:
+    """All registered brokers by id. O(partitions), about 0.1 us each, for the counts."""
+    led, replicas = _counts(image)
+    listed: list[BrokerListing] = []
+    for broker_id, registration in image.brokers.items():
+        state, last_contact_ms, offset = state_of(registration), None, None
+        if controller is not None:
+            standing = controller.standing(image, broker_id)
+            state, last_contact_ms, offset = standing.state, standing.last_contact_ms, standing.metadata_offset
+        listed.append(BrokerListing(registration, state, last_contact_ms, offset, led[broker_id], replicas[broker_id]))
+    return tuple(listed)
+
+
+def _counts(image: MetadataImage) -> tuple[Counter[NodeId], Counter[NodeId]]:
+    """How many partitions each broker leads, and how many replicas it has."""
+    led: Counter[NodeId] = Counter()
+    replicas: Counter[NodeId] = Counter()
+    for topic in image.topics_by_id.unordered_values():
+        for chunk in topic.chunks:
+            led.update([state[LEADER] for state in chunk])
+        for broker_id, count in zip(topic.broker_ids, topic.broker_counts, strict=True):
+            replicas[broker_id] += count
+    return led, replicas
+
+
+class DescribedConfig(NamedTuple):
+    """One key of a resource. `is_default`: it was not set on this resource itself."""
+
+    key: str
+    value: str
+    is_default: bool
+
+
+class DescribedResource(NamedTuple):
+    """The configs of one resource, by key."""
+
+    resource_type: int
+    resource_name: str
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    configs: tuple[DescribedConfig, ...] = ()
+
+
+def describe_configs(
+    image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
+) -> DescribedResource:
+    """What was set on the resource; with `with_defaults` also what holds where nothing was set."""
+    if resource_type not in KEYS:
+        text = f"resource type {resource_type} has no configs"
+        return DescribedResource(resource_type, resource_name, ErrorCode.INVALID_REQUEST, text)
+    if resource_type == TOPIC_RESOURCE and resource_name not in image.topic_ids:
+        text = f"there is no topic {resource_name!r}"
+        return DescribedResource(resource_type, resource_name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    configs = {
+        key: DescribedConfig(key, value, is_default=False)
+        for key, value in image.config(resource_type, resource_name).items()
+    }
+    if with_defaults:
+        inherited = image.config(BROKER_RESOURCE, "")
+        for key, known in KEYS[resource_type].items():
+            value = inherited.get(key, known.default) if resource_name else known.default
+            configs.setdefault(key, DescribedConfig(key, value, is_default=True))
+    return DescribedResource(resource_type, resource_name, configs=tuple([configs[key] for key in sorted(configs)]))
