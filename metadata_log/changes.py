@@ -4,7 +4,7 @@ It names entities, not values: who wants those asks the image before or the imag
 deltas: a topic that was created and deleted again in between appears nowhere.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar
@@ -48,9 +48,10 @@ class Changes:
             self.deleted_topics[topic_id] = name
             self.partitions.pop(topic_id, None)
 
-    def partitions_changed(self, topic_id: Uuid, partitions: Iterable[int]) -> None:
-        if topic_id not in self.created_topics:
-            self.partitions.setdefault(topic_id, set()).update(partitions)
+    def partitions_changed(self, topic_id: Uuid, partitions: set[int]) -> None:
+        if topic_id not in self.created_topics and partitions:
+            known = self.partitions.get(topic_id)
+            self.partitions[topic_id] = partitions if known is None else known | partitions
 
     def add(self, later: "Changes") -> None:
         """Joins what changed directly afterwards."""

@@ -10,9 +10,10 @@ of the log, which is an ordinary hash chain, is the proof there.
 """
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
-from metadata_log.codec import encode_valid
+from metadata_log.codec import encode_partition, encode_valid
+from metadata_log.ids import Uuid
 from metadata_log.records import MetadataRecord
 
 DIGEST_BYTES: Final = 32
@@ -25,6 +26,11 @@ _from_bytes = int.from_bytes
 def record_hash(record: MetadataRecord) -> int:
     """What one canonical record adds to the digest."""
     return _from_bytes(_sha256(encode_valid(record)).digest(), "big")
+
+
+def partition_hash(topic_id: Uuid, partition: int, state: tuple[Any, ...]) -> int:
+    """`record_hash` of the `Partition` with these fields; `state` is all of them from the third on."""
+    return _from_bytes(_sha256(encode_partition(topic_id, partition, state)).digest(), "big")
 
 
 def digest_to_bytes(digest: int) -> bytes:

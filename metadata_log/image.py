@@ -13,6 +13,7 @@ are one to one; every topic has partitions 0..n-1 with leader in isr (or none) a
 broker to topics counts exactly the replicas; configs of topics belong to live topics.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -129,11 +130,16 @@ class MetadataImage:
         return None if topic is None else topic.partition(partition)
 
     def topics_of_broker(self, broker_id: NodeId) -> tuple[Uuid, ...]:
-        """The ids, ascending, of the topics that have a replica on the broker; registered or not. O(topics), 0.3 us each.
+        """The ids, ascending, of the topics that have a replica on the broker; registered or not. O(topics).
 
         Which partitions those are, `TopicImage.partitions_on` tells.
         """
-        found = [topic.topic_id for topic in self.topics_by_id.unordered_values() if topic.has_replica_on(broker_id)]
+        found = []
+        for topic in self.topics_by_id.unordered_values():
+            ids = topic.broker_ids  # `has_replica_on`, without a call for each of 20,000 topics
+            index = bisect_left(ids, broker_id)
+            if index < len(ids) and ids[index] == broker_id:
+                found.append(topic.topic_id)
         found.sort()
         return tuple(found)
 

@@ -4,10 +4,10 @@ Two million partitions fit into memory because equal things are one object: most
 partitions of a placement share their replica list, and many share the whole state. `intern_state` sees to that with
 bounded pools; a pool that is full is emptied, which costs memory later and is never wrong. States are exact tuples of
 exact tuples of numbers and bytes, because the garbage collector stops looking at such tuples after it has seen them
-once, and would look at a `NamedTuple` for ever.
+twice, and would look at a `NamedTuple` for ever.
 """
 
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from metadata_log.ids import NO_LEADER, ZERO_UUID, NodeId, Uuid
 from metadata_log.records import RECOVERED, RECOVERING, Partition, PartitionChange
@@ -22,6 +22,9 @@ PartitionState: TypeAlias = tuple[
 REPLICAS: Final = 0
 ISR: Final = 1
 LEADER: Final = 4
+LEADER_EPOCH: Final = 6
+PARTITION_EPOCH: Final = 7
+"""Where in a state the fields stand that are looked at one by one."""
 
 T = TypeVar("T")
 
@@ -29,14 +32,23 @@ _POOL_MAX: Final = 1 << 16
 _lists: dict[NodeIds, NodeIds] = {}
 _directories: dict[tuple[Uuid, ...], tuple[Uuid, ...]] = {}
 _uuids: dict[Uuid, Uuid] = {}
+_node_ids: dict[NodeId, NodeId] = {}
 _states: dict[PartitionState, PartitionState] = {}
 
 
 def _interned(pool: dict[T, T], value: T) -> T:
-    """The first object that was equal to `value`. Safe from several threads: `setdefault` is one step of the interpreter."""
+    """The first object of the pool equal to `value`. Safe from several threads: `setdefault` is one step of the interpreter."""
     if len(pool) >= _POOL_MAX:
         pool.clear()
     return pool.setdefault(value, value)
+
+
+def _intern_ids(ids: NodeIds) -> NodeIds:
+    """Down to the numbers: Python shares those below 257 only, and three others cost 96 bytes a partition."""
+    known = _lists.get(ids)
+    if known is not None:
+        return known
+    return _interned(_lists, tuple([_interned(_node_ids, each) for each in ids]))
 
 
 def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
@@ -52,19 +64,19 @@ def intern_state(state: PartitionState) -> PartitionState:
     if known is not None:
         return known
     replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
-    replicas = _interned(_lists, replicas)
+    replicas = _intern_ids(replicas)
     shared = (
         replicas,
-        replicas if isr == replicas else _interned(_lists, isr),
-        _interned(_lists, removing) if removing else (),
-        _interned(_lists, adding) if adding else (),
-        leader,
+        replicas if isr == replicas else _intern_ids(isr),
+        _intern_ids(removing) if removing else (),
+        _intern_ids(adding) if adding else (),
+        _interned(_node_ids, leader),
         recovery,
         leader_epoch,
         partition_epoch,
         _intern_directories(directories) if directories else (),
-        _interned(_lists, elr) if elr else (),
-        _interned(_lists, last_elr) if last_elr else (),
+        _intern_ids(elr) if elr else (),
+        _intern_ids(last_elr) if last_elr else (),
     )
     return _interned(_states, shared)
 
@@ -92,13 +104,13 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
         if directories and change.directories is None:
             known = dict(zip(replicas, directories, strict=True))
             directories = tuple(known.get(replica, ZERO_UUID) for replica in change.replicas)
-        replicas = _interned(_lists, change.replicas)
+        replicas = _intern_ids(change.replicas)
     if change.isr is not None:
-        isr = replicas if change.isr == replicas else _interned(_lists, change.isr)
+        isr = replicas if change.isr == replicas else _intern_ids(change.isr)
     if change.directories is not None:
         directories = _intern_directories(change.directories)
     if change.leader is not None:
-        leader = change.leader
+        leader = _interned(_node_ids, change.leader)
         leader_epoch += 1
     return (
         replicas,
@@ -117,9 +129,10 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
 
 def without_elr(state: PartitionState) -> PartitionState:
     """The state with its eligible leader replicas forgotten; unchanged, epoch and all, where it has none (KIP-966)."""
-    if not state[9] and not state[10]:
+    *before, partition_epoch, directories, elr, last_elr = state
+    if not elr and not last_elr:
         return state
-    return (*state[:7], state[7] + 1, state[8], (), ())
+    return cast(PartitionState, (*before, partition_epoch + 1, directories, (), ()))
 
 
 def misfit(state: PartitionState) -> str | None:

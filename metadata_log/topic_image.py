@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from metadata_log.digest import MODULUS, record_hash
+from metadata_log.digest import MODULUS, partition_hash, record_hash
 from metadata_log.ids import NodeId, Uuid
-from metadata_log.partition_state import REPLICAS, NodeIds, PartitionState, intern_state, misfit, partition_of
+from metadata_log.partition_state import REPLICAS, NodeIds, PartitionState, misfit, partition_of
 from metadata_log.records import Partition, Topic
 
 CHUNK_PARTITIONS: Final = 64
@@ -139,7 +139,7 @@ class TopicEditor:
             self._chunks.append([])
         self._own(-1).append(state)
         self.partition_count = number + 1
-        self.digest += record_hash(partition_of(self.topic_id, number, state))
+        self.digest += partition_hash(self.topic_id, number, state)
         self._count_replicas(state[REPLICAS], 1)
 
     def change(self, partition: int, state: PartitionState) -> None:
@@ -153,11 +153,12 @@ class TopicEditor:
             self._count_replicas(old[REPLICAS], -1)
             self._count_replicas(state[REPLICAS], 1)
 
-    def changed_partitions(self) -> Iterator[int]:
-        """The numbers of the partitions that differ from the base or are new, unordered."""
-        base_count = 0 if self.base is None else self.base.partition_count
-        yield from (number for number in self._old_states if number < base_count)
-        yield from range(base_count, self.partition_count)
+    def changed_partitions(self) -> set[int]:
+        """The numbers of the partitions that were changed or are new."""
+        changed = set(self._old_states)
+        if self.base is None or self.partition_count > self.base.partition_count:
+            changed.update(range(0 if self.base is None else self.base.partition_count, self.partition_count))
+        return changed
 
     def _brokers(self) -> tuple["array[int]", "array[int]"]:
         """The index after the changes; the base's own arrays where no replica moved."""
@@ -181,8 +182,8 @@ class TopicEditor:
             state = self.state(number)
             assert state is not None
             if state != old:
-                digest += record_hash(partition_of(topic_id, number, state))
-                digest -= record_hash(partition_of(topic_id, number, old))
+                digest += partition_hash(topic_id, number, state)
+                digest -= partition_hash(topic_id, number, old)
         chunks = tuple([tuple(chunk) if isinstance(chunk, list) else chunk for chunk in self._chunks])
         broker_ids, broker_counts = self._brokers()
         return TopicImage(
@@ -199,7 +200,7 @@ def check_topic(topic: TopicImage) -> None:
     counts: dict[NodeId, int] = {}
     digest = record_hash(Topic(topic.name, topic.topic_id))
     for number, state in enumerate(states):
-        why = misfit(intern_state(state))
+        why = misfit(state)
         assert why is None, (topic, number, why)
         for broker_id in state[REPLICAS]:
             counts[broker_id] = counts.get(broker_id, 0) + 1

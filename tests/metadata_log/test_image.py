@@ -1,6 +1,7 @@
 """The image: one state, one digest, one order, whatever the history; and old images never change."""
 
 import random
+from hashlib import sha256
 
 import pytest
 
@@ -41,6 +42,16 @@ def test_an_empty_image_has_digest_zero_and_no_records() -> None:
     assert EMPTY_IMAGE.digest_bytes == bytes(32)
     assert [*EMPTY_IMAGE.canonical_records()] == []
     EMPTY_IMAGE.check_invariants()
+
+
+def test_the_digest_is_the_sum_of_the_hashes_of_the_encoded_records() -> None:
+    """Said once more without the code's own helpers: nodes of other releases, and Spark, count on this sum."""
+    image = image_of(
+        broker(0), broker(1), Topic("a", uuid(7)), partition(0, 0),
+        partition(1, 1, 0)._replace(directories=(uuid(1), uuid(2))), PartitionChange(uuid(7), 1, isr=(1,), elr=(0,)),
+    )  # fmt: skip
+    hashes = [sha256(encode_record(record)).digest() for record in image.canonical_records()]
+    assert image.digest_bytes == (sum(int.from_bytes(each, "big") for each in hashes) % 2**256).to_bytes(32, "big")
 
 
 def test_an_image_answers_what_was_put_in() -> None:
