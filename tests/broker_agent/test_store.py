@@ -1,0 +1,268 @@
+"""The broker's own copy: what it recovers, what it refuses, and what it drops to begin anew."""
+
+from pathlib import Path
+
+import pytest
+
+from broker_agent.lifecycle import EMPTY_POSITION
+from broker_agent.store import BrokerStore, WrongHistory
+from metadata_log.errors import LogFormatError
+from metadata_log.files import RealDirectory
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.records import Topic
+from metadata_log.replay import ReplayStopped
+from tests.broker_agent.controllers import History, registration
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "controllers")
+
+
+def opened(tmp_path: Path) -> BrokerStore:
+    store = BrokerStore(RealDirectory(tmp_path / "broker"))
+    store.recover()
+    return store
+
+
+def follow(store: BrokerStore, history: History) -> None:
+    """Fetches and applies, batch by batch, up to the end."""
+    while store.position.offset < history.end:
+        offset = store.position.offset
+        store.apply(history.batches(offset, 1), history.chain_at(offset))
+
+
+def download(store: BrokerStore, history: History, end: OffsetAndEpoch) -> None:
+    data = history.snapshot_bytes(end)
+    for position in range(0, len(data), 700):
+        store.write_part(end, position, data[position : position + 700])
+
+
+def topic(name: str) -> Topic:
+    return Topic(name, name.encode().ljust(16, b"."))
+
+
+def test_an_empty_store_adopts_the_history_that_it_is_given_first(tmp_path: Path, history: History) -> None:
+    """It cannot know the genesis chain; from then on it holds others to it."""
+    store = opened(tmp_path)
+    assert store.position == EMPTY_POSITION
+
+    history.write(registration(1, b"i" * 16))
+    follow(store, history)
+    assert store.position[:3] == (history.end, 1, history.log.shape.chain)
+    assert store.image == history.image
+    assert store.position.digest == history.image.digest_bytes
+
+
+def test_what_was_flushed_is_there_after_a_restart_and_only_the_rest_is_fetched(
+    tmp_path: Path, history: History
+) -> None:
+    """The image comes from disk."""
+    store = opened(tmp_path)
+    history.write(registration(1, b"i" * 16))
+    history.write(topic("a"))
+    follow(store, history)
+    store.close()
+
+    again = BrokerStore(RealDirectory(tmp_path / "broker")).recover()
+    assert again.dropped is None
+    assert again.position.offset == history.end
+    assert again.image == history.image
+
+
+def test_a_process_that_dies_without_flushing_recovers_a_prefix(tmp_path: Path, history: History) -> None:
+    """Whatever the page cache still had is a prefix of the one history, and following goes on from it."""
+    store = opened(tmp_path)
+    for i in range(20):
+        history.write(topic(f"t{i}"))
+    follow(store, history)
+    (segment,) = (tmp_path / "broker" / "@metadata").glob("*.log")
+    with segment.open("r+b") as f:
+        f.truncate(segment.stat().st_size - 1 if segment.stat().st_size < 10_000 else 1_500)
+
+    again = BrokerStore(RealDirectory(tmp_path / "broker"))
+    recovered = again.recover()
+    assert recovered.dropped is None
+    assert 0 < recovered.position.offset <= history.end
+    assert recovered.position.chain == history.chain_at(recovered.position.offset)
+
+    follow(again, history)
+    assert again.image == history.image
+
+
+def test_damage_below_what_was_durable_drops_the_store_and_says_why(tmp_path: Path, history: History) -> None:
+    """Nothing is repaired: everything is fetched anew."""
+    store = opened(tmp_path)
+    for i in range(20):
+        history.write(topic(f"t{i}"))
+    follow(store, history)
+    store.close()
+    (segment,) = (tmp_path / "broker" / "@metadata").glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[700] ^= 1
+    segment.write_bytes(data)
+
+    again = BrokerStore(RealDirectory(tmp_path / "broker"))
+    recovered = again.recover()
+    assert recovered.dropped is not None
+    assert recovered.position == EMPTY_POSITION
+    follow(again, history)
+    assert again.image == history.image
+
+
+def test_batches_of_another_history_are_refused(tmp_path: Path, history: History) -> None:
+    """The chain below them is not this log's."""
+    store = opened(tmp_path)
+    follow(store, history)
+    history.write(topic("a"))
+
+    with pytest.raises(WrongHistory):
+        store.apply(history.batches(store.position.offset), b"x" * 32)
+
+
+def test_damaged_batches_leave_the_store_as_it_was(tmp_path: Path, history: History) -> None:
+    """One flipped bit, and nothing of the answer is taken."""
+    store = opened(tmp_path)
+    follow(store, history)
+    before = store.position
+    history.write(topic("a"))
+    history.write(topic("b"))
+    data = bytearray(history.batches(before.offset))
+    data[-1] ^= 1
+
+    with pytest.raises(LogFormatError):
+        store.apply(bytes(data), before.chain)
+    assert store.position == before
+    assert store.image.topic("a") is None
+
+
+def test_a_record_that_does_not_fit_stops_the_store(tmp_path: Path, history: History) -> None:
+    """The image stays before its batch; the broker must not go on as if nothing were."""
+    store = opened(tmp_path)
+    history.write(topic("a"))
+    follow(store, history)
+    batch = history.log.append([topic("a")], 1, 5_000)
+
+    with pytest.raises(ReplayStopped):
+        store.apply(batch.data, store.position.chain)
+    assert store.image == history.image
+
+
+def test_at_a_mark_the_store_writes_the_controllers_snapshot_byte_for_byte(tmp_path: Path, history: History) -> None:
+    """And the log before it goes."""
+    store = opened(tmp_path)
+    history.write(registration(1, b"i" * 16))
+    history.write(topic("a"))
+    end = history.mark()
+    history.write(topic("b"))
+    follow(store, history)
+
+    job = store.take_snapshot_job()
+    assert job is not None
+    assert store.take_snapshot_job() is None
+    job.run()
+    store.snapshot_written(job)
+    (ours,) = (tmp_path / "broker" / "@metadata").glob("*.checkpoint")
+    assert ours.read_bytes() == history.snapshot_bytes(end)
+    assert ours.name == next(Path(history.directory.path).glob("*.checkpoint")).name
+
+    store.close()
+    again = BrokerStore(RealDirectory(tmp_path / "broker")).recover()
+    assert again.dropped is None
+    assert again.image == history.image
+
+
+def test_marks_go_on_after_the_log_was_cut(tmp_path: Path, history: History) -> None:
+    """The voter set that a snapshot carries is remembered when its record has gone with the log."""
+    store = opened(tmp_path)
+    for name in "abc":
+        history.write(topic(name))
+        end = history.mark()
+        follow(store, history)
+        job = store.take_snapshot_job()
+        assert job is not None
+        job.run()
+        store.snapshot_written(job)
+        (only,) = (tmp_path / "broker" / "@metadata").glob("*.checkpoint")
+        assert only.read_bytes() == history.snapshot_bytes(end)
+
+
+def test_a_snapshot_is_installed_and_followed_on_from(tmp_path: Path, history: History) -> None:
+    """The log begins at its end with its chain, so that the next batches prove that they continue it."""
+    history.write(registration(1, b"i" * 16))
+    end = history.mark()
+    history.write(topic("late"))
+    store = opened(tmp_path)
+    download(store, history, end)
+    store.install(end)
+    assert store.position[:3] == (end.offset, end.epoch, history.chain_at(end.offset))
+
+    follow(store, history)
+    assert store.image == history.image
+    store.close()
+    assert BrokerStore(RealDirectory(tmp_path / "broker")).recover().image == history.image
+
+
+def test_a_snapshot_that_does_not_verify_changes_nothing(tmp_path: Path, history: History) -> None:
+    """Image, log and position are as they were."""
+    store = opened(tmp_path)
+    follow(store, history)
+    before = store.position, store.image
+    history.write(topic("a"))
+    end = history.mark()
+    data = bytearray(history.snapshot_bytes(end))
+    data[len(data) // 2] ^= 1
+    store.write_part(end, 0, bytes(data))
+
+    with pytest.raises(LogFormatError):
+        store.install(end)
+    assert (store.position, store.image) == before
+    assert not list((tmp_path / "broker" / "@metadata").glob("*.checkpoint*"))
+
+
+def test_a_crash_between_a_snapshots_rename_and_the_logs_reset_is_finished_at_the_next_start(
+    tmp_path: Path, history: History
+) -> None:
+    """The snapshot lies beyond the log's end: the log begins anew at it."""
+    store = opened(tmp_path)
+    follow(store, history)
+    store.close()
+    history.write(topic("a"))
+    end = history.mark()
+    name = next(Path(history.directory.path).glob("*.checkpoint")).name
+    (tmp_path / "broker" / "@metadata" / name).write_bytes(history.snapshot_bytes(end))
+
+    recovered = BrokerStore(RealDirectory(tmp_path / "broker")).recover()
+    assert recovered.dropped is None
+    assert recovered.position.offset == end.offset
+    assert recovered.image == history.image
+
+
+def test_a_log_whose_snapshot_is_gone_is_dropped(tmp_path: Path, history: History) -> None:
+    """The log starts above 0 and nothing reaches that far."""
+    history.write(topic("a"))
+    end = history.mark()
+    store = opened(tmp_path)
+    download(store, history, end)
+    store.install(end)
+    store.close()
+    for snapshot in (tmp_path / "broker" / "@metadata").glob("*.checkpoint"):
+        snapshot.unlink()
+
+    recovered = BrokerStore(RealDirectory(tmp_path / "broker")).recover()
+    assert recovered.dropped is not None
+    assert "no whole snapshot" in recovered.dropped
+    assert recovered.position == EMPTY_POSITION
+
+
+def test_whoever_held_the_store_before_is_known_until_somebody_is_registered(tmp_path: Path) -> None:
+    """A process may die registered before it could note so: every candidate is remembered, the newest first."""
+    store = opened(tmp_path)
+    one, two, three = b"1" * 16, b"2" * 16, b"3" * 16
+    store.note_attempt(one)
+    store.note_attempt(one)
+    store.note_attempt(two)
+    assert opened(tmp_path).recover().previous_incarnations == (two, one)
+
+    store.note_registered(three)
+    assert opened(tmp_path).recover().previous_incarnations == (three,)
