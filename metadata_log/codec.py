@@ -241,6 +241,30 @@ def decode_records(payload: bytes, count: int) -> list[Record | UnknownRecord]:
     return records
 
 
+def split_payload(payload: bytes, count: int) -> list[bytes]:
+    """The bytes of each of the `count` records in `payload`, undecoded: for whoever hashes records as they were packed.
+
+    Raises:
+        LogFormatError: not that many MessagePack values, or bytes after them.
+    """
+    if len(payload) > BATCH_BYTES_MAX:
+        raise LogFormatError(f"a payload of {len(payload)} bytes; no batch is larger than {BATCH_BYTES_MAX}")
+    unpacker = _unpacker(payload)
+    pieces: list[bytes] = []
+    start = 0
+    try:
+        for _ in range(count):
+            unpacker.skip()
+            end = unpacker.tell()
+            pieces.append(payload[start:end])
+            start = end
+    except (ValueError, TypeError, msgpack.UnpackException) as e:
+        raise LogFormatError(f"record {len(pieces)} of the batch is not MessagePack: {e!r:.80}") from e
+    if start != len(payload):
+        raise LogFormatError(f"{len(payload) - start} bytes after the {count} records of the batch")
+    return pieces
+
+
 def _decode(array: object) -> Record | UnknownRecord:
     if type(array) is not tuple or len(array) < 2:
         raise LogFormatError("not an array of type, version and fields")

@@ -1,0 +1,135 @@
+"""A snapshot's name and its parts: the state of the cluster at one offset, as batches of canonical records (KIP-630).
+
+    00000000000000001234-0000000007.checkpoint        the state after [0, 1234); the record at 1233 is of epoch 7
+                                   .checkpoint.part   the same, not whole yet
+
+    control batch   SnapshotHeader
+    control batch   KRaftVersion, Voters              the quorum as of that offset
+    data batches    canonical records in canonical order
+    control batch   SnapshotFooter                    the log's chain at the end offset, the image's digest, the number of records
+
+The batches are the log's own format, with a chain of their own from a constant. *Nothing here comes from the machine that
+writes*: epoch and time are those of the log just below the end, base offsets count the file's records, and where one batch
+ends and the next begins follows from the records alone. So every node's snapshot at one offset is the same file, byte for
+byte, and so is the one that a Spark job folds from the log.
+
+The bootstrap checkpoint `0-0` is written when a directory is formatted and holds the first voter set. It is never served.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from metadata_log.batch import Batch, encode, genesis_chain
+from metadata_log.codec import encode_record, encode_records
+from metadata_log.digest import MODULUS, digest_to_bytes
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
+
+FORMAT_VERSION: Final = 1
+SUFFIX: Final = ".checkpoint"
+PART_SUFFIX: Final = ".checkpoint.part"
+BOOTSTRAP_END: Final = OffsetAndEpoch(0, 0)
+FIRST_CHAIN: Final = hashlib.sha256(b"metaquorum snapshot 1").digest()
+DATA_BATCH_RECORDS: Final = 1_000
+DATA_BATCH_BYTES: Final = 512 << 10
+"""A data batch is closed once it holds so many records, or at least so many bytes."""
+_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?")
+
+
+class SnapshotCorrupt(LogFormatError):
+    """A snapshot that is not what it should be. The text names file and position."""
+
+
+class SnapshotMeta(NamedTuple):
+    """What a snapshot says besides its records; all of it from the log."""
+
+    end: OffsetAndEpoch
+    timestamp_ms: int
+    """The time of the last batch below the end."""
+    chain: bytes
+    """The log's chain at the end."""
+    voters: Voters
+    kraft_version: int
+
+
+def snapshot_name(end: OffsetAndEpoch) -> str:
+    return f"{end.offset:020d}-{end.epoch:010d}{SUFFIX}"
+
+
+def part_name(end: OffsetAndEpoch) -> str:
+    return f"{end.offset:020d}-{end.epoch:010d}{PART_SUFFIX}"
+
+
+def parse_name(name: str) -> tuple[OffsetAndEpoch, bool] | None:
+    """(end, whether it is a part) of a snapshot's file name; None for any other name."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return OffsetAndEpoch(int(match[1]), int(match[2])), match[3] is not None
+
+
+def genesis(cluster_id: str, voters: Voters) -> bytes:
+    """The chain before the first record of a cluster that was formatted with these voters."""
+    return genesis_chain(cluster_id, encode_record(voters))
+
+
+def snapshot_batches(meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None) -> Iterator[Batch]:
+    """The batches of the snapshot, in order, made as they are asked for.
+
+    `records` are the canonical ones in canonical order. `digest` is the image's, where somebody has kept it; without it it
+    is computed on the way.
+    """
+    sealer = _Sealer(meta)
+    header = SnapshotHeader(FORMAT_VERSION, meta.end.offset, meta.end.epoch, meta.timestamp_ms)
+    yield sealer.control([header])
+    yield sealer.control([KRaftVersion(meta.kraft_version), meta.voters])
+    pending: list[bytes] = []
+    pending_bytes, count, total = 0, 0, 0
+    for record in records:
+        packed = encode_record(record)
+        if digest is None:
+            total += int.from_bytes(hashlib.sha256(packed).digest(), "big")
+        pending.append(packed)
+        pending_bytes += len(packed)
+        if len(pending) >= DATA_BATCH_RECORDS or pending_bytes >= DATA_BATCH_BYTES:
+            yield sealer.data(pending)
+            count += len(pending)
+            pending, pending_bytes = [], 0
+    if pending:
+        yield sealer.data(pending)
+        count += len(pending)
+    if digest is None:
+        digest = digest_to_bytes(total % MODULUS)
+    yield sealer.control([SnapshotFooter(meta.chain, digest, count)])
+
+
+class _Sealer:
+    """Makes the next batch of one snapshot."""
+
+    def __init__(self, meta: SnapshotMeta) -> None:
+        self._meta = meta
+        self._offset = 0
+        self._chain = FIRST_CHAIN
+
+    def control(self, records: list[Record]) -> Batch:
+        return self._seal(encode_records(records), len(records), is_control=True)
+
+    def data(self, packed: list[bytes]) -> Batch:
+        return self._seal(b"".join(packed), len(packed), is_control=False)
+
+    def _seal(self, payload: bytes, count: int, *, is_control: bool) -> Batch:
+        batch = encode(
+            payload,
+            base_offset=self._offset,
+            epoch=self._meta.end.epoch,
+            record_count=count,
+            first_timestamp_ms=self._meta.timestamp_ms,
+            last_timestamp_ms=self._meta.timestamp_ms,
+            is_control=is_control,
+            previous_chain=self._chain,
+        )
+        self._offset, self._chain = batch.end_offset, batch.chain
+        return batch

@@ -1,0 +1,228 @@
+"""The snapshots of one node: which there are, which is whole, and how one arrives in pieces.
+
+Chosen by number, believed by checksum: `newest_valid` goes down from the newest until one verifies, and a bad one never
+leads to the removal of a good one. Names that are not snapshots' are none of its business.
+"""
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from metadata_log.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
+from metadata_log.errors import LogFormatError
+from metadata_log.files import Directory, File
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.image import MetadataImage
+from metadata_log.records import Voters
+from snapshots.format import (
+    BOOTSTRAP_END,
+    SnapshotMeta,
+    genesis,
+    parse_name,
+    part_name,
+    snapshot_name,
+)
+from snapshots.policy import RetentionPolicy, SnapshotSize
+from snapshots.reader import SnapshotContents, read_meta, read_snapshot
+from snapshots.writer import SnapshotInfo, write_image, write_records
+
+__all__ = [
+    "PositionOutOfRange",
+    "SnapshotInfo",
+    "SnapshotNotFound",
+    "SnapshotStore",
+    "genesis",
+]
+
+Names: TypeAlias = list[str]
+
+PART_BYTES_MAX: Final = 8 << 30
+"""No download is believed beyond this size."""
+BOOTSTRAP_KRAFT_VERSION: Final = 1
+
+
+class SnapshotNotFound(LookupError):
+    """There is no such snapshot here (any more)."""
+
+
+class PositionOutOfRange(ValueError):
+    """The snapshot does not reach to that position, or the chunk does not continue what is here."""
+
+
+class SnapshotStore:
+    """The snapshots in one `@metadata` directory."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        self._sizes: dict[OffsetAndEpoch, SnapshotInfo] = {}
+        self._part: tuple[OffsetAndEpoch, File, int] | None = None
+        """The download under way: whose, into what, and how far."""
+
+    # --- which there are -------------------------------------------------------------------------------------------
+
+    def list(self) -> tuple[SnapshotInfo, ...]:
+        """All but the bootstrap one, by end offset and epoch. Unverified."""
+        ends = sorted(
+            parsed[0]
+            for parsed in map(parse_name, self.directory.names())
+            if parsed is not None and not parsed[1] and parsed[0] != BOOTSTRAP_END
+        )
+        return tuple(self._info(end) for end in ends)
+
+    def _info(self, end: OffsetAndEpoch) -> SnapshotInfo:
+        known = self._sizes.get(end)
+        if known is None:
+            file = self.directory.open(snapshot_name(end))
+            try:
+                timestamp_ms = _timestamp_ms(file)
+                known = self._sizes[end] = SnapshotInfo(end, file.size(), timestamp_ms)
+            finally:
+                file.close()
+        return known
+
+    def newest_valid(self) -> SnapshotInfo | None:
+        """The newest snapshot that verifies as a whole; None if none does."""
+        for info in reversed(self.list()):
+            try:
+                read_meta(self.directory, info.end)
+            except LogFormatError:
+                continue
+            return info
+        return None
+
+    def read_meta(self, end: OffsetAndEpoch) -> SnapshotMeta:
+        """What the snapshot says besides its records; verifies it.
+
+        Raises:
+            SnapshotCorrupt: if it does not verify.
+        """
+        return read_meta(self.directory, end)
+
+    # --- the first voter set ---------------------------------------------------------------------------------------
+
+    def write_bootstrap(self, voters: Voters) -> None:
+        """The `0-0` checkpoint, written when a directory is formatted: who votes before the log says so."""
+        chain = bytes(CHAIN_BYTES)
+        meta = SnapshotMeta(BOOTSTRAP_END, 0, chain, voters, BOOTSTRAP_KRAFT_VERSION)
+        write_records(self.directory, meta, ())
+
+    def bootstrap(self) -> SnapshotMeta | None:
+        """The `0-0` checkpoint; None where the directory was not formatted.
+
+        Raises:
+            SnapshotCorrupt: if it does not verify.
+        """
+        if not self.directory.exists(snapshot_name(BOOTSTRAP_END)):
+            return None
+        return read_meta(self.directory, BOOTSTRAP_END)
+
+    # --- serving ---------------------------------------------------------------------------------------------------
+
+    def read_chunk(self, end: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
+        """(size of the whole file, bytes from `position`, at most `max_bytes`).
+
+        Raises:
+            SnapshotNotFound: also for the bootstrap one, which is nobody else's.
+            PositionOutOfRange: if `position` is negative or at or beyond the end.
+        """
+        name = snapshot_name(end)
+        if end == BOOTSTRAP_END or not self.directory.exists(name):
+            raise SnapshotNotFound(f"there is no snapshot {end} here")
+        file = self.directory.open(name)
+        try:
+            size = file.size()
+            if not 0 <= position < size:
+                raise PositionOutOfRange(f"position {position} of snapshot {end}, which has {size} bytes")
+            return size, file.read_at(position, max_bytes)
+        finally:
+            file.close()
+
+    # --- writing and receiving -------------------------------------------------------------------------------------
+
+    def write(self, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
+        """Writes the snapshot of `image`; may run on another thread. See `writer`."""
+        return write_image(self.directory, meta, image)
+
+    def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """A chunk of a download. Position 0 begins it anew, and drops any other that was under way.
+
+        Raises:
+            PositionOutOfRange: if the chunk does not continue what is here, or the download grows beyond all bounds.
+        """
+        if position == 0:
+            self._drop_part()
+            file = self.directory.open(part_name(end), create=True)
+            file.truncate(0)
+            self._part = (end, file, 0)
+        if self._part is None or self._part[0] != end or self._part[2] != position:
+            raise PositionOutOfRange(f"a chunk of snapshot {end} at {position}, which continues nothing here")
+        if position + len(data) > PART_BYTES_MAX:
+            raise PositionOutOfRange(f"snapshot {end} is said to be larger than {PART_BYTES_MAX} bytes")
+        file = self._part[1]
+        file.write_at(position, data)
+        self._part = (end, file, position + len(data))
+
+    def complete_part(self, end: OffsetAndEpoch) -> SnapshotContents:
+        """The download is whole: verified, made durable, and renamed into place.
+
+        Raises:
+            SnapshotCorrupt: if it does not verify; the part is gone.
+            SnapshotNotFound: if nothing of it is here.
+        """
+        if self._part is None or self._part[0] != end:
+            raise SnapshotNotFound(f"no download of snapshot {end} is under way")
+        file = self._part[1]
+        try:
+            read_snapshot(self.directory, end, part=True)
+        except LogFormatError:
+            self._drop_part()
+            raise
+        file.flush()
+        file.close()
+        self._part = None
+        self.directory.rename(part_name(end), snapshot_name(end))
+        self.directory.flush()
+        self._sizes.pop(end, None)
+        return read_snapshot(self.directory, end)
+
+    def _drop_part(self) -> None:
+        if self._part is not None:
+            end, file, _ = self._part
+            self._part = None
+            file.close()
+            self.directory.remove(part_name(end))
+
+    def discard_parts(self) -> None:
+        """Forgets downloads and snapshots that were being written when the process died."""
+        self._drop_part()
+        for name in self.directory.names():
+            parsed = parse_name(name)
+            if parsed is not None and parsed[1]:
+                self.directory.remove(name)
+
+    # --- retention -------------------------------------------------------------------------------------------------
+
+    def retain(self, policy: RetentionPolicy, *, log_bytes: int) -> Names:
+        """Drops what is over the limits, oldest first; never the newest. Returns the names."""
+        sizes = [SnapshotSize(info.end, info.size, info.timestamp_ms) for info in self.list()]
+        return self.drop(policy.expired(sizes, log_bytes))
+
+    def drop(self, ends: Iterable[OffsetAndEpoch]) -> Names:
+        """Removes these snapshots and returns their names."""
+        names = []
+        for end in ends:
+            name = snapshot_name(end)
+            if self.directory.exists(name):
+                self.directory.remove(name)
+                names.append(name)
+            self._sizes.pop(end, None)
+        if names:
+            self.directory.flush()
+        return names
+
+
+def _timestamp_ms(file: File) -> int:
+    """The log time that the file's first batch carries; 0 where it is unreadable (verification will say so)."""
+    try:
+        return decode(file.read_at(0, BATCH_BYTES_MAX)).last_timestamp_ms
+    except LogFormatError:
+        return 0
