@@ -16,22 +16,13 @@ others, so it trusts every reference.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from metadata_log.changes import Changes
-from metadata_log.digest import MODULUS, record_hash
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
-from metadata_log.image import ConfigResource, MetadataImage, Provenance, QuotaKey, ScramKey, evolved
-from metadata_log.partition_state import (
-    REPLICAS,
-    NodeIds,
-    intern_state,
-    merge,
-    misfit,
-    state_of,
-    without_elr,
-)
+from metadata_log.image import MetadataImage
+from metadata_log.image_editor import ImageEditor, Misfit
+from metadata_log.partition_state import REPLICAS, NodeIds, intern_state, merge, misfit, state_of, without_elr
 from metadata_log.records import (
     FROM_OFFSET,
     TOPIC_RESOURCE,
@@ -57,11 +48,7 @@ from metadata_log.records import (
     UnregisterBroker,
     UserScramCredential,
 )
-from metadata_log.sharded_map import MapEditor
-from metadata_log.topic_image import TopicEditor, TopicImage
-
-K = TypeVar("K")
-V = TypeVar("V")
+from metadata_log.topic_image import TopicEditor
 
 NODE_ID_MAX: Final = (1 << 31) - 1
 
@@ -73,10 +60,6 @@ class InvalidRecord(LogFormatError):
         super().__init__(f"the record at offset {offset} does not fit: {reason}")
         self.offset = offset
         self.reason = reason
-
-
-class _Misfit(Exception):
-    """The reason of an InvalidRecord, raised where the offset is not at hand."""
 
 
 def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
@@ -95,50 +78,12 @@ class DeltaKind(Enum):
     """They are all records of one entity: references to others are not checked."""
 
 
-class _Edits(Generic[K, V]):
-    """The editor of one of the image's maps, made when it is first asked for: most commits touch one map of ten."""
-
-    def __init__(self, image_field: str) -> None:
-        self._image_field = image_field
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, delta: "MetadataDelta", owner: type) -> MapEditor[K, V]:
-        editor: MapEditor[K, V] = MapEditor(getattr(delta.image, self._image_field))
-        delta._editors[self._image_field] = editor
-        delta.__dict__[self._name] = editor  # found there from now on, before this descriptor
-        return editor
-
-
-class MetadataDelta:
+class MetadataDelta(ImageEditor):
     """The changes to one image, collected record by record. Spent once finished; after `InvalidRecord` it must be dropped."""
 
     def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
-        self.image = image
-        self.changed = Changes()
-        """Complete once the delta is finished."""
+        super().__init__(image)
         self._kind = kind
-        self._digest = image.digest
-        self._record_count = image.record_count
-        self._partition_count = image.partition_count
-        self._producer_ids = image.producer_ids
-        self._open: dict[Uuid, TopicEditor] = {}
-        """Topics with changes that are not in `_topics` yet."""
-        self._owned_configs: set[ConfigResource] = set()
-        self._editors: dict[str, MapEditor[Any, Any]] = {}
-        """Of the maps that were looked into so far, by the name of the image's field."""
-
-    _topics: _Edits[Uuid, TopicImage] = _Edits("topics_by_id")
-    _topic_ids: _Edits[str, Uuid] = _Edits("topic_ids")
-    _brokers: _Edits[NodeId, RegisterBroker] = _Edits("brokers")
-    _controllers: _Edits[NodeId, RegisterController] = _Edits("controllers")
-    _configs: _Edits[ConfigResource, dict[str, str]] = _Edits("configs")
-    _features: _Edits[str, int] = _Edits("features")
-    _quotas: _Edits[QuotaKey, ClientQuota] = _Edits("quotas")
-    _acls: _Edits[Uuid, AccessControlEntry] = _Edits("acls")
-    _scram: _Edits[ScramKey, UserScramCredential] = _Edits("scram_credentials")
-    _tokens: _Edits[str, DelegationToken] = _Edits("delegation_tokens")
 
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
         """Takes the record that stands at `offset`.
@@ -153,43 +98,10 @@ class MetadataDelta:
             raise InvalidRecord(offset, f"{type(record).__name__} cannot stand in a snapshot")
         try:
             row.apply(self, record, offset)
-        except _Misfit as e:
+        except Misfit as e:
             raise InvalidRecord(offset, str(e)) from None
 
-    def finish(self, provenance: Provenance) -> MetadataImage:
-        """The image after all records that were taken."""
-        for topic_id in [*self._open]:
-            self._close_topic(topic_id)
-        changes: dict[str, Any] = {name: editor.finish() for name, editor in self._editors.items()}
-        changes["provenance"] = provenance
-        changes["digest"] = self._digest % MODULUS
-        changes["record_count"] = self._record_count
-        changes["partition_count"] = self._partition_count
-        changes["producer_ids"] = self._producer_ids
-        return evolved(self.image, changes)
-
     # --- entities that are one record each ---
-
-    def _put(self, editor: MapEditor[Any, Any], key: Any, record: MetadataRecord) -> None:
-        old = editor.get(key)
-        self._exchange(old, record)
-        editor[key] = record
-
-    def _drop(self, editor: MapEditor[Any, Any], key: Any, what: str) -> None:
-        old = editor.get(key)
-        if old is None:
-            raise _Misfit(f"there is no {what} to remove")
-        self._exchange(old, None)
-        del editor[key]
-
-    def _exchange(self, old: MetadataRecord | None, new: MetadataRecord | None) -> None:
-        """One canonical record for another in the digest and the count."""
-        if old is not None:
-            self._digest -= record_hash(old)
-            self._record_count -= 1
-        if new is not None:
-            self._digest += record_hash(new)
-            self._record_count += 1
 
     def _no_op(self, record: NoOp, offset: Offset) -> None:
         pass
@@ -197,7 +109,7 @@ class MetadataDelta:
     def _feature(self, record: FeatureLevel, offset: Offset) -> None:
         level = self._features.get(record.name)
         if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
-            raise _Misfit(f"level {record.level} of feature {record.name}")
+            raise Misfit(f"level {record.level} of feature {record.name}")
         old = None if level is None else FeatureLevel(record.name, level)
         self._exchange(old, record if record.level else None)
         if record.level:
@@ -210,26 +122,26 @@ class MetadataDelta:
         key = (record.entity, record.key)
         types = [part.entity_type for part in record.entity]
         if not types or types != sorted(set(types)):
-            raise _Misfit(f"a quota for {record.entity}: at least one part, sorted by type, each type once")
+            raise Misfit(f"a quota for {record.entity}: at least one part, sorted by type, each type once")
         self.changed.others = True
         if record.value is not None:
             self._put(self._quotas, key, record)
         elif self._kind is DeltaKind.LOADING:
-            raise _Misfit("a quota without a value")
+            raise Misfit("a quota without a value")
         elif key in self._quotas:
             self._drop(self._quotas, key, "quota")
 
     def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
         old = self._producer_ids
         if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
-            raise _Misfit(f"next producer id {record.next_producer_id}, after {old}")
+            raise Misfit(f"next producer id {record.next_producer_id}, after {old}")
         self._exchange(old, record)
         self._producer_ids = record
         self.changed.others = True
 
     def _acl(self, record: AccessControlEntry, offset: Offset) -> None:
         if record.entry_id in self._acls:
-            raise _Misfit(f"ACL {uuid_text(record.entry_id)} exists")
+            raise Misfit(f"ACL {uuid_text(record.entry_id)} exists")
         self._put(self._acls, record.entry_id, record)
         self.changed.others = True
 
@@ -259,22 +171,22 @@ class MetadataDelta:
         """An epoch is the offset of the registration (M1); the same incarnation may amend its record and keep its epoch."""
         old = self._brokers.get(record.broker_id)
         if not 0 <= record.broker_id <= NODE_ID_MAX:
-            raise _Misfit(f"broker id {record.broker_id}")
+            raise Misfit(f"broker id {record.broker_id}")
         if record.broker_epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
             record = record._replace(broker_epoch=offset)
         elif record.broker_epoch < 0:
-            raise _Misfit(f"broker {record.broker_id} without an epoch")
+            raise Misfit(f"broker {record.broker_id} without an epoch")
         elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
-            raise _Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
+            raise Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
         self._put(self._brokers, record.broker_id, record)
         self.changed.brokers.add(record.broker_id)
 
     def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
         found = self._brokers.get(broker_id)
         if found is None:
-            raise _Misfit(f"broker {broker_id} is not registered")
+            raise Misfit(f"broker {broker_id} is not registered")
         if found.broker_epoch != broker_epoch:
-            raise _Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
+            raise Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
         return found
 
     def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
@@ -304,9 +216,9 @@ class MetadataDelta:
         resource = (record.resource_type, record.resource_name)
         is_alone = self._kind is DeltaKind.FOLDING or record.resource_type != TOPIC_RESOURCE
         if not is_alone and record.resource_name not in self._topic_ids:
-            raise _Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
+            raise Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
         if self._kind is DeltaKind.LOADING and record.value is None:
-            raise _Misfit("a config without a value")
+            raise Misfit("a config without a value")
         self.changed.config_resources.add(resource)
         config = self._configs.get(resource)
         old = None if config is None else config.get(record.key)
@@ -326,23 +238,15 @@ class MetadataDelta:
         if not config:
             del self._configs[resource]
 
-    def _drop_configs(self, resource: tuple[int, str]) -> None:
-        config = self._configs.get(resource)
-        if config is not None:
-            for key, value in config.items():
-                self._exchange(Config(*resource, key, value), None)
-            del self._configs[resource]
-            self.changed.config_resources.add(resource)
-
     # --- topics and partitions ---
 
     def _topic(self, record: Topic, offset: Offset) -> None:
         if not record.name or record.topic_id == ZERO_UUID:
-            raise _Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
+            raise Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
         if record.name in self._topic_ids:
-            raise _Misfit(f"topic {record.name!r} exists")
+            raise Misfit(f"topic {record.name!r} exists")
         if record.topic_id in self._topics or record.topic_id in self._open:
-            raise _Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
+            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
         if self._kind is DeltaKind.LOADING:
             # A snapshot's topics come one after the other: the one before is whole, and need not wait in bulky lists.
             for topic_id in [*self._open]:
@@ -353,30 +257,13 @@ class MetadataDelta:
         self._record_count += 1
         self.changed.topic_created(record.topic_id)
 
-    def _open_topic(self, topic_id: Uuid) -> TopicEditor:
-        editor = self._open.get(topic_id)
-        if editor is None:
-            topic = self._topics.get(topic_id)
-            if topic is None:
-                raise _Misfit(f"there is no topic {uuid_text(topic_id)}")
-            editor = self._open[topic_id] = TopicEditor(topic.name, topic_id, topic)
-        return editor
-
-    def _close_topic(self, topic_id: Uuid) -> None:
-        editor = self._open.pop(topic_id)
-        topic = editor.finish()
-        if topic_id not in self.changed.created_topics:
-            self.changed.partitions_changed(topic_id, editor.changed_partitions())
-        self._digest += topic.digest - editor.counted_digest
-        self._topics[topic_id] = topic
-
     def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
         """The configs of the topic go with it."""
         if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
             self._drop_configs((TOPIC_RESOURCE, record.name))
             return
         if self._topic_ids.get(record.name) != record.topic_id:
-            raise _Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
+            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
         self._open_topic(record.topic_id)
         self._close_topic(record.topic_id)
         topic = self._topics.get(record.topic_id)
@@ -394,18 +281,18 @@ class MetadataDelta:
         if self._kind is DeltaKind.STRICT:
             for broker_id in broker_ids:
                 if broker_id not in known and broker_id not in self._brokers:
-                    raise _Misfit(f"broker {broker_id} is not registered")
+                    raise Misfit(f"broker {broker_id} is not registered")
 
     def _partition(self, record: Partition, offset: Offset) -> None:
         editor = self._open_topic(record.topic_id)
         if record.partition != editor.partition_count:
-            raise _Misfit(
+            raise Misfit(
                 f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"
             )
         state = state_of(record)
         why = misfit(state)
         if why is not None:
-            raise _Misfit(f"partition {editor.name}-{record.partition}: {why}")
+            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
         self._check_registered(state[REPLICAS], ())
         editor.append(state)
         self._partition_count += 1
@@ -415,11 +302,11 @@ class MetadataDelta:
         editor = self._open_topic(record.topic_id)
         old = editor.state(record.partition)
         if old is None:
-            raise _Misfit(f"topic {editor.name!r} has no partition {record.partition}")
+            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}")
         new = merge(old, record)
         why = misfit(new)
         if why is not None:
-            raise _Misfit(f"partition {editor.name}-{record.partition}: {why}")
+            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
         if record.replicas is not None:
             self._check_registered(new[REPLICAS], old[REPLICAS])
         editor.change(record.partition, new)
@@ -431,7 +318,7 @@ class MetadataDelta:
         elif record.topic_name is not None:
             topic_id = self._topic_ids.get(record.topic_name)
             if topic_id is None and self._kind is not DeltaKind.FOLDING:
-                raise _Misfit(f"there is no topic {record.topic_name!r}")
+                raise Misfit(f"there is no topic {record.topic_name!r}")
             topic_ids = [] if topic_id is None else [topic_id]
         else:
             topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
