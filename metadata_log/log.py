@@ -441,7 +441,9 @@ class Log:
         if not began:
             self._begin_at(recovery.start)
         for segment in recovery.segments:
-            if note is None or segment.end_offset > note.end:
+            # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
+            # continues the chain just as well, would be back after a power cut.
+            if segment is self._segments.active or note is None or segment.end_offset > note.end:
                 segment.file.flush()
         self._directory.flush()
         self._flushed_end, self._flushed_chain = self._end, self._chain

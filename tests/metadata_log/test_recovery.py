@@ -102,7 +102,7 @@ class Story:
         self.log.reset_to(start, self.rng.randbytes(32))
 
     def crash(self) -> None:
-        if self.rng.random() < 0.3 and self.directory.is_powered:
+        if self.rng.random() < 0.3:
             self.told.append("kill")
             self.directory.kill()
         else:
@@ -169,6 +169,31 @@ def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
 
         after = Log.open(directory.crash(Random(seed)), config=CONFIG)
         assert after.shape.chain == shape.chain
+
+
+def test_what_an_interrupted_truncation_has_cut_does_not_come_back() -> None:
+    """
+    1. A truncation cuts the file; the process is killed before its fsync.
+    2. The log is opened: it ends where the truncation wanted it to. Other records are appended.
+    3. The power goes: without an fsync in 2, the old records could be on the disk again, and continue the chain.
+    """
+    for seed in range(60):
+        directory, log = filled()
+        old = everything(log)
+        operations = directory.operations
+        log.truncate(38)
+        needed = directory.operations - operations
+
+        directory, log = filled()
+        directory.cut_power_after(needed)
+        with contextlib.suppress(PowerCut):
+            log.truncate(38)
+        again = Log.open(directory.kill(), config=CONFIG)
+        assert everything(again) == old[:-1]
+        another = again.append([Topic("another", ID)] * 2, 9, 5000)
+
+        after = everything(Log.open(directory.crash(Random(seed)), config=CONFIG))
+        assert after in ([*old[:-1], another], old[:-1])
 
 
 def test_a_torn_tail_is_cut_and_the_log_goes_on() -> None:

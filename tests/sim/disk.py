@@ -312,7 +312,12 @@ class MemoryDirectory:
         return found
 
     def kill(self) -> "MemoryDirectory":
-        """The process is killed: its lock is gone, what it wrote is in the page cache, unflushed as before."""
+        """The process is killed: its lock is gone, what it wrote is in the page cache, unflushed as before.
+
+        After a `PowerCut` it was only the process that ended there: the disk is as that operation found it.
+        """
+        self._volume.is_dark = False
+        self._volume.cut_at = None
         self._locked = False
         for entry in self._entries.values():
             if isinstance(entry, MemoryDirectory):
@@ -348,11 +353,6 @@ class MemoryDirectory:
         self._volume.used_bytes += len(content.current) - before
         content.durable[:] = content.current
         content.pending.clear()
-
-    @property
-    def is_powered(self) -> bool:
-        """Whether no power cut has happened yet."""
-        return not self._volume.is_dark
 
     @property
     def operations(self) -> int:
