@@ -21,10 +21,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from snapshots.format import SnapshotMeta
-from snapshots.reader import read_snapshot
-from snapshots.store import SnapshotStore
-
 from broker_agent.lifecycle import EMPTY_POSITION, Position
 from metadata_log.batch import Batch, decode_all
 from metadata_log.errors import CorruptLog, LogFormatError
@@ -34,6 +30,9 @@ from metadata_log.image import MetadataImage, Provenance
 from metadata_log.log import Log, LogConfig
 from metadata_log.records import KRaftVersion, Voters
 from metadata_log.replay import Replay, ReplayResult
+from snapshots.format import SnapshotMeta
+from snapshots.reader import SnapshotContents, read_snapshot
+from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
 INCARNATIONS_NAME: Final = "incarnations"
@@ -122,8 +121,8 @@ class BrokerStore:
         return Recovered(self.position, self.image, self._read_incarnations(), dropped)
 
     def _recover(self) -> None:
-        newest = self._snapshots.newest_valid()
-        meta = None if newest is None else self._load(newest.end)
+        self._snapshots.discard_parts()
+        meta = self._load_newest()
         log = Log.open(self._metadata, config=_LOG_CONFIG)
         self._log = log
         if meta is not None and meta.end.offset > log.shape.end:
@@ -138,10 +137,19 @@ class BrokerStore:
             log.note_snapshot(meta.end)
         while self._replay.offset < log.shape.end:
             self._follow(log.read(self._replay.offset, _REPLAY_BYTES))
+        self._due = None  # what is due at a restart was due long ago; the next mark comes
 
-    def _load(self, end: OffsetAndEpoch) -> SnapshotMeta:
-        """Replaces the image by the snapshot at `end`, which verifies as a whole or not at all."""
-        contents = read_snapshot(self._metadata, end)
+    def _load_newest(self) -> SnapshotMeta | None:
+        """The newest snapshot that verifies; the others are left where they are."""
+        for info in reversed(self._snapshots.list()):
+            try:
+                return self._load(read_snapshot(self._metadata, info.end))
+            except LogFormatError:
+                continue
+        return None
+
+    def _load(self, contents: SnapshotContents) -> SnapshotMeta:
+        """Replaces the image by a snapshot's."""
         meta = contents.meta
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         self._replay.load_snapshot(contents.records, provenance)
@@ -153,9 +161,11 @@ class BrokerStore:
         if self._log is not None:
             self._log.close()
             self._log = None
+        self._snapshots.discard_parts()
         for name in self._metadata.names():
             self._metadata.remove(name)
         self._metadata.flush()
+        self._snapshots = SnapshotStore(self._metadata)
         self._replay = Replay()
         self._base_voters = None
         self._due = None
@@ -221,8 +231,10 @@ class BrokerStore:
         """`job` has run: the log before it goes, and so do older snapshots. Returns what was retired, by name."""
         log = self._open_log
         end = job.meta.end
-        if log.shape.start.offset >= end.offset or log.chain_at(end.offset) != job.meta.chain:
-            return []  # the store began anew meanwhile
+        if log.shape.start == end:
+            return []  # downloaded and installed meanwhile: the same file
+        if log.shape.start.offset > end.offset or log.chain_at(end.offset) != job.meta.chain:
+            return self._snapshots.drop([end])  # the store began anew meanwhile
         log.flush()
         log.note_snapshot(end)
         self._base_voters = job.meta.voters
@@ -240,10 +252,10 @@ class BrokerStore:
             LogFormatError: it does not verify. The file is gone; log and image are as they were.
             OSError, FlushFailed: the disk's.
         """
-        self._snapshots.complete_part(end)
+        contents = self._snapshots.complete_part(end)
         present, self._replay = self._replay, Replay()
         try:
-            meta = self._load(end)
+            meta = self._load(contents)
         except LogFormatError:
             self._replay = present
             self._snapshots.drop([end])
@@ -253,7 +265,8 @@ class BrokerStore:
         self._drop_snapshots(but=end)
 
     def _drop_snapshots(self, *, but: OffsetAndEpoch) -> list[str]:
-        return self._snapshots.drop(info.end for info in self._snapshots.list() if info.end != but)
+        """All snapshots but one; the newest stands, so what goes first does not matter."""
+        return self._snapshots.drop([info.end for info in self._snapshots.list() if info.end != but])
 
     # --- durability --------------------------------------------------------------------------------------------------
 

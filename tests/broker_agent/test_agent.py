@@ -1,0 +1,307 @@
+"""The whole agent against an honest controller over real gRPC: up, behind, cut off, confused, and down again."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
+
+from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
+from broker_agent.client import Address, ControllerClient
+from broker_agent.lifecycle import BrokerState, Exit
+from broker_agent.session import Session, SessionConfig
+from broker_agent.store import BrokerStore
+from broker_agent.wire import ClusterMetadata
+from metadata_log.errors import ErrorCode
+from metadata_log.files import RealDirectory
+from metadata_log.records import Endpoint, Topic
+from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, registration
+
+SESSION = SessionConfig(
+    max_wait_ms=200, fenced_max_wait_ms=100, request_timeout_ms=500, backoff_ms=10, backoff_max_ms=50
+)
+
+
+class Quiet:
+    """A log that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, object]]] = []
+
+    def info(self, event: str, **fields: object) -> None:
+        self.events.append((event, fields))
+
+    warning = error = info
+
+    def said(self, event: str) -> list[dict[str, object]]:
+        return [fields for name, fields in self.events if name == event]
+
+
+class Process:
+    """One broker process, as far as it can be one inside a test."""
+
+    def __init__(self, path: Path, addresses: list[Address], config: SessionConfig = SESSION, seed: int = 1) -> None:
+        self.log = Quiet()
+        self.incarnation = bytes([seed]) * 16
+        identity = BrokerIdentity(CLUSTER_ID, 4, self.incarnation, (Endpoint("PLAINTEXT", "b4", 9092),), (), None, ())
+        self.agent = Agent(
+            identity,
+            Session(config, random.Random(seed)),
+            BrokerStore(RealDirectory(path)),
+            lambda report: ControllerClient(addresses, grpc.aio.insecure_channel, report),
+            now_ms=lambda: time.monotonic_ns() // 1_000_000,
+            log=self.log,
+            times=AgentTimes(flush_interval_ms=20),
+        )
+        self.running = asyncio.get_running_loop().create_task(self.agent.run())
+
+    async def reaches(self, state: BrokerState) -> None:
+        await asyncio.wait_for(self.agent.reached(state), 10)
+
+    async def applies(self, offset: int) -> None:
+        await asyncio.wait_for(self.agent.applied(offset), 10)
+
+    async def stop(self) -> Exit:
+        self.agent.stop()
+        return await asyncio.wait_for(self.running, 10)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Turns the loop until `condition` holds; the test's own timeout ends what never comes."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def controller(tmp_path: Path) -> AsyncIterator[FakeController]:
+    controller = await FakeController(History(tmp_path / "controller")).start()
+    yield controller
+    await controller.stop()
+
+
+@pytest_asyncio.fixture
+async def start(tmp_path: Path, controller: FakeController) -> AsyncIterator[Callable[..., Process]]:
+    processes: list[Process] = []
+
+    def begin(*addresses: Address, **options: Any) -> Process:
+        at = [*addresses] or [Address("127.0.0.1", controller.port)]
+        processes.append(Process(tmp_path / "broker", at, **options))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.running.cancel()
+        await asyncio.gather(process.running, return_exceptions=True)
+
+
+Start = Callable[..., Process]
+
+
+async def test_a_broker_comes_up_follows_and_leaves(controller: FakeController, start: Start) -> None:
+    """Register, fetch, Online, a delta, SIGTERM, the controller's word, exit 0."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    assert process.agent.may_serve()
+    assert process.agent.cache.current.is_alive(4)
+
+    offset = controller.write(Topic("a", b"a" * 16))
+    await process.applies(offset + 1)
+    assert process.agent.cache.current.contains("a")
+
+    controller.holds_leaders = True
+    process.agent.stop()
+    asked = len(controller.fetches)
+    await until(lambda: sum(fetch.wants_shut_down for fetch in controller.fetches[asked:]) >= 3)
+    assert process.agent.state is BrokerState.STOPPING
+    controller.holds_leaders = False
+    exit_ = await asyncio.wait_for(process.running, 10)
+    assert exit_ == Exit(0, "the controller says that it may go")
+
+
+async def test_a_restart_begins_from_disk_and_supersedes_its_predecessor(
+    controller: FakeController, start: Start
+) -> None:
+    """Its first fetch asks only for what is new; it names the process that it follows."""
+    for i in range(20):
+        controller.write(Topic(f"t{i}", bytes([i + 1]) * 16))
+    first = start(seed=1)
+    await first.reaches(BrokerState.ONLINE)
+    await first.stop()
+    end = first.agent.cache.current.offset
+    assert end > 20
+
+    seen = len(controller.fetches)
+    second = start(seed=2)
+    await second.reaches(BrokerState.ONLINE)
+    assert controller.fetches[seen].offset == end
+    assert controller.registrations[-1].previous_incarnation_id == first.incarnation
+    assert second.agent.cache.current.image == controller.history.image
+
+
+async def test_a_new_broker_loads_the_snapshot(controller: FakeController, start: Start) -> None:
+    """Chunk by chunk, then the deltas after it."""
+    controller.write(Topic("a", b"a" * 16))
+    controller.history.mark()
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+
+    assert process.agent.snapshots_loaded == 1
+    assert process.agent.cache.current.contains("a")
+    assert process.agent.cache.current.image == controller.history.image
+
+
+async def test_a_hint_leads_to_the_controller(controller: FakeController, start: Start, tmp_path: Path) -> None:
+    """A bootstrap server that is a follower, one that is down, and the leader somewhere else."""
+    follower = FakeController(History(tmp_path / "follower"))
+    follower.refuse_with = ErrorCode.NOT_CONTROLLER
+    endpoint = common_pb2.Endpoint(listener="CONTROLLER", host="127.0.0.1", port=controller.port)
+    follower.hint = common_pb2.LeaderHint(leader_id=1, epoch=1, endpoint=endpoint)
+    await follower.start()
+    process = start(Address("127.0.0.1", 1), Address("127.0.0.1", follower.port))
+    await process.reaches(BrokerState.ONLINE)
+
+    assert len(follower.registrations) == 1
+    await follower.stop()
+
+
+async def test_without_a_controller_the_lease_lapses_and_the_next_confirmed_answer_ends_that(
+    controller: FakeController, start: Start
+) -> None:
+    """State Online throughout: the controller never fenced it. Clients are not served meanwhile."""
+    controller.lease_ms = 400
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    await controller.stop()
+    await until(lambda: process.agent.lease_lapsed)
+    assert process.agent.state is BrokerState.ONLINE
+    assert not process.agent.may_serve()
+
+    await controller.start()
+    await until(process.agent.may_serve)
+    assert process.agent.leases_lapsed == 1
+    assert len(controller.registrations) == 1
+
+
+async def test_a_broker_that_was_forgotten_registers_anew(controller: FakeController, start: Start) -> None:
+    """Another process took the id, as far as this one is told: fenced meanwhile, and back under a new epoch."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    epoch = process.agent.broker_epoch
+    controller.write(registration(4, b"x" * 16))
+    await until(lambda: process.agent.broker_epoch not in (None, epoch))
+    await process.reaches(BrokerState.ONLINE)
+
+    assert [fields["state"] for fields in process.log.said("broker state")] == ["fenced", "online", "fenced", "online"]
+
+
+async def test_an_image_that_is_wrong_is_dropped_and_fetched_anew(controller: FakeController, start: Start) -> None:
+    """The cache never goes back meanwhile: clients see no older cluster than before."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    controller.digest_is_wrong = True
+    before = process.agent.cache.current.offset
+    controller.write(Topic("a", b"a" * 16))
+    await until(lambda: process.agent.stores_dropped > 0)
+    assert process.agent.cache.current.offset >= before
+
+    controller.digest_is_wrong = False
+    await until(lambda: process.agent.cache.current.image == controller.history.image)
+    await process.reaches(BrokerState.ONLINE)
+    assert "digest" in str(process.log.said("store dropped")[0]["reason"])
+
+
+async def test_a_controller_of_another_cluster_ends_the_process_with_a_clear_reason(
+    controller: FakeController, start: Start
+) -> None:
+    """Not 0, and the words of the refusal."""
+    controller.refuse_with = ErrorCode.INCONSISTENT_CLUSTER_ID
+    exit_ = await asyncio.wait_for(start().running, 10)
+
+    assert exit_.code == 1
+    assert "INCONSISTENT_CLUSTER_ID" in exit_.reason
+
+
+async def test_a_broker_without_any_controller_gives_up_in_time(start: Start) -> None:
+    """initial.broker.registration.timeout.ms."""
+    process = start(Address("127.0.0.1", 1), config=SessionConfig(initial_registration_timeout_ms=200, backoff_ms=10))
+    exit_ = await asyncio.wait_for(process.running, 10)
+
+    assert exit_.code == 1
+    assert "initial.broker.registration.timeout.ms" in exit_.reason
+
+
+# --- what clients are told -------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def served(process: Process) -> AsyncIterator[Any]:
+    """A client of this process's ClusterMetadataService."""
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    service = ClusterMetadata(process.agent, "PLAINTEXT")
+    client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+    await server.stop(None)
+
+
+async def test_any_broker_answers_for_the_cluster(controller: FakeController, start: Start) -> None:
+    """Nodes and topics as of an offset that the client may wait for; errors by topic."""
+    process = start()
+    async with served(process) as stub:
+        await process.reaches(BrokerState.ONLINE)
+        later = client_pb2.MetadataRequest(min_offset=controller.history.end + 1, max_wait_ms=5_000)
+        waiting = stub.Metadata(later, timeout=10)
+        controller.write(Topic("a", b"a" * 16))
+        told = await waiting
+        assert told.error.code == common_pb2.NONE
+        assert told.as_of_offset == controller.history.end
+        assert [(node.broker_id, node.host, node.port) for node in told.nodes] == [(4, "b4", 9092)]
+        assert [topic.name for topic in told.topics] == ["a"]
+        assert told.controller_id == 4
+
+        some = client_pb2.TopicNames(names=["a", "nowhere", "no/name"])
+        told = await stub.Metadata(client_pb2.MetadataRequest(topics=some), timeout=5)
+        codes = [topic.error.code for topic in told.topics]
+        assert codes == [common_pb2.NONE, common_pb2.UNKNOWN_TOPIC_OR_PARTITION, common_pb2.INVALID_TOPIC_EXCEPTION]
+
+        far = await stub.Metadata(client_pb2.MetadataRequest(min_offset=10**6, max_wait_ms=10), timeout=5)
+        assert far.error.code == common_pb2.NOT_READY
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+        assert (status.broker_id, status.state) == (4, BrokerState.ONLINE)
+        assert status.digest == controller.history.image.digest_bytes
+
+
+async def test_a_broker_that_is_not_registered_answers_no_client(controller: FakeController, start: Start) -> None:
+    """It says why; its status is told to whoever asks."""
+    controller.refuse_with = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    process = start()
+    async with served(process) as stub:
+        told = await stub.Metadata(client_pb2.MetadataRequest(), timeout=5)
+        assert told.error.code == common_pb2.BROKER_NOT_AVAILABLE
+        assert "broker 4 is offline" in told.error.message
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+        assert (status.state, status.broker_epoch) == (BrokerState.OFFLINE, -1)
+
+
+@pytest.mark.slow
+async def test_snapshots_are_written_at_marks(controller: FakeController, start: Start, tmp_path: Path) -> None:
+    """The controllers' file, byte for byte, on the broker's disk."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    controller.write(Topic("a", b"a" * 16))
+    end = controller.history.mark()
+    controller.write(Topic("b", b"b" * 16))
+    await until(lambda: bool(process.log.said("snapshot written")))
+
+    (ours,) = (tmp_path / "broker" / "@metadata").glob("*.checkpoint")
+    assert ours.read_bytes() == controller.history.snapshot_bytes(end)
