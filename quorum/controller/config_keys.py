@@ -24,7 +24,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 def _whole(low: int, high: int) -> Check:
     if high == LONG_MAX:
-        bounds = f"must be a whole number, at least {low}"
+        bounds = f"must be a whole number, at least {low} (and below 2**63)"
     else:
         bounds = f"must be a whole number between {low} and {high}"
 

@@ -1,0 +1,150 @@
+"""A cluster without a log: an image, a controller, and the few lines between them that the runtime has for real."""
+
+import random
+from dataclasses import dataclass
+from typing import TypeVar
+
+from metadata_log.delta import MetadataDelta
+from metadata_log.ids import NO_LEADER, NodeId, Uuid
+from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.records import Endpoint, FeatureRange, MetadataRecord, Partition
+from quorum.controller.commands import (
+    BootstrapFeatures,
+    BrokerContact,
+    Command,
+    CommandReply,
+    CreateTopics,
+    CreateTopicsReply,
+    NewTopic,
+    RegisterBrokerCommand,
+    RegisterBrokerReply,
+    TopicResult,
+)
+from quorum.controller.config import ControllerConfig
+from quorum.controller.controller import Controller
+from quorum.controller.decision import Decision
+
+R = TypeVar("R")
+
+
+def incarnation(broker_id: NodeId, life: int = 1) -> Uuid:
+    return bytes([life, *broker_id.to_bytes(4, "big"), *bytes(11)])
+
+
+def registration(broker_id: NodeId, life: int = 1, rack: str | None = None) -> RegisterBrokerCommand:
+    return RegisterBrokerCommand(
+        broker_id,
+        incarnation(broker_id, life),
+        (Endpoint("PLAIN", f"b{broker_id}", 9092),),
+        (FeatureRange("metadata.version", 1, 1),),
+        rack,
+        (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),),
+    )
+
+
+@dataclass
+class Run:
+    """What became of one command: every record that it led to, and the last reply."""
+
+    records: list[MetadataRecord]
+    reply: CommandReply
+    steps: int
+
+
+class Cluster:
+    """The image is replayed after every decision, as the runtime does, and its invariants hold each time."""
+
+    def __init__(
+        self, brokers: int = 0, *, racks: int = 0, config: ControllerConfig | None = None, seed: int = 1
+    ) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.controller = Controller(config or ControllerConfig(), random.Random(seed))
+        self.now_ms = 1_000
+        self.lives: dict[NodeId, int] = {}
+        self.controller.activate(self.image, self.now_ms)
+        self.run(BootstrapFeatures())
+        for broker_id in range(brokers):
+            self.register(broker_id, rack=f"rack-{broker_id % racks}" if racks else None)
+            self.contact(broker_id)
+
+    def fold(self, decision: Decision) -> None:
+        delta = MetadataDelta(self.image)
+        base = self.image.offset
+        for index, record in enumerate(decision.records):
+            delta.replay(record, base + index)
+        end = base + len(decision.records)
+        self.image = delta.finish(Provenance(end, 1, self.now_ms))
+        self.image.check_invariants()
+
+    def run(self, command: Command) -> Run:
+        """The command and all that follows from it."""
+        records: list[MetadataRecord] = []
+        following: Command | None = command
+        steps = 0
+        while following is not None:
+            decision = self.controller.decide(self.image, following, self.now_ms)
+            self.fold(decision)
+            records += decision.records
+            following = decision.then
+            steps += 1
+            assert steps < 1_000, command
+        return Run(records, decision.answer(self.image.offset), steps)
+
+    def ask(self, command: Command, reply_type: type[R]) -> R:
+        reply = self.run(command).reply
+        assert isinstance(reply, reply_type)
+        return reply
+
+    def register(self, broker_id: NodeId, life: int = 1, rack: str | None = None) -> RegisterBrokerReply:
+        reply = self.ask(registration(broker_id, life, rack), RegisterBrokerReply)
+        self.lives[broker_id] = life
+        return reply
+
+    def contact(
+        self,
+        broker_id: NodeId,
+        *,
+        offset: int | None = None,
+        wants_fence: bool = False,
+        wants_shut_down: bool = False,
+        offline_log_dirs: tuple[Uuid, ...] = (),
+    ) -> list[MetadataRecord]:
+        """The broker fetches, caught up unless an offset is given; returns what came of it."""
+        contact = BrokerContact(
+            broker_id,
+            self.image.brokers[broker_id].broker_epoch,
+            incarnation(broker_id, self.lives[broker_id]),
+            self.image.offset if offset is None else offset,
+            wants_fence,
+            wants_shut_down,
+            offline_log_dirs,
+        )
+        return self.run(contact).records
+
+    def create(self, name: str, partitions: int = 1, replication_factor: int = 3) -> None:
+        assert self.create_one(NewTopic(name, partitions, replication_factor)).message == ""
+
+    def create_one(self, topic: NewTopic) -> TopicResult:
+        return self.ask(CreateTopics((topic,)), CreateTopicsReply).results[0]
+
+    def partitions(self, name: str) -> list[Partition]:
+        topic = self.image.topic(name)
+        assert topic is not None
+        return list(topic.partitions())
+
+    def assign(self, name: str, *replicas: tuple[NodeId, ...]) -> None:
+        """A topic with just these replicas."""
+        assert self.create_one(NewTopic(name, assignment=replicas)).message == ""
+
+    def leaders(self, name: str) -> list[NodeId]:
+        return [partition.leader for partition in self.partitions(name)]
+
+    def check_laws(self) -> None:
+        """M3 and M4: who is fenced leads nothing and stands in an ISR only as its last member."""
+        for topic in self.image.topics():
+            for partition in topic.partitions():
+                for member in partition.isr:
+                    broker = self.image.brokers.get(member)
+                    if broker is None or broker.fenced:
+                        assert partition.isr == (member,), partition
+                        assert partition.leader == NO_LEADER, partition

@@ -1,0 +1,199 @@
+"""Configs: sound values, incremental operations, and refusals with their text."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
+from quorum.controller.commands import (
+    AlterConfigs,
+    AlterConfigsReply,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
+from quorum.controller.config_keys import KEYS
+from quorum.controller.configs import check_value
+from quorum.controller.decision import ControllerError
+from quorum.controller.topic_rules import Rejected
+from tests.quorum.controller.cluster import Cluster, Run
+
+SET, DELETE = ConfigOperationKind.SET, ConfigOperationKind.DELETE
+APPEND, SUBTRACT = ConfigOperationKind.APPEND, ConfigOperationKind.SUBTRACT
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster(1)
+    cluster.create("t", 1, 1)
+    return cluster
+
+
+def alter(
+    cluster: Cluster, *operations: tuple[ConfigOperationKind, str, str], topic: str = "t", validate_only: bool = False
+) -> Run:
+    listed = tuple(ConfigOperation(*operation) for operation in operations)
+    return cluster.run(AlterConfigs((ConfigAlteration(TOPIC_RESOURCE, topic, listed),), validate_only))
+
+
+def outcome(run: Run) -> tuple[ErrorCode, str]:
+    assert isinstance(run.reply, AlterConfigsReply)
+    return run.reply.results[0].error, run.reply.results[0].message
+
+
+def test_set_and_delete(cluster: Cluster) -> None:
+    """One record per key that changes; deleting what is not set is done already."""
+    run = alter(cluster, (SET, "retention.ms", "5"), (SET, "preallocate", "true"), (DELETE, "segment.ms", ""))
+
+    assert run.records == [Config(2, "t", "retention.ms", "5"), Config(2, "t", "preallocate", "true")]
+    assert alter(cluster, (DELETE, "retention.ms", "")).records == [Config(2, "t", "retention.ms", None)]
+    assert dict(cluster.image.config(2, "t")) == {"preallocate": "true"}
+
+
+def test_what_changes_nothing_writes_nothing(cluster: Cluster) -> None:
+    """Applying the same file again leaves the log as it is."""
+    alter(cluster, (SET, "retention.ms", "5"), (SET, "cleanup.policy", "delete,compact"))
+
+    assert alter(cluster, (SET, "retention.ms", "5")).records == []
+    assert alter(cluster, (APPEND, "cleanup.policy", "compact")).records == []
+    assert alter(cluster, (DELETE, "segment.ms", "")).records == []
+
+
+def test_lists_grow_and_shrink_from_their_default(cluster: Cluster) -> None:
+    """cleanup.policy is "delete" where nothing is set."""
+    alter(cluster, (APPEND, "cleanup.policy", "compact"))
+    assert dict(cluster.image.config(2, "t")) == {"cleanup.policy": "delete,compact"}
+    alter(cluster, (SUBTRACT, "cleanup.policy", "delete"))
+    assert dict(cluster.image.config(2, "t")) == {"cleanup.policy": "compact"}
+    assert outcome(alter(cluster, (SUBTRACT, "cleanup.policy", "compact"))) == (
+        ErrorCode.INVALID_CONFIG,
+        "config cleanup.policy is '': it must be a list of delete and compact, and not empty",
+    )
+
+
+def test_validate_only(cluster: Cluster) -> None:
+    """The verdict without the deed."""
+    run = alter(cluster, (SET, "retention.ms", "5"), validate_only=True)
+
+    assert (run.records, outcome(run)[0]) == ([], ErrorCode.NONE)
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "message"),
+    [
+        (
+            (SET, "retenton.ms", "1"),
+            ErrorCode.INVALID_CONFIG,
+            "unknown topic config 'retenton.ms'; did you mean 'retention.ms'?",
+        ),
+        ((SET, "zzzz", "1"), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
+        ((DELETE, "zzzz", ""), ErrorCode.INVALID_CONFIG, "unknown topic config 'zzzz'"),
+        (
+            (APPEND, "retention.ms", "1"),
+            ErrorCode.INVALID_CONFIG,
+            "config retention.ms is not a list: append can't be done to it, only set and delete",
+        ),
+        (
+            (SET, "compression.type", "rar"),
+            ErrorCode.INVALID_CONFIG,
+            "config compression.type is 'rar': it must be one of uncompressed, zstd, lz4, snappy, gzip, producer",
+        ),
+        (
+            (SET, "min.cleanable.dirty.ratio", "1.5"),
+            ErrorCode.INVALID_CONFIG,
+            "config min.cleanable.dirty.ratio is '1.5': it must be a number between 0 and 1",
+        ),
+        (
+            (SET, "min.cleanable.dirty.ratio", "nan"),
+            ErrorCode.INVALID_CONFIG,
+            "config min.cleanable.dirty.ratio is 'nan': it must be a number between 0 and 1",
+        ),
+        (
+            (SET, "segment.bytes", "13"),
+            ErrorCode.INVALID_CONFIG,
+            "config segment.bytes is '13': it must be a whole number between 14 and 2147483647",
+        ),
+        (
+            (SET, "retention.ms", "9223372036854775808"),
+            ErrorCode.INVALID_CONFIG,
+            "config retention.ms is '9223372036854775808': it must be a whole number, at least -1 (and below 2**63)",
+        ),
+        (
+            (SET, "preallocate", "yes"),
+            ErrorCode.INVALID_CONFIG,
+            "config preallocate is 'yes': it must be one of true, false",
+        ),
+        (
+            (SET, "leader.replication.throttled.replicas", "0:1,x"),
+            ErrorCode.INVALID_CONFIG,
+            "config leader.replication.throttled.replicas is '0:1,x': it must be a list of PARTITION:BROKER pairs, or *",
+        ),
+        (
+            (SET, "retention.ms", "1" * 40_000),
+            ErrorCode.INVALID_CONFIG,
+            f"config retention.ms is '{'1' * 60}...': it must have at most 32,767 characters, not 40,000",
+        ),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_a_bad_alteration_is_told_why(
+    cluster: Cluster, operation: tuple[ConfigOperationKind, str, str], error: ErrorCode, message: str
+) -> None:
+    """Key, value, and what it must be; all operations on the resource stand or fall together."""
+    run = alter(cluster, (SET, "flush.ms", "1"), operation)
+
+    assert outcome(run) == (error, message)
+    assert run.records == []
+
+
+def test_resources_stand_for_themselves(cluster: Cluster) -> None:
+    """A bad resource doesn't hold up a good one; nobody alters a resource or a key twice in one request."""
+    one = (ConfigOperation(SET, "retention.ms", "1"),)
+    max_connections = (ConfigOperation(SET, "max.connections", "9"),)
+    reply = cluster.ask(
+        AlterConfigs(
+            (
+                ConfigAlteration(TOPIC_RESOURCE, "ghost", one),
+                ConfigAlteration(TOPIC_RESOURCE, "t", one),
+                ConfigAlteration(BROKER_RESOURCE, "", max_connections),
+                ConfigAlteration(BROKER_RESOURCE, "0", max_connections),
+                ConfigAlteration(BROKER_RESOURCE, "7", max_connections),
+                ConfigAlteration(BROKER_RESOURCE, "seven", max_connections),
+                ConfigAlteration(9, "x", one),
+                ConfigAlteration(TOPIC_RESOURCE, "u", one),
+                ConfigAlteration(TOPIC_RESOURCE, "u", one),
+            )
+        ),
+        AlterConfigsReply,
+    )
+
+    assert [result.error for result in reply.results] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    twice = alter(cluster, (SET, "flush.ms", "1"), (SET, "flush.ms", "2"))
+    assert outcome(twice)[1] == "topic 't': config flush.ms is altered twice"
+
+
+def test_too_many_operations(cluster: Cluster) -> None:
+    """The request as a whole is refused, with the limit."""
+    operations = tuple(ConfigOperation(SET, "flush.ms", "1") for _ in range(10_001))
+    with pytest.raises(ControllerError, match="10,001 config operations on 1 resources; at most 10,000") as refused:
+        cluster.run(AlterConfigs((ConfigAlteration(TOPIC_RESOURCE, "t", operations),)))
+
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize("resource_type", sorted(KEYS))
+def test_every_default_is_sound(resource_type: int) -> None:
+    """What holds where nothing is set could also be set; and nonsense could not."""
+    for key, known in KEYS[resource_type].items():
+        check_value(resource_type, key, known.default)
+        with pytest.raises(Rejected, match=key.replace(".", r"\.")):
+            check_value(resource_type, key, "\x00nonsense")
