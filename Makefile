@@ -1,0 +1,74 @@
+# `make` lists what can be made. Everything makes its own environment first; nothing needs to be installed by hand.
+# `verify` never writes, `fix` writes.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+VENV := .venv/.installed
+CODEGEN := .venv-codegen/.installed
+PROTOS := $(wildcard proto/quorum_rpc/v1/*.proto)
+CODE := metadata_log quorum broker_agent snapshots daemon tests benchmarks examples scripts
+
+SEEDS ?= 1000
+EVENTS ?= 2000
+PARTITIONS ?= 2000000
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help venv java proto verify fix test demo sim mutants bench image-spike clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+$(VENV): pyproject.toml constraints.txt scripts/make_venv.sh
+	@scripts/make_venv.sh .venv
+	@echo "installing metaquorum and what it needs into .venv"
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
+	@touch $@
+
+venv: $(VENV)  ## .venv with this package, its tools and Spark
+
+java: $(VENV)  ## sees to it that there is a Java 17 or newer for Spark
+	@$(BIN)/python scripts/get_java.py
+
+$(CODEGEN): constraints-codegen.txt scripts/make_venv.sh
+	@scripts/make_venv.sh .venv-codegen
+	@.venv-codegen/bin/python -m pip install -q --disable-pip-version-check -c constraints-codegen.txt grpcio-tools
+	@touch $@
+
+proto: $(CODEGEN)  ## generates proto/quorum_rpc/v1/*_pb2* from the .proto files
+	@.venv-codegen/bin/python -m grpc_tools.protoc -I proto \
+		--python_out=proto --pyi_out=proto --grpc_python_out=proto $(PROTOS)
+
+verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, writes nothing
+	@BIN=$(BIN) CODE='$(CODE)' scripts/verify.sh
+
+fix: $(VENV)  ## lets ruff mend and format the code
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+test: java  ## every test that a change must pass
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+demo: java  ## a whole cluster on this machine, from its first election to a clean audit by Spark
+	@$(BIN)/python examples/demo.py
+
+sim: $(VENV)  ## the simulator: make sim SEEDS=1000 EVENTS=2000
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --events $(EVENTS)
+
+mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
+	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS)
+
+bench: $(VENV)  ## speed, side by side with etcd on this machine
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
+	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)
+
+clean:  ## removes environments, caches and what was built; never a data directory
+	@rm -rf .venv .venv-codegen .java dist build *.egg-info spark-warehouse
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

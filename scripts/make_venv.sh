@@ -1,0 +1,40 @@
+#!/bin/sh
+# Creates a virtual environment: make_venv.sh DIRECTORY, with a Python of 3.11 or newer ($PYTHON, or the first one found).
+# Prints one line and fails if there is none, or if Debian's python3-venv is missing and cannot be had.
+set -eu
+
+directory=$1
+
+new_enough() {
+    command -v "$1" >/dev/null 2>&1 && "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    for candidate in ${PYTHON:-python3.11 python3 python3.12 python3.13 python3.14}; do
+        if new_enough "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+}
+
+python=$(find_python)
+if [ -z "$python" ]; then
+    found=$(python3 --version 2>/dev/null || echo "no python3")
+    echo "metaquorum needs Python 3.11 or newer; found: ${PYTHON:-$found}. Name another with PYTHON=/path/to/python3" >&2
+    exit 1
+fi
+
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    version=$("$python" -c 'import sys; print(f"{sys.version_info.major}.{sys.version_info.minor}")')
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        echo "installing python$version-venv" >&2
+        { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y "python$version-venv"; } >&2 || true
+    fi
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        echo "the venv module of $python is missing: install it with  apt-get install python$version-venv" >&2
+        exit 1
+    fi
+fi
+
+"$python" -m venv "$directory"

