@@ -29,6 +29,7 @@ def _own_vote(q: QuorumState) -> Votes:
 def become_prospective(q: QuorumState, why: Why, *, suspicious: bool = False) -> None:
     """Asks whether a majority would vote for this node. Nothing on disk changes."""
     assert q.is_voter, "an observer does not run"
+    assert not q.awaiting_log, "a node whose log is being replaced does not run"
     q.become(Prospective(_own_vote(q), q.election_deadline_ms(), suspicious), why, q.election)
     count(q)
 

@@ -171,6 +171,13 @@ def _continues(q: QuorumState, batches: tuple[Batch, ...]) -> bool:
     return True
 
 
+def on_log_replaced(q: QuorumState) -> None:
+    """The snapshot is installed: the leader has as much time to answer the next fetch as if it had just answered one."""
+    role = q.role
+    if isinstance(role, Follower):
+        q.role = replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms)
+
+
 def on_log_grown(q: QuorumState) -> None:
     """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log."""
     role = q.role
@@ -274,7 +281,10 @@ def deadline_ms(q: QuorumState, role: Follower) -> int:
 def on_timer(q: QuorumState, role: Follower) -> None:
     if deadline_ms(q, role) > q.now_ms:
         return
-    if not q.is_voter:
+    if q.awaiting_log:
+        # A snapshot is being installed, which may take long. Its log is about to be another: let it finish, then judge.
+        q.role = replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms, campaign_at_ms=None)
+    elif not q.is_voter:
         q.become_unattached(q.epoch, Why.LEADER_SILENT)
     elif role.suspicious:
         election.become_prospective(q, Why.LEADER_GONE, suspicious=True)
@@ -283,5 +293,9 @@ def on_timer(q: QuorumState, role: Follower) -> None:
 
 
 def on_unattached_timer(q: QuorumState, role: Unattached) -> None:
-    if q.is_voter and role.election_deadline_ms <= q.now_ms:
+    if not q.is_voter or role.election_deadline_ms > q.now_ms:
+        return
+    if q.awaiting_log:
+        q.role = Unattached(q.election_deadline_ms())
+    else:
         election.become_prospective(q, Why.ELECTION_TIMEOUT)

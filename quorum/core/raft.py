@@ -14,6 +14,7 @@ log (`AppendBatches`, `AppendControl`, `TruncateLog`, `InstallSnapshot`) is repo
 effects are carried out before the rest of the outer list. The lists are made for that: a fetched append, a truncation and
 an install stand last in theirs; the records that open a term stand before the news of it, so that nothing is proposed
 below them; and what follows a log effect in a list does not depend on what the log has become.
+(An install may take long. It may be reported by a later step; until then the node neither fetches nor runs for leader.)
 
 Whatever is appended must be flushed, and `Flushed` fed, without being asked, also the rest of a log that was cut back and
 on the log found at start: a follower fetches only when its log is flushed to the end.
@@ -223,6 +224,7 @@ class RaftCore:
                 q.shape, q.awaiting_log = shape, False
                 q.voters = VoterHistory.from_snapshot(voters)
                 q.raise_high_watermark(shape.start.offset)
+                follower.on_log_replaced(q)
             case SnapshotInstallFailed():
                 q.awaiting_log = False
                 q.back_off()

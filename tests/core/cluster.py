@@ -202,7 +202,10 @@ class Node:
                 self.part = position + len(data)
             case InstallSnapshot(snapshot=snapshot):
                 assert self.part == SNAPSHOT_BYTES
-                self._install(snapshot)
+                if self.cluster.install_ms:
+                    self.cluster.later(self.cluster.install_ms, partial(self._installed, snapshot, self.boot))
+                else:
+                    self._installed(snapshot, self.boot)
             case LeadershipChanged(epoch=epoch, leader_id=leader_id, leading=leading):
                 self.note(f"e{epoch} leads" if leading else f"e{epoch} leader {leader_id}")
             case HighWatermarkAdvanced(high_watermark=high_watermark):
@@ -247,8 +250,10 @@ class Node:
             response = _replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
         self.cluster.answer(self, effect.reply_to, response)
 
-    def _install(self, snapshot: OffsetAndEpoch) -> None:
+    def _installed(self, snapshot: OffsetAndEpoch, boot: int) -> None:
         """The content comes straight from whoever has it: the bytes that travelled are only counted."""
+        if boot != self.boot or self.core is None:
+            return
         content = next(node.snapshots[snapshot] for node in self.cluster.nodes.values() if snapshot in node.snapshots)
         self.snapshots[snapshot] = content
         self.log.install(snapshot, content.chain)
@@ -292,6 +297,7 @@ class Cluster:
         """When copies of the next message arrive; none: it is lost."""
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         self.events: list[str] = []
+        self.install_ms = 0
         self.traced = False
         self.leaders: dict[Epoch, NodeId] = {}
         self.committed: dict[Offset, bytes] = {}

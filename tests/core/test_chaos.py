@@ -14,6 +14,7 @@ def live(seed: int, turns: int = 60) -> Cluster:
     """One random life, then a time without faults."""
     rng = random.Random(seed)
     cluster = Cluster(rng.choice((1, 2, 3, 3, 3, 5)), seed=seed, observers=(9,))
+    cluster.install_ms = rng.choice((0, 40, 1500))
     cluster.boot_all()
     loss, repetition = rng.choice((0, 0.02, 0.2)), rng.choice((0, 0.1))
     delay_ms = rng.choice((LATENCY_MS, 10, 200))

@@ -1,0 +1,186 @@
+"""How a leader judges a fetch, as tables (KIP-595, KIP-630)."""
+
+from dataclasses import replace
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from quorum.core.divergence import ChainMismatch, Diverging, UseSnapshot, Valid, Verdict, judge_fetch, truncation_point
+from quorum.core.effects import ElectionState, Reply
+from quorum.core.inputs import ShutDown
+from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from tests.core.fake_log import FakeLog
+from tests.core.solo import Solo, key, log_of, only
+
+
+def whole_log() -> FakeLog:
+    """Offsets 0..9: epochs 1 1 1 3 3 3 3 5 5 5."""
+    return log_of(1, 1, 1, 3, 3, 3, 3, 5, 5, 5)
+
+
+def cut_log() -> FakeLog:
+    """The same after a snapshot at 5@3; the log before it is gone."""
+    log = whole_log()
+    log.take_snapshot(5)
+    return log
+
+
+def end(offset: int, epoch: int) -> Diverging:
+    return Diverging(OffsetAndEpoch(offset, epoch))
+
+
+SNAPSHOT = UseSnapshot(OffsetAndEpoch(5, 3))
+
+VERDICTS = [
+    # the whole log is there
+    (whole_log, 10, 5, Valid()),
+    (whole_log, 8, 5, Valid()),
+    (whole_log, 7, 3, Valid()),
+    (whole_log, 3, 1, Valid()),
+    (whole_log, 0, 0, Valid()),
+    (whole_log, 11, 5, end(10, 5)),  # longer than the leader's
+    (whole_log, 8, 3, end(7, 3)),
+    (whole_log, 5, 2, end(3, 1)),  # an epoch that the leader does not have
+    (whole_log, 9, 4, end(7, 3)),
+    (whole_log, 2, 3, end(7, 3)),
+    # a snapshot covers the beginning
+    (cut_log, 10, 5, Valid()),
+    (cut_log, 5, 3, Valid()),
+    (cut_log, 0, 0, SNAPSHOT),
+    (cut_log, 4, 3, SNAPSHOT),  # below the log's start
+    (cut_log, 5, 1, SNAPSHOT),  # at the start, of another epoch
+    (cut_log, 5, 4, SNAPSHOT),
+    (cut_log, 8, 2, SNAPSHOT),  # above, but of an epoch from before the snapshot
+    (cut_log, 9, 3, end(7, 3)),
+    (cut_log, 8, 4, end(7, 3)),
+]
+
+
+@pytest.mark.parametrize(("make", "offset", "epoch", "expected"), VERDICTS)
+def test_the_verdict(make: type[FakeLog], offset: int, epoch: int, expected: Verdict) -> None:
+    """By offset and epoch: valid, diverging at the end of the largest epoch that is not later, or too old for the log."""
+    log = make()
+    chain = log.chain_at(offset)
+
+    assert expected == judge_fetch(
+        log.shape(), fetch_offset=offset, last_fetched_epoch=epoch, chain=chain or bytes(32), chain_at_offset=chain
+    )
+
+
+def test_an_empty_log_gets_a_snapshot_even_if_the_log_reaches_back() -> None:
+    """What a snapshot is for: the newest state at once instead of all history."""
+    log = whole_log()
+    log.snapshot = OffsetAndEpoch(5, 3)
+
+    verdict = judge_fetch(log.shape(), fetch_offset=0, last_fetched_epoch=0, chain=bytes(32), chain_at_offset=bytes(32))
+
+    assert verdict == SNAPSHOT
+
+
+@pytest.mark.parametrize("mine", [b"\x01" * 32, None])
+def test_equal_places_with_other_histories(mine: bytes | None) -> None:
+    """At an equal (offset, epoch) the chains must be equal, and a batch must end there in both logs."""
+    verdict = judge_fetch(
+        whole_log().shape(), fetch_offset=8, last_fetched_epoch=5, chain=bytes(32), chain_at_offset=mine
+    )
+
+    assert verdict == ChainMismatch()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "diverging", "expected"),
+    [
+        ((1, 1, 1, 3, 3, 3, 3), OffsetAndEpoch(3, 1), 3),
+        ((1, 1, 1, 3, 3, 3, 3), OffsetAndEpoch(5, 3), 5),
+        ((1, 1, 3), OffsetAndEpoch(9, 1), 2),  # the leader's epoch 1 is longer
+        ((1, 2, 4, 4), OffsetAndEpoch(8, 3), 2),  # this log has no epoch 3: cut at the end of what is before it
+        ((2, 2), OffsetAndEpoch(1, 1), 0),
+    ],
+)
+def test_where_a_follower_cuts(epochs: tuple[int, ...], diverging: OffsetAndEpoch, expected: int) -> None:
+    """At the lesser end of the epoch that both have, else where its own log enters a later epoch."""
+    assert expected == truncation_point(log_of(*epochs).shape(), diverging)
+
+
+GOOD = FetchRequest(
+    replica=key(2),
+    epoch=3,
+    number=7,
+    fetch_offset=0,
+    last_fetched_epoch=0,
+    chain=bytes(32),
+    high_watermark=0,
+    max_wait_ms=0,
+    max_bytes=100,
+)
+
+REFUSALS = [
+    (replace(GOOD, fetch_offset=-1), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, last_fetched_epoch=-1), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, last_fetched_epoch=4), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, max_wait_ms=-1), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, max_bytes=0), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, epoch=-1), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, replica=ReplicaKey(-1, bytes(16))), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, replica=key(1)), ErrorCode.INVALID_REQUEST),
+    (replace(GOOD, epoch=2), ErrorCode.FENCED_LEADER_EPOCH),
+    (replace(GOOD, epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH),
+]
+
+
+def leader() -> Solo:
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
+    solo.elect()
+    return solo
+
+
+def fetch_answer(solo: Solo, request: FetchRequest) -> FetchResponse:
+    response = only(Reply, solo.request(request)).response
+    assert isinstance(response, FetchResponse)
+    return response
+
+
+@pytest.mark.parametrize(("request_", "error"), REFUSALS)
+def test_each_refusal_has_its_code(request_: FetchRequest, error: ErrorCode) -> None:
+    """And changes nothing: a fetch never moves the epoch of whoever gets it."""
+    solo = leader()
+    response = fetch_answer(solo, request_)
+
+    assert response.error is error
+    assert (response.epoch, response.leader_id, response.number) == (3, 1, 7)
+    assert solo.core.is_leading
+    assert all(status.last_fetch_ms is None for status in solo.core.replicas()[1:])
+
+
+def test_who_does_not_lead_says_so_and_who_does() -> None:
+    """That is how a node finds the leader."""
+    follower = Solo(election=ElectionState(3, None, 2))
+    response = fetch_answer(follower, GOOD)
+    assert (response.error, response.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
+
+    solo = leader()
+    solo.step(ShutDown())
+    assert fetch_answer(solo, GOOD).error is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+PIECE = FetchSnapshotRequest(key(2), 3, 7, OffsetAndEpoch(5, 1), 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (replace(PIECE, epoch=2), ErrorCode.FENCED_LEADER_EPOCH),
+        (replace(PIECE, epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (replace(PIECE, position=-1), ErrorCode.POSITION_OUT_OF_RANGE),
+        (replace(PIECE, snapshot=OffsetAndEpoch(0, 0)), ErrorCode.SNAPSHOT_NOT_FOUND),
+        (replace(PIECE, snapshot=OffsetAndEpoch(-5, 0)), ErrorCode.INVALID_REQUEST),
+        (replace(PIECE, max_bytes=0), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_piece_of_a_snapshot_is_refused_by_name(request_: FetchSnapshotRequest, error: ErrorCode) -> None:
+    """KIP-630; the bootstrap snapshot 0-0 is never served."""
+    response = only(Reply, leader().request(request_)).response
+
+    assert isinstance(response, FetchSnapshotResponse)
+    assert response.error is error

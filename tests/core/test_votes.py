@@ -1,0 +1,184 @@
+"""Who gets a vote, as tables: every role, every kind of request, and what each refusal is called."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from quorum.core.effects import Effect, ElectionState, Reply, SaveElectionState
+from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.roles import Role
+from quorum.core.votes import is_up_to_date
+from tests.core.cluster import directory
+from tests.core.solo import Solo, key, none_of, only
+
+
+def ask(solo: Solo, *, epoch: int, end: int, last_epoch: int, pre_vote: bool, candidate: int = 2) -> list[Effect]:
+    return solo.request(VoteRequest(key(candidate), solo.core.me, epoch, last_epoch, end, pre_vote))
+
+
+def answer(effects: list[Effect]) -> VoteResponse:
+    response = only(Reply, effects).response
+    assert isinstance(response, VoteResponse)
+    return response
+
+
+def unattached() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, None, None))
+
+
+def voted_for_3() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, key(3), None))
+
+
+def voted_for_2() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, key(2), None))
+
+
+def prospective() -> Solo:
+    solo = unattached()
+    solo.wait(500)
+    assert solo.core.role in (Role.PROSPECTIVE, Role.UNATTACHED)
+    while solo.core.role is not Role.PROSPECTIVE:
+        solo.wait(10)
+    return solo
+
+
+def new_follower() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, None, 3))
+
+
+def old_follower() -> Solo:
+    solo = Solo(epochs=(1, 1), election=ElectionState(3, None, None))
+    solo.good_answer(solo.follow(3), leader_id=3)
+    assert solo.core.role is Role.FOLLOWER
+    return solo
+
+
+def leader() -> Solo:
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
+    solo.elect()
+    assert solo.core.epoch == 3
+    return solo
+
+
+def resigned() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, key(1), 1))
+
+
+def observer() -> Solo:
+    return Solo(epochs=(1, 1), election=ElectionState(3, None, None), me=ReplicaKey(1, directory(1, generation=7)))
+
+
+#                     vote   pre-vote
+GRANTS = [
+    (unattached,      True,  True),
+    (voted_for_2,     True,  True),
+    (voted_for_3,     False, True),
+    (prospective,     True,  True),
+    (new_follower,    False, True),
+    (old_follower,    False, False),
+    (leader,          False, False),
+    (resigned,        False, True),
+    (observer,        False, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "vote", "pre_vote"), GRANTS, ids=lambda value: getattr(value, "__name__", ""))
+def test_who_grants_what(make: type[Solo], vote: bool, pre_vote: bool) -> None:
+    """A candidate whose log is as good asks in the node's own epoch: the table at the head of `quorum/core/votes.py`."""
+    solo = make()
+    # (The leader has appended to its log; the candidate has it all.)
+    end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
+
+    assert answer(ask(make(), epoch=4, end=9, last_epoch=3, pre_vote=False)).vote_granted is (make is not observer)
+    assert answer(ask(solo, epoch=3, end=end, last_epoch=min(last_epoch, 2), pre_vote=False)).vote_granted is vote
+
+    solo = make()
+    before = (solo.core.epoch, solo.core.voted_for, solo.core.role)
+    effects = ask(solo, epoch=3, end=end, last_epoch=last_epoch, pre_vote=True)
+    assert answer(effects).vote_granted is pre_vote
+    assert none_of(SaveElectionState, effects)
+    assert before == (solo.core.epoch, solo.core.voted_for, solo.core.role)
+
+
+@pytest.mark.parametrize("pre_vote", [False, True])
+@pytest.mark.parametrize("make", [unattached, prospective, new_follower, resigned])
+def test_nobody_votes_for_a_log_that_lacks_something(make: type[Solo], pre_vote: bool) -> None:
+    """Raft 5.4.1: that is what keeps committed records in every later leader's log."""
+    assert not answer(ask(make(), epoch=3, end=1, last_epoch=1, pre_vote=pre_vote)).vote_granted
+
+
+@pytest.mark.parametrize(
+    ("candidate", "mine", "expected"),
+    [
+        ((5, 2), (5, 2), True),
+        ((6, 2), (5, 2), True),
+        ((4, 2), (5, 2), False),
+        ((1, 3), (9, 2), True),
+        ((9, 2), (1, 3), False),
+        ((0, 0), (0, 0), True),
+    ],
+)
+def test_up_to_date(candidate: tuple[int, int], mine: tuple[int, int], expected: bool) -> None:
+    """Raft 5.4.1: the later last epoch wins, then the longer log."""
+    assert is_up_to_date(OffsetAndEpoch(*candidate), OffsetAndEpoch(*mine)) is expected
+
+
+BAD = [
+    ("older epoch", VoteRequest(key(2), key(1), 2, 1, 5, False), ErrorCode.FENCED_LEADER_EPOCH),
+    ("older epoch, pre-vote", VoteRequest(key(2), key(1), 2, 1, 5, True), ErrorCode.FENCED_LEADER_EPOCH),
+    ("negative end", VoteRequest(key(2), key(1), 4, 1, -1, False), ErrorCode.INVALID_REQUEST),
+    ("negative last epoch", VoteRequest(key(2), key(1), 4, -1, 5, False), ErrorCode.INVALID_REQUEST),
+    ("last epoch is the epoch", VoteRequest(key(2), key(1), 4, 4, 5, False), ErrorCode.INVALID_REQUEST),
+    ("last epoch above, pre-vote", VoteRequest(key(2), key(1), 4, 5, 5, True), ErrorCode.INVALID_REQUEST),
+    ("negative id", VoteRequest(ReplicaKey(-1, bytes(16)), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
+    ("from myself", VoteRequest(key(1), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
+    ("for another node", VoteRequest(key(2), key(3), 4, 1, 5, False), ErrorCode.INVALID_VOTER_KEY),
+    (
+        "for my old disk",
+        VoteRequest(key(2), ReplicaKey(1, directory(1, 9)), 4, 1, 5, False),
+        ErrorCode.INVALID_VOTER_KEY,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "request_", "error"), BAD, ids=[row[0] for row in BAD])
+def test_a_bad_request_is_named_and_changes_nothing(name: str, request_: VoteRequest, error: ErrorCode) -> None:
+    """Each refusal has its own code, and the epoch in a refused request is not taken in."""
+    solo = unattached()
+    effects = solo.request(request_)
+
+    assert answer(effects).error is error
+    assert not answer(effects).vote_granted
+    assert none_of(SaveElectionState, effects)
+    assert (solo.core.epoch, solo.core.voted_for) == (3, None)
+
+
+def test_a_vote_is_on_disk_before_it_is_spoken() -> None:
+    """Raft 5.1, R2: a node that forgets its vote can vote twice. Epoch and vote cost one save."""
+    effects = ask(unattached(), epoch=9, end=5, last_epoch=8, pre_vote=False)
+    kinds = [type(effect) for effect in effects]
+
+    assert only(SaveElectionState, effects).state == ElectionState(9, key(2), None)
+    assert kinds.index(SaveElectionState) < kinds.index(Reply)
+
+
+def test_a_higher_epoch_is_taken_in_although_the_vote_is_denied() -> None:
+    """Raft 5.1: an epoch is taken in from whoever speaks of it, and before the answer leaves."""
+    solo = unattached()
+    effects = ask(solo, epoch=9, end=1, last_epoch=1, pre_vote=False)
+
+    assert only(SaveElectionState, effects).state == ElectionState(9, None, None)
+    assert answer(effects) == VoteResponse(ErrorCode.NONE, 9, None, vote_granted=False)
+
+
+def test_a_vote_gives_the_candidate_its_time() -> None:
+    """Raft 5.2: who has voted restarts its election timer."""
+    solo = unattached()
+    before = solo.core.next_deadline_ms()
+    assert before is not None
+    solo.now_ms += 200
+    ask(solo, epoch=3, end=5, last_epoch=2, pre_vote=False)
+
+    solo.wait(solo.config.election_timeout_min_ms - 1)
+    assert solo.core.role is Role.UNATTACHED
