@@ -11,6 +11,7 @@ this broker unfenced in the cache too.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,11 @@ from metadata_log.records import Endpoint, FeatureRange
 from metadata_log.replay import ReplayStopped
 
 T = TypeVar("T")
+
+
+def boot_clock_ms() -> int:
+    """Milliseconds since boot, suspended time included: a lease must not outlive a machine's sleep."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class Log(Protocol):

@@ -252,10 +252,10 @@ class BrokerStore:
             LogFormatError: it does not verify. The file is gone; log and image are as they were.
             OSError, FlushFailed: the disk's.
         """
-        contents = self._snapshots.complete_part(end)
+        self._snapshots.complete_part(end)
         present, self._replay = self._replay, Replay()
         try:
-            meta = self._load(contents)
+            meta = self._load(read_snapshot(self._metadata, end))
         except LogFormatError:
             self._replay = present
             self._snapshots.drop([end])
