@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from metadata_log.batch import Batch, encode, genesis_chain
-from metadata_log.codec import encode_record, encode_records
+from metadata_log.codec import encode_record, encode_records, encode_valid
 from metadata_log.digest import MODULUS, digest_to_bytes
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import OffsetAndEpoch
@@ -35,12 +35,24 @@ BOOTSTRAP_END: Final = OffsetAndEpoch(0, 0)
 FIRST_CHAIN: Final = hashlib.sha256(b"metaquorum snapshot 1").digest()
 DATA_BATCH_RECORDS: Final = 1_000
 DATA_BATCH_BYTES: Final = 512 << 10
-"""A data batch is closed once it holds so many records, or at least so many bytes."""
+"""A data batch is closed when it holds so many records, or when the next one would take it past so many bytes; a record that
+is larger than that stands alone."""
 _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?")
 
 
 class SnapshotCorrupt(LogFormatError):
     """A snapshot that is not what it should be. The text names file and position."""
+
+    file: str = ""
+    position: int = 0
+    """The byte in `file` at which the part begins that is wrong."""
+
+    @classmethod
+    def at(cls, file: str, position: int, reason: str) -> "SnapshotCorrupt":
+        """The error for damage at a known place."""
+        error = cls(f"{file}, position {position}: {reason}")
+        error.file, error.position = file, position
+        return error
 
 
 class SnapshotMeta(NamedTuple):
@@ -76,7 +88,9 @@ def genesis(cluster_id: str, voters: Voters) -> bytes:
     return genesis_chain(cluster_id, encode_record(voters))
 
 
-def snapshot_batches(meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None) -> Iterator[Batch]:
+def snapshot_batches(
+    meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+) -> Iterator[Batch]:
     """The batches of the snapshot, in order, made as they are asked for.
 
     `records` are the canonical ones in canonical order. `digest` is the image's, where somebody has kept it; without it it
@@ -89,15 +103,15 @@ def snapshot_batches(meta: SnapshotMeta, records: Iterable[MetadataRecord], dige
     pending: list[bytes] = []
     pending_bytes, count, total = 0, 0, 0
     for record in records:
-        packed = encode_record(record)
+        packed = encode_valid(record)
         if digest is None:
             total += int.from_bytes(hashlib.sha256(packed).digest(), "big")
-        pending.append(packed)
-        pending_bytes += len(packed)
-        if len(pending) >= DATA_BATCH_RECORDS or pending_bytes >= DATA_BATCH_BYTES:
+        if len(pending) >= DATA_BATCH_RECORDS or (pending and pending_bytes + len(packed) > DATA_BATCH_BYTES):
             yield sealer.data(pending)
             count += len(pending)
             pending, pending_bytes = [], 0
+        pending.append(packed)
+        pending_bytes += len(packed)
     if pending:
         yield sealer.data(pending)
         count += len(pending)

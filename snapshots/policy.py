@@ -1,6 +1,11 @@
-"""When a snapshot is due, and which ones may go."""
+"""When a snapshot is due, and which ones may go.
+
+Both are judged by the log alone, its bytes and its own time, so that an idle cluster makes no snapshots and a wrong clock
+deletes nothing. Whether a metadata transaction is open, in which no mark may stand, is for the caller to know.
+"""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from metadata_log.ids import OffsetAndEpoch
@@ -46,10 +51,13 @@ class RetentionPolicy(NamedTuple):
         """
         total = log_bytes + sum(snapshot.size for snapshot in snapshots)
         gone: list[OffsetAndEpoch] = []
-        for snapshot in snapshots[:-1]:
+        span = max(1, snapshots[-1].end.offset - snapshots[0].end.offset) if snapshots else 1
+        for snapshot, following in pairwise(snapshots):
             too_old = snapshots[-1].timestamp_ms - snapshot.timestamp_ms > self.max_age_ms
             if total <= self.max_bytes and not too_old:
                 break
             gone.append(snapshot.end)
-            total -= snapshot.size
+            # The log below the next snapshot goes with this one. Without counting it, a log that is a little over the limit
+            # would lose all snapshots but one, and every broker that was away for a minute would have to load that.
+            total -= snapshot.size + log_bytes * (following.end.offset - snapshot.end.offset) // span
         return tuple(gone)

@@ -1,15 +1,18 @@
 """Reads a snapshot and believes nothing: every CRC, the chain, the order of the parts, the count and the digest are checked.
 
 The file is read in windows, never at once; a batch's length is checked before anybody allocates by it.
+
+    read_snapshot    all of the file is verified before the first record is given out
+    read_meta        only the first two batches and the footer, each by its CRC: for files that were verified before
 """
 
 import hashlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple, cast
 
-from metadata_log.batch import BATCH_BYTES_MAX, Batch, decode, verify_chain
+from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
 from metadata_log.codec import UnknownRecord, decode_batch, split_payload
-from metadata_log.digest import MODULUS, digest_to_bytes
+from metadata_log.digest import DIGEST_BYTES, MODULUS, digest_to_bytes
 from metadata_log.errors import LogFormatError, UnsupportedRecord
 from metadata_log.files import Directory, File
 from metadata_log.ids import OffsetAndEpoch
@@ -20,15 +23,24 @@ from metadata_log.records import (
     SnapshotHeader,
     Voters,
 )
-from snapshots.format import FIRST_CHAIN, FORMAT_VERSION, SnapshotCorrupt, SnapshotMeta, part_name, snapshot_name
+from snapshots.format import (
+    FIRST_CHAIN,
+    FORMAT_VERSION,
+    SnapshotCorrupt,
+    SnapshotMeta,
+    part_name,
+    snapshot_name,
+)
 
-_WINDOW_BYTES = 4 << 20
+_WINDOW_BYTES: Final = 4 << 20
+_FOOTER_SIZES: Final = tuple(HEADER_BYTES + 3 + 2 * (2 + DIGEST_BYTES) + count_bytes for count_bytes in (1, 2, 3, 5, 9))
+"""The sizes that a footer's batch can have: MessagePack writes a count in one of these lengths."""
 
 assert _WINDOW_BYTES >= BATCH_BYTES_MAX
 
 
 class SnapshotContents(NamedTuple):
-    """A snapshot, open for reading. Draw `records` to the end: only then is all of it verified."""
+    """A snapshot that has been verified; `records` are decoded as they are drawn."""
 
     meta: SnapshotMeta
     digest: bytes
@@ -44,22 +56,57 @@ def read_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = Fal
         FileNotFoundError: if there is none.
     """
     name = part_name(end) if part else snapshot_name(end)
-    path = f"{directory.path_text}/{name}"
     file = directory.open(name)
     try:
-        footer, meta = _verify(file, path, end)
+        footer, meta = _verify(file, f"{directory.path_text}/{name}", end)
     finally:
         file.close()
     return SnapshotContents(meta, footer.digest, footer.record_count, _records(directory, name))
 
 
+def read_records(directory: Directory, end: OffsetAndEpoch) -> Iterator[MetadataRecord]:
+    """The records of a snapshot; CRCs and chain are checked as they are drawn, the digest is not.
+
+    Raises:
+        SnapshotCorrupt: naming file and position.
+        UnsupportedRecord: one of them is from the future.
+    """
+    return _records(directory, snapshot_name(end))
+
+
 def read_meta(directory: Directory, end: OffsetAndEpoch) -> SnapshotMeta:
-    """What the snapshot says besides its records. Verifies the whole file."""
-    return read_snapshot(directory, end).meta
+    """What a snapshot says besides its records, from its head and its footer: a few reads, however large it is.
+
+    Raises:
+        SnapshotCorrupt: one of those is damaged. What lies between them is not looked at.
+        FileNotFoundError: if there is none.
+    """
+    name = snapshot_name(end)
+    path = f"{directory.path_text}/{name}"
+    file = directory.open(name)
+    try:
+        batches = batches_of(file, path)
+        head = []
+        for position, batch in batches:
+            head.append((position, batch))
+            if len(head) == 2:
+                break
+        if len(head) < 2:
+            raise SnapshotCorrupt.at(path, file.size(), "the file ends before its footer")
+        header = _header(head[0][1], end, path, head[0][0])
+        kraft_version, voters = _quorum(head[1][1], path, head[1][0])
+        footer = _footer_at_end(file, path)
+    finally:
+        file.close()
+    return SnapshotMeta(end, header.last_contained_log_timestamp_ms, footer.chain, voters, kraft_version)
 
 
-def _batches(file: File, path: str) -> Iterator[tuple[int, Batch]]:
-    """Every batch with its position; CRC and chain checked."""
+def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
+    """Every batch of a snapshot's file with its position; CRC and chain checked, the order of the parts not.
+
+    Raises:
+        SnapshotCorrupt: naming file and position.
+    """
     size, position, chain = file.size(), 0, FIRST_CHAIN
     window, window_start = b"", 0
     while position < size:
@@ -69,9 +116,9 @@ def _batches(file: File, path: str) -> Iterator[tuple[int, Batch]]:
         try:
             batch = decode(window, at)
         except LogFormatError as e:
-            raise SnapshotCorrupt(f"{path}, position {position}: {e}") from e
+            raise SnapshotCorrupt.at(path, position, str(e)) from e
         if not verify_chain(batch, chain):
-            raise SnapshotCorrupt(f"{path}, position {position}: the batch does not continue the one before it")
+            raise SnapshotCorrupt.at(path, position, "the batch does not continue the one before it")
         chain = batch.chain
         yield position, batch
         position += len(batch.data)
@@ -81,89 +128,120 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
     header: SnapshotHeader | None = None
     quorum: tuple[int, Voters] | None = None
     footer: SnapshotFooter | None = None
-    total, count = 0, 0
-    for position, batch in _batches(file, path):
-        where = f"{path}, position {position}"
+    total, count, offset = 0, 0, 0
+    for position, batch in batches_of(file, path):
         if footer is not None:
-            raise SnapshotCorrupt(f"{where}: something follows the footer")
+            raise SnapshotCorrupt.at(path, position, "something follows the footer")
+        if batch.base_offset != offset or batch.epoch != end.epoch:
+            raise SnapshotCorrupt.at(
+                path, position, f"a batch {batch} where offset {offset} of epoch {end.epoch} comes next"
+            )
+        offset = batch.end_offset
         if header is None:
-            header = _header(batch, end, where)
+            header = _header(batch, end, path, position)
         elif quorum is None:
-            quorum = _quorum(batch, where)
+            quorum = _quorum(batch, path, position)
         elif batch.is_control:
-            footer = _footer(batch, where)
+            footer = _footer(batch, path, position)
         else:
-            hashed, number = _hash_records(batch, where)
+            hashed, number = _hash_records(batch, path, position)
             total += hashed
             count += number
-        if header is not None and batch.last_timestamp_ms != header.last_contained_log_timestamp_ms:
-            raise SnapshotCorrupt(f"{where}: a batch of another time than the header's")
+        if {batch.first_timestamp_ms, batch.last_timestamp_ms} != {header.last_contained_log_timestamp_ms}:
+            raise SnapshotCorrupt.at(path, position, "a batch of another time than the header's")
     if header is None or quorum is None or footer is None:
-        raise SnapshotCorrupt(f"{path}, position {file.size()}: the file ends before its footer")
+        raise SnapshotCorrupt.at(path, file.size(), "the file ends before its footer")
     digest = digest_to_bytes(total % MODULUS)
     if footer.record_count != count or footer.digest != digest:
-        raise SnapshotCorrupt(f"{path}: {count} records with digest {digest.hex()[:16]}; the footer says otherwise")
+        reason = f"{count} records with digest {digest.hex()[:16]}; the footer says {footer.record_count} and "
+        raise SnapshotCorrupt.at(path, file.size(), reason + footer.digest.hex()[:16])
     meta = SnapshotMeta(end, header.last_contained_log_timestamp_ms, footer.chain, quorum[1], quorum[0])
     return footer, meta
 
 
-def _hash_records(batch: Batch, where: str) -> tuple[int, int]:
+def _hash_records(batch: Batch, path: str, position: int) -> tuple[int, int]:
     """The sum of the records' hashes: each over its own bytes, as they were packed."""
     try:
         packed = split_payload(batch.payload, batch.record_count)
     except LogFormatError as e:
-        raise SnapshotCorrupt(f"{where}: {e}") from e
+        raise SnapshotCorrupt.at(path, position, str(e)) from e
     return sum(int.from_bytes(hashlib.sha256(record).digest(), "big") for record in packed), len(packed)
 
 
-def _control(batch: Batch, where: str) -> list[object]:
+def _control(batch: Batch, path: str, position: int) -> list[object]:
     if not batch.is_control:
-        raise SnapshotCorrupt(f"{where}: records where a control batch should be")
+        raise SnapshotCorrupt.at(path, position, "records where a control batch should be")
     try:
         return list(decode_batch(batch))
     except LogFormatError as e:
-        raise SnapshotCorrupt(f"{where}: {e}") from e
+        raise SnapshotCorrupt.at(path, position, str(e)) from e
 
 
-def _header(batch: Batch, end: OffsetAndEpoch, where: str) -> SnapshotHeader:
-    match _control(batch, where):
+def _header(batch: Batch, end: OffsetAndEpoch, path: str, position: int) -> SnapshotHeader:
+    match _control(batch, path, position):
         case [SnapshotHeader() as header]:
             pass
         case other:
-            raise SnapshotCorrupt(f"{where}: {other} where the header should be")
+            raise SnapshotCorrupt.at(path, position, f"{other} where the header should be")
     if header.format_version != FORMAT_VERSION:
-        raise SnapshotCorrupt(f"{where}: snapshot format {header.format_version}; this code reads {FORMAT_VERSION}")
+        reason = f"snapshot format {header.format_version}; this code reads {FORMAT_VERSION}"
+        raise SnapshotCorrupt.at(path, position, reason)
     if (header.end_offset, header.epoch) != end:
-        raise SnapshotCorrupt(f"{where}: the header says {header.end_offset}@{header.epoch}, the file's name says {end}")
+        reason = f"the header says {header.end_offset}@{header.epoch}, the file's name says {end}"
+        raise SnapshotCorrupt.at(path, position, reason)
     return header
 
 
-def _quorum(batch: Batch, where: str) -> tuple[int, Voters]:
-    match _control(batch, where):
+def _quorum(batch: Batch, path: str, position: int) -> tuple[int, Voters]:
+    match _control(batch, path, position):
         case [KRaftVersion(level=level), Voters() as voters]:
             return level, voters
         case other:
-            raise SnapshotCorrupt(f"{where}: {other} where the voter set should be")
+            raise SnapshotCorrupt.at(path, position, f"{other} where the voter set should be")
 
 
-def _footer(batch: Batch, where: str) -> SnapshotFooter:
-    match _control(batch, where):
+def _footer(batch: Batch, path: str, position: int) -> SnapshotFooter:
+    match _control(batch, path, position):
         case [SnapshotFooter() as footer]:
-            return footer
+            pass
         case other:
-            raise SnapshotCorrupt(f"{where}: {other} where the footer should be")
+            raise SnapshotCorrupt.at(path, position, f"{other} where the footer should be")
+    if len(footer.chain) != DIGEST_BYTES or len(footer.digest) != DIGEST_BYTES:
+        raise SnapshotCorrupt.at(path, position, "a chain or digest that is not 32 bytes long")
+    return footer
+
+
+def _footer_at_end(file: File, path: str) -> SnapshotFooter:
+    size = file.size()
+    tail_start = max(0, size - max(_FOOTER_SIZES))
+    tail = file.read_at(tail_start, max(_FOOTER_SIZES))
+    for footer_size in _FOOTER_SIZES:
+        at = len(tail) - footer_size
+        if at < 0:
+            continue
+        try:
+            batch = decode(tail, at)
+        except LogFormatError:
+            continue
+        if len(batch.data) == footer_size:
+            return _footer(batch, path, tail_start + at)
+    raise SnapshotCorrupt.at(path, tail_start, "the file does not end with a footer")
 
 
 def _records(directory: Directory, name: str) -> Iterator[MetadataRecord]:
     path = f"{directory.path_text}/{name}"
     file = directory.open(name)
     try:
-        for position, batch in _batches(file, path):
+        for position, batch in batches_of(file, path):
             if batch.is_control:
                 continue
-            for record in decode_batch(batch):
+            try:
+                records = decode_batch(batch)
+            except LogFormatError as e:
+                raise SnapshotCorrupt.at(path, position, str(e)) from e
+            for record in records:
                 if isinstance(record, UnknownRecord):
                     raise UnsupportedRecord(f"{path}, position {position}: a record of type {record.type_number}")
-                yield record  # type: ignore[misc]
+                yield cast(MetadataRecord, record)
     finally:
         file.close()

@@ -22,7 +22,7 @@ from snapshots.format import (
     snapshot_name,
 )
 from snapshots.policy import RetentionPolicy, SnapshotSize
-from snapshots.reader import SnapshotContents, read_meta, read_snapshot
+from snapshots.reader import SnapshotContents, read_meta, read_records, read_snapshot
 from snapshots.writer import SnapshotInfo, write_image, write_records
 
 __all__ = [
@@ -56,6 +56,10 @@ class SnapshotStore:
         self._sizes: dict[OffsetAndEpoch, SnapshotInfo] = {}
         self._part: tuple[OffsetAndEpoch, File, int] | None = None
         """The download under way: whose, into what, and how far."""
+        self._writing: set[OffsetAndEpoch] = set()
+        """Those that `write` is busy with, perhaps on another thread: their parts are not to be discarded."""
+        self._verified: set[OffsetAndEpoch] = set()
+        """Those that this process has written itself, or has found whole."""
 
     # --- which there are -------------------------------------------------------------------------------------------
 
@@ -82,20 +86,30 @@ class SnapshotStore:
     def newest_valid(self) -> SnapshotInfo | None:
         """The newest snapshot that verifies as a whole; None if none does."""
         for info in reversed(self.list()):
-            try:
-                read_meta(self.directory, info.end)
-            except LogFormatError:
-                continue
-            return info
+            if self._is_whole(info.end):
+                return info
         return None
 
+    def _is_whole(self, end: OffsetAndEpoch) -> bool:
+        if end not in self._verified:
+            try:
+                read_snapshot(self.directory, end)
+            except LogFormatError:
+                return False
+            self._verified.add(end)
+        return True
+
     def read_meta(self, end: OffsetAndEpoch) -> SnapshotMeta:
-        """What the snapshot says besides its records; verifies it.
+        """What the snapshot says besides its records. Verifies the whole of it, once in the life of this store.
 
         Raises:
             SnapshotCorrupt: if it does not verify.
         """
-        return read_meta(self.directory, end)
+        if end in self._verified:
+            return read_meta(self.directory, end)
+        meta = read_snapshot(self.directory, end).meta
+        self._verified.add(end)
+        return meta
 
     # --- the first voter set ---------------------------------------------------------------------------------------
 
@@ -113,7 +127,7 @@ class SnapshotStore:
         """
         if not self.directory.exists(snapshot_name(BOOTSTRAP_END)):
             return None
-        return read_meta(self.directory, BOOTSTRAP_END)
+        return self.read_meta(BOOTSTRAP_END)
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +154,15 @@ class SnapshotStore:
 
     def write(self, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
         """Writes the snapshot of `image`; may run on another thread. See `writer`."""
-        return write_image(self.directory, meta, image)
+        self._writing.add(meta.end)
+        try:
+            was_there = self.directory.exists(snapshot_name(meta.end))
+            info = write_image(self.directory, meta, image)
+        finally:
+            self._writing.discard(meta.end)
+        if not was_there:
+            self._verified.add(meta.end)
+        return info
 
     def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
         """A chunk of a download. Position 0 begins it anew, and drops any other that was under way.
@@ -172,7 +194,7 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no download of snapshot {end} is under way")
         file = self._part[1]
         try:
-            read_snapshot(self.directory, end, part=True)
+            contents = read_snapshot(self.directory, end, part=True)
         except LogFormatError:
             self._drop_part()
             raise
@@ -182,7 +204,8 @@ class SnapshotStore:
         self.directory.rename(part_name(end), snapshot_name(end))
         self.directory.flush()
         self._sizes.pop(end, None)
-        return read_snapshot(self.directory, end)
+        self._verified.add(end)
+        return contents._replace(records=read_records(self.directory, end))
 
     def _drop_part(self) -> None:
         if self._part is not None:
@@ -196,14 +219,20 @@ class SnapshotStore:
         self._drop_part()
         for name in self.directory.names():
             parsed = parse_name(name)
-            if parsed is not None and parsed[1]:
+            if parsed is not None and parsed[1] and parsed[0] not in self._writing:
                 self.directory.remove(name)
 
     # --- retention -------------------------------------------------------------------------------------------------
 
     def retain(self, policy: RetentionPolicy, *, log_bytes: int) -> Names:
-        """Drops what is over the limits, oldest first; never the newest. Returns the names."""
-        sizes = [SnapshotSize(info.end, info.size, info.timestamp_ms) for info in self.list()]
+        """Drops what is over the limits, oldest first; never the newest that verifies. Returns the names.
+
+        Those above the newest whole one are damaged: they neither count nor go, for a person to look at.
+        """
+        newest = self.newest_valid()
+        if newest is None:
+            return []
+        sizes = [SnapshotSize(info.end, info.size, info.timestamp_ms) for info in self.list() if info.end <= newest.end]
         return self.drop(policy.expired(sizes, log_bytes))
 
     def drop(self, ends: Iterable[OffsetAndEpoch]) -> Names:
@@ -215,6 +244,7 @@ class SnapshotStore:
                 self.directory.remove(name)
                 names.append(name)
             self._sizes.pop(end, None)
+            self._verified.discard(end)
         if names:
             self.directory.flush()
         return names

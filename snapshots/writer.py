@@ -40,7 +40,7 @@ def write_records(
     """
     name = snapshot_name(meta.end)
     if directory.exists(name):
-        return SnapshotInfo(meta.end, directory.open(name).size(), meta.timestamp_ms)
+        return SnapshotInfo(meta.end, _size(directory, name), meta.timestamp_ms)
     file = directory.open(part_name(meta.end), create=True)
     try:
         file.truncate(0)
@@ -60,3 +60,11 @@ def write_records(
     directory.rename(part_name(meta.end), name)
     directory.flush()
     return SnapshotInfo(meta.end, position, meta.timestamp_ms)
+
+
+def _size(directory: Directory, name: str) -> int:
+    file = directory.open(name)
+    try:
+        return file.size()
+    finally:
+        file.close()

@@ -1,0 +1,19 @@
+"""Snapshots to try things on: an image of a random history, and what a log would say about it."""
+
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.image import MetadataImage, Provenance, evolved
+from metadata_log.records import Endpoint, Voter, Voters
+from snapshots.format import SnapshotMeta
+from tests.metadata_log.histories import History
+
+VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
+
+
+def image_at(offset: int, epoch: int = 1, *, seed: int = 7, steps: int = 25) -> MetadataImage:
+    """An image of some history, placed at `offset`."""
+    return evolved(History(seed).run(steps).image, {"provenance": Provenance(offset, epoch, 1_000 + offset)})
+
+
+def meta_of(image: MetadataImage) -> SnapshotMeta:
+    offset, epoch, timestamp_ms = image.provenance
+    return SnapshotMeta(OffsetAndEpoch(offset, epoch), timestamp_ms, offset.to_bytes(32, "big"), VOTERS, 1)

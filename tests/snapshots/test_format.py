@@ -1,0 +1,158 @@
+"""What a snapshot's file is: one file per state and offset, whoever writes it; and no damage passes."""
+
+import random
+
+import pytest
+
+from metadata_log.batch import BATCH_BYTES_MAX
+from metadata_log.codec import encode_record
+from metadata_log.delta import MetadataDelta
+from metadata_log.digest import digest_to_bytes
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.image import EMPTY_IMAGE, Provenance
+from metadata_log.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
+from metadata_log.replay import Replay
+from snapshots import format as snapshot_format
+from snapshots.format import (
+    FIRST_CHAIN,
+    SnapshotCorrupt,
+    parse_name,
+    part_name,
+    snapshot_batches,
+    snapshot_name,
+)
+from snapshots.reader import read_meta, read_records, read_snapshot
+from snapshots.writer import write_image, write_records
+from tests.metadata_log.histories import uuid
+from tests.sim.disk import MemoryDirectory
+from tests.snapshots.images import image_at, meta_of
+
+
+def test_a_name_says_end_and_epoch_and_whether_it_is_whole() -> None:
+    end = OffsetAndEpoch(1234, 7)
+    assert snapshot_name(end) == "00000000000000001234-0000000007.checkpoint"
+    assert parse_name(snapshot_name(end)) == (end, False)
+    assert parse_name(part_name(end)) == (end, True)
+    for other in ("00000000000000001234.log", "1-2.checkpoint", snapshot_name(end) + ".bak", "flushed"):
+        assert parse_name(other) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_written_is_read(seed: int) -> None:
+    """Round trip: meta, records in canonical order, count and digest; and loading them gives the image again."""
+    disk, image = MemoryDirectory("/d"), image_at(500, seed=seed)
+    info = write_image(disk, meta_of(image), image)
+    contents = read_snapshot(disk, info.end)
+    assert contents.meta == meta_of(image) == read_meta(disk, info.end)
+    assert (contents.digest, contents.record_count) == (image.digest_bytes, image.record_count)
+    records = list(contents.records)
+    assert records == list(image.canonical_records()) == list(read_records(disk, info.end))
+    assert Replay().load_snapshot(iter(records), image.provenance) == image
+
+
+def test_two_histories_with_one_state_make_one_file() -> None:
+    """What a file says depends on the state alone: not on the way there, not on who keeps the digest."""
+
+    def state(*records: MetadataRecord) -> bytes:
+        delta = MetadataDelta(EMPTY_IMAGE)
+        for offset, record in enumerate(records):
+            delta.replay(record, offset)
+        image, disk = delta.finish(Provenance(50, 2, 9_000)), MemoryDirectory("/d")
+        write_image(disk, meta_of(image), image)
+        by_image = disk.read(snapshot_name(OffsetAndEpoch(50, 2)), 1 << 20)
+        disk.remove(snapshot_name(OffsetAndEpoch(50, 2)))
+        write_records(disk, meta_of(image), image.canonical_records())
+        assert disk.read(snapshot_name(OffsetAndEpoch(50, 2)), 1 << 20) == by_image
+        return by_image
+
+    a, b = Topic("a", uuid(1)), Topic("b", uuid(2))
+    retention = Config(TOPIC_RESOURCE, "a", "retention.ms", "1")
+    one = state(a, b, retention)
+    other = state(b, a, Config(TOPIC_RESOURCE, "a", "retention.ms", "2"), retention)
+    assert one == other
+    assert one != state(a, b)
+
+
+def test_batches_are_cut_by_the_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither count nor size pass their limits; a record that is larger than the size limit stands alone."""
+    monkeypatch.setattr(snapshot_format, "DATA_BATCH_RECORDS", 5)
+    small = [Config(TOPIC_RESOURCE, "t", f"k{i:03}", "v") for i in range(12)]
+    large = [
+        Config(TOPIC_RESOURCE, "t", f"l{i}", "x" * size) for i, size in enumerate((300 << 10, 300 << 10, 900 << 10))
+    ]
+    batches = list(snapshot_batches(meta_of(image_at(9)), [*small, *large]))
+    assert [batch.record_count for batch in batches] == [1, 2, 5, 5, 3, 1, 1, 1]
+    assert all(len(batch.data) <= BATCH_BYTES_MAX for batch in batches)
+    assert [batch.base_offset for batch in batches] == [0, 1, 3, 8, 13, 16, 17, 18]
+
+
+def test_every_flipped_bit_is_found_and_named() -> None:
+    """One bit anywhere: the file does not verify, and the error says in which file, and at which byte the batch begins."""
+    dice, disk, image = random.Random(3), MemoryDirectory("/d"), image_at(77)
+    name = snapshot_name(write_image(disk, meta_of(image), image).end)
+    intact = disk.read(name, 1 << 24)
+    assert len(intact) > 2_000
+    for _ in range(200):
+        position = dice.randrange(len(intact))
+        damaged = bytearray(intact)
+        damaged[position] ^= 1 << dice.randrange(8)
+        disk.write_atomic(name, bytes(damaged))
+        with pytest.raises(SnapshotCorrupt, match=name) as caught:
+            read_snapshot(disk, image.provenance.end)
+        assert caught.value.file == f"/d/{name}"
+        assert caught.value.position <= position
+
+
+@pytest.mark.parametrize("cut", [1, 80, 150, 151, 400])
+def test_a_file_that_ends_early_or_goes_on_is_no_snapshot(cut: int) -> None:
+    disk, image = MemoryDirectory("/d"), image_at(77)
+    name = snapshot_name(write_image(disk, meta_of(image), image).end)
+    intact = disk.read(name, 1 << 24)
+    for wrong in (intact[:-cut], intact + intact[-cut:], b""):
+        disk.write_atomic(name, wrong)
+        with pytest.raises(SnapshotCorrupt):
+            read_snapshot(disk, image.provenance.end)
+
+
+def test_a_forger_who_can_sum_is_found_by_the_digest() -> None:
+    """CRCs and chain made right again over one record less: count and digest in the footer tell."""
+    disk, image = MemoryDirectory("/d"), image_at(77)
+    meta = meta_of(image)
+    records = list(image.canonical_records())
+    forged = b"".join(b.data for b in snapshot_batches(meta, records[1:], image.digest_bytes))
+    disk.write_atomic(snapshot_name(meta.end), forged)
+    with pytest.raises(SnapshotCorrupt, match="digest"):
+        read_snapshot(disk, meta.end)
+
+
+def test_a_file_under_another_name_is_not_believed() -> None:
+    disk, image = MemoryDirectory("/d"), image_at(77)
+    info = write_image(disk, meta_of(image), image)
+    other = OffsetAndEpoch(78, 1)
+    disk.rename(snapshot_name(info.end), snapshot_name(other))
+    with pytest.raises(SnapshotCorrupt, match="name says 78@1"):
+        read_meta(disk, other)
+
+
+@pytest.mark.parametrize("count", [0, 127, 128, 255, 256, 65_535, 65_536, 1 << 32])
+def test_a_footer_is_found_from_the_end_whatever_its_count(count: int) -> None:
+    """The count's encoding has five lengths; `read_meta` finds the footer by each of them."""
+    from metadata_log.batch import encode
+
+    disk, meta = MemoryDirectory("/d"), meta_of(image_at(77))
+    batches = list(snapshot_batches(meta, ()))
+    footer = SnapshotFooter(b"c" * 32, digest_to_bytes(0), count)
+    last = batches[-1]
+    forged = encode(
+        encode_record(footer), base_offset=last.base_offset, epoch=last.epoch, record_count=1,
+        first_timestamp_ms=last.first_timestamp_ms, last_timestamp_ms=last.last_timestamp_ms, is_control=True,
+        previous_chain=batches[-2].chain if len(batches) > 1 else FIRST_CHAIN,
+    )  # fmt: skip
+    disk.write_atomic(snapshot_name(meta.end), b"".join(b.data for b in (*batches[:-1], forged)))
+    assert read_meta(disk, meta.end).chain == b"c" * 32
+
+
+def test_corruption_is_a_format_error() -> None:
+    """Callers that drop what does not hold together need one kind of error to look for."""
+    assert issubclass(SnapshotCorrupt, LogFormatError)

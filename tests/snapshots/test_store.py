@@ -1,0 +1,142 @@
+"""The snapshots of a node: chosen by number, believed by checksum, there whole or not at all."""
+
+import random
+
+import pytest
+
+from metadata_log.ids import OffsetAndEpoch
+from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
+from snapshots.policy import RetentionPolicy
+from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
+from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.snapshots.images import VOTERS, image_at, meta_of
+
+
+def write(store: SnapshotStore, offset: int, epoch: int = 1) -> OffsetAndEpoch:
+    image = image_at(offset, epoch)
+    return store.write(meta_of(image), image).end
+
+
+def test_order_is_by_number_and_the_bootstrap_one_is_apart() -> None:
+    store = SnapshotStore(MemoryDirectory("/d"))
+    store.write_bootstrap(VOTERS)
+    ends = [write(store, offset, epoch) for offset, epoch in ((1000, 3), (9, 1), (200, 2))]
+    assert [info.end for info in store.list()] == sorted(ends)
+    bootstrap = store.bootstrap()
+    assert bootstrap is not None
+    assert bootstrap.voters == VOTERS
+    with pytest.raises(SnapshotNotFound):
+        store.read_chunk(OffsetAndEpoch(0, 0), 0, 10)
+
+
+def test_clusters_that_were_formatted_apart_begin_with_different_chains() -> None:
+    assert genesis("a", VOTERS) != genesis("b", VOTERS)
+    assert genesis("a", VOTERS) == genesis("a", VOTERS)
+
+
+def test_a_bad_snapshot_is_passed_over_and_takes_no_good_one_with_it() -> None:
+    """S5. The newest is damaged: the one before it is the newest valid, and retention keeps it although it is over the limits."""
+    disk = MemoryDirectory("/d")
+    store = SnapshotStore(disk)
+    for offset in (10, 20, 30):
+        write(store, offset)
+    disk.flip_bit(snapshot_name(OffsetAndEpoch(30, 1)), 900)
+    fresh = SnapshotStore(disk)
+    newest = fresh.newest_valid()
+    assert newest is not None
+    assert newest.end.offset == 20
+    assert fresh.retain(RetentionPolicy(max_bytes=1), log_bytes=0) == [snapshot_name(OffsetAndEpoch(10, 1))]
+    assert [info.end.offset for info in fresh.list()] == [20, 30]
+
+
+def test_chunks_in_any_size_make_the_file_again() -> None:
+    there, here = SnapshotStore(MemoryDirectory("/a")), SnapshotStore(MemoryDirectory("/b"))
+    end = write(there, 500)
+    position, size = 0, 1
+    dice = random.Random(1)
+    while position < size:
+        size, data = there.read_chunk(end, position, dice.randint(1, 3_000))
+        here.write_part(end, position, data)
+        position += len(data)
+    assert here.list() == ()
+    contents = here.complete_part(end)
+    assert list(contents.records) == list(image_at(500).canonical_records())
+    assert here.list()[0].size == size == there.list()[0].size
+    for wrong in (-1, size, size + 1):
+        with pytest.raises(PositionOutOfRange):
+            there.read_chunk(end, wrong, 10)
+
+
+def test_a_chunk_that_continues_nothing_is_refused() -> None:
+    store, end = SnapshotStore(MemoryDirectory("/d")), OffsetAndEpoch(5, 1)
+    with pytest.raises(PositionOutOfRange):
+        store.write_part(end, 10, b"x")
+    store.write_part(end, 0, b"abc")
+    with pytest.raises(PositionOutOfRange):
+        store.write_part(end, 2, b"x")
+    with pytest.raises(PositionOutOfRange):
+        store.write_part(OffsetAndEpoch(6, 1), 3, b"x")
+    store.write_part(end, 0, b"begins anew")
+
+
+def test_a_download_that_does_not_verify_is_gone() -> None:
+    disk = MemoryDirectory("/d")
+    store, end = SnapshotStore(disk), OffsetAndEpoch(5, 1)
+    store.write_part(end, 0, b"not a snapshot" * 20)
+    with pytest.raises(SnapshotCorrupt):
+        store.complete_part(end)
+    assert disk.names() == []
+    with pytest.raises(SnapshotNotFound):
+        store.complete_part(end)
+
+
+def test_writing_the_same_snapshot_again_changes_nothing() -> None:
+    disk = MemoryDirectory("/d")
+    store = SnapshotStore(disk)
+    end = write(store, 40)
+    before = disk.read(snapshot_name(end), 1 << 24)
+    assert write(store, 40) == end
+    assert disk.read(snapshot_name(end), 1 << 24) == before
+
+
+def test_parts_that_a_crash_left_are_discarded_and_those_being_written_are_not() -> None:
+    disk = MemoryDirectory("/d")
+    store = SnapshotStore(disk)
+    disk.write_atomic(part_name(OffsetAndEpoch(3, 1)), b"half")
+    disk.write_atomic(part_name(OffsetAndEpoch(4, 1)), b"half")
+    store._writing.add(OffsetAndEpoch(4, 1))
+    store.discard_parts()
+    assert disk.names() == [part_name(OffsetAndEpoch(4, 1))]
+
+
+@pytest.mark.parametrize("operation", range(1, 9))
+def test_a_power_cut_anywhere_leaves_the_snapshot_whole_or_absent(operation: int) -> None:
+    """`.part`, flush, rename, flush of the directory: whatever the disk kept, a name without `.part` is a whole snapshot."""
+    for seed in range(12):
+        disk = MemoryDirectory("/d")
+        store = SnapshotStore(disk)
+        old = write(store, 10)
+        disk.cut_power_after(operation)
+        finished = True
+        try:
+            write(store, 20)
+        except PowerCut:
+            finished = False
+        disk = disk.crash(random.Random(seed))
+        after = SnapshotStore(disk)
+        after.discard_parts()
+        newest = after.newest_valid()
+        assert newest is not None
+        assert [info.end for info in after.list()] == ([old, newest.end] if newest.end != old else [old])
+        assert not finished or newest.end.offset == 20
+
+
+def test_retention_is_soft_and_goes_oldest_first() -> None:
+    store = SnapshotStore(MemoryDirectory("/d"))
+    sizes = [store.write(meta_of(image), image).size for image in map(image_at, (10, 20, 30, 40))]
+    total = sum(sizes)
+    assert store.retain(RetentionPolicy(max_bytes=total), log_bytes=0) == []
+    assert store.retain(RetentionPolicy(max_bytes=total - 1), log_bytes=0) == [snapshot_name(OffsetAndEpoch(10, 1))]
+    assert len(store.retain(RetentionPolicy(max_bytes=0), log_bytes=1 << 40)) == 2
+    assert [info.end.offset for info in store.list()] == [40]
+    assert store.retain(RetentionPolicy(max_bytes=0, max_age_ms=0), log_bytes=1 << 40) == []
