@@ -1,0 +1,521 @@
+"""Brokers' lives: registration and epochs, fencing, controlled shutdown, unregistration (M1-M4, M8)."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NO_LEADER
+from metadata_log.records import (
+    BrokerRegistrationChange,
+    Endpoint,
+    FeatureRange,
+    MetadataRecord,
+    PartitionChange,
+    RegisterBroker,
+)
+from metadata_log.records import UnregisterBroker as UnregisterBrokerRecord
+from quorum.controller.commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsReply,
+    AlterConfigs,
+    AlterPartition,
+    AlterPartitionReply,
+    BrokerContact,
+    Command,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    FenceBroker,
+    FenceExpiredBrokers,
+    IsrMember,
+    PartitionAlteration,
+    RegisterBrokerCommand,
+    RegisterBrokerReply,
+    UnregisterBroker,
+)
+from quorum.controller.config import ControllerConfig
+from quorum.controller.controller import BrokerState, Controller
+from quorum.controller.decision import ControllerError
+from tests.quorum.controller.cluster import Cluster, incarnation, registration
+
+SESSION_MS = ControllerConfig().session_timeout_ms
+
+
+def refusal(cluster: Cluster, command: Command) -> ControllerError:
+    """The refusal of a command, which has written nothing."""
+    before = cluster.image
+    with pytest.raises(ControllerError) as refused:
+        cluster.run(command)
+    assert cluster.image is before
+    return refused.value
+
+
+# --- registration --------------------------------------------------------------------------------------------------
+
+
+def test_a_brokers_epoch_is_the_offset_of_its_registration() -> None:
+    """M1, for a first registration and for one that comes after its predecessor's moves in the same batch."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1), (0, 2))
+    command = replace(registration(0, life=2), previous_incarnation_id=incarnation(0))
+    base = cluster.image.offset
+    run = cluster.run(command)
+    assert isinstance(run.reply, RegisterBrokerReply)
+
+    assert run.reply.broker_epoch == base + len(run.records) - 1
+    assert cluster.image.brokers[0].broker_epoch == run.reply.broker_epoch
+    assert isinstance(run.records[-1], RegisterBroker)
+    assert [type(record) for record in run.records[:-1]] == [PartitionChange, PartitionChange]
+    assert cluster.leaders("t") == [1, 2]
+
+
+def test_the_same_incarnation_keeps_epoch_and_flags() -> None:
+    """A retry writes nothing; new endpoints amend the record (KAFKA-16952)."""
+    cluster = Cluster(1)
+    before = cluster.image.brokers[0]
+    retry = cluster.run(registration(0))
+    assert isinstance(retry.reply, RegisterBrokerReply)
+    assert (retry.records, retry.reply.broker_epoch) == ([], before.broker_epoch)
+
+    moved = replace(registration(0), endpoints=(Endpoint("PLAIN", "elsewhere", 9),))
+    amended = cluster.ask(moved, RegisterBrokerReply)
+    after = cluster.image.brokers[0]
+    assert amended.broker_epoch == after.broker_epoch == before.broker_epoch
+    assert (after.fenced, after.endpoints[0].host) == (False, "elsewhere")
+
+
+def test_another_incarnation_waits_for_the_firsts_session() -> None:
+    """Two processes with one id: the second is told so, until the first has been silent for a session."""
+    cluster = Cluster(2)
+    refused = refusal(cluster, registration(0, life=2))
+    assert refused.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "session timeout of 9000 ms" in refused.message
+
+    cluster.now_ms += SESSION_MS
+    cluster.register(0, life=2)
+    assert cluster.image.brokers[0].fenced
+
+
+def test_an_own_dead_predecessor_is_superseded_at_once() -> None:
+    """The directory's lock proves that it is dead (KAFKA-19047); naming some other incarnation proves nothing."""
+    cluster = Cluster(2)
+    stranger = replace(registration(0, life=3), previous_incarnation_id=incarnation(0, 9))
+    assert refusal(cluster, stranger).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.run(replace(registration(0, life=2), previous_incarnation_id=incarnation(0)))
+
+    assert cluster.image.brokers[0].incarnation_id == incarnation(0, 2)
+
+
+def test_a_broker_that_was_told_to_go_may_come_back_at_once() -> None:
+    """Its session ended with the farewell (KAFKA-19130)."""
+    cluster = Cluster(1)
+    cluster.contact(0, wants_shut_down=True)
+    cluster.register(0, life=2)
+
+    assert cluster.image.brokers[0].incarnation_id == incarnation(0, 2)
+
+
+BAD_REGISTRATIONS = [
+    (
+        replace(registration(1), broker_id=-1),
+        ErrorCode.INVALID_REGISTRATION,
+        "broker id -1 is not between 0 and 2147483647",
+    ),
+    (replace(registration(1), incarnation_id=b"short"), ErrorCode.INVALID_REGISTRATION, "must be 16 bytes"),
+    (replace(registration(1), endpoints=()), ErrorCode.INVALID_REGISTRATION, "no endpoints"),
+    (
+        replace(registration(1), endpoints=(Endpoint("A", "h", 1), Endpoint("A", "h", 2))),
+        ErrorCode.INVALID_REGISTRATION,
+        "listener 'A' is named twice",
+    ),
+    (
+        replace(registration(1), endpoints=(Endpoint("A", "h", 65_536),)),
+        ErrorCode.INVALID_REGISTRATION,
+        "the port of listener 'A' is between 1 and 65535, not 65536",
+    ),
+    (
+        replace(registration(1), endpoints=(Endpoint("A", "", 1),)),
+        ErrorCode.INVALID_REGISTRATION,
+        "the host of listener 'A' has 1 to 255 characters, not 0",
+    ),
+    (replace(registration(1), rack=""), ErrorCode.INVALID_REGISTRATION, "a rack has 1 to 255 characters, not 0"),
+    (replace(registration(1), log_dirs=()), ErrorCode.INVALID_REGISTRATION, "0 log directories"),
+    (replace(registration(1), log_dirs=(b"x",)), ErrorCode.INVALID_REGISTRATION, "must be 16 bytes"),
+    (
+        replace(registration(1), log_dirs=(b"1" * 16,) * 2),
+        ErrorCode.INVALID_REGISTRATION,
+        "is named twice",
+    ),
+    (
+        replace(registration(1), log_dirs=registration(0).log_dirs),
+        ErrorCode.INVALID_REGISTRATION,
+        "belongs to broker 0: is this a copied disk?",
+    ),
+    (
+        replace(registration(1), features=()),
+        ErrorCode.UNSUPPORTED_VERSION,
+        "feature metadata.version is at level 1 in this cluster, and the node does not know it",
+    ),
+    (
+        replace(registration(1), features=(FeatureRange("metadata.version", 2, 3),)),
+        ErrorCode.UNSUPPORTED_VERSION,
+        "feature metadata.version is at level 1 in this cluster, and the node supports 2 to 3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "code", "text"), BAD_REGISTRATIONS, ids=lambda value: str(value)[-40:])
+def test_a_bad_registration_is_told_why(command: RegisterBrokerCommand, code: ErrorCode, text: str) -> None:
+    """And nothing is written."""
+    refused = refusal(Cluster(1), command)
+
+    assert refused.code is code
+    assert text in refused.message
+
+
+# --- identity ------------------------------------------------------------------------------------------------------
+
+
+def test_a_stale_contact_has_no_effect_at_all() -> None:
+    """M2: an old epoch, another incarnation or an unknown id refreshes nothing and changes nothing."""
+    cluster = Cluster(2)
+    epoch = cluster.image.brokers[0].broker_epoch
+    stale = BrokerContact(0, epoch - 1, incarnation(0), cluster.image.offset, wants_shut_down=True)
+    before = cluster.controller.standing(cluster.image, 0)
+    cluster.now_ms += SESSION_MS - 1
+    cluster.contact(1)
+    cluster.controller.touch(0, epoch - 1, cluster.now_ms)
+    cluster.controller.touch(99, epoch, cluster.now_ms)
+
+    assert refusal(cluster, stale).code is ErrorCode.STALE_BROKER_EPOCH
+    assert refusal(cluster, replace(stale, broker_epoch=epoch, incarnation_id=incarnation(0, 7))).code is (
+        ErrorCode.STALE_BROKER_EPOCH
+    )
+    assert refusal(cluster, replace(stale, broker_id=99)).code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert refusal(cluster, AllocateProducerIds(0, epoch - 1)).code is ErrorCode.STALE_BROKER_EPOCH
+    assert cluster.controller.standing(cluster.image, 0) == before
+    cluster.now_ms += 1
+    assert cluster.controller.due(cluster.image, cluster.now_ms) == FenceExpiredBrokers()
+
+
+def test_producer_ids_come_in_blocks() -> None:
+    """No id is given out twice."""
+    cluster = Cluster(1)
+    ask = AllocateProducerIds(0, cluster.image.brokers[0].broker_epoch)
+    blocks = [cluster.ask(ask, AllocateProducerIdsReply) for _ in range(3)]
+
+    assert [(block.first_producer_id, block.count) for block in blocks] == [(0, 1_000), (1_000, 1_000), (2_000, 1_000)]
+
+
+# --- fencing -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 6), st.integers(1, 70), st.data())
+def test_the_law_of_fencing(seed: int, brokers: int, partitions: int, data: st.DataObject) -> None:
+    """M3-M5: a fenced broker leads nothing and is in an ISR only as its last member; each change adds exactly 1 to its epochs."""
+    config = ControllerConfig(slice_changes_max=data.draw(st.integers(1, 40)), slice_partitions_max=10)
+    cluster = Cluster(brokers, config=config, seed=seed)
+    cluster.create("a", partitions, data.draw(st.integers(1, brokers)))
+    cluster.create("b", 3, 1)
+    fenced: set[int] = set()
+    for broker_id in data.draw(st.lists(st.integers(0, brokers - 1), min_size=1, max_size=brokers, unique=True)):
+        before = {name: cluster.partitions(name) for name in "ab"}
+        run = cluster.run(FenceBroker(broker_id))
+        fenced.add(broker_id)
+        assert run.records[-1] == BrokerRegistrationChange(
+            broker_id, cluster.image.brokers[broker_id].broker_epoch, fenced=True
+        )
+        cluster.check_laws()
+        for name, olds in before.items():
+            for old, new in zip(olds, cluster.partitions(name), strict=True):
+                assert new.partition_epoch - old.partition_epoch == (new != old)
+                assert new.leader_epoch - old.leader_epoch == (new.leader != old.leader)
+                online = [replica for replica in new.replicas if replica in new.isr and replica not in fenced]
+                assert new.leader in (online or [NO_LEADER])
+                if old.leader == broker_id and online:
+                    assert new.leader == online[0], "the first in the order of the assignment"
+
+
+def test_a_large_fencing_moves_first_and_fences_last() -> None:
+    """Over many batches: every one of them leaves a valid state, and meanwhile the broker is given nothing."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=10))
+    for name in ("a", "b", "c"):
+        cluster.create(name, 100, 2)
+    following: Command | None = FenceBroker(0)
+    steps = 0
+    while following is not None:
+        decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
+        assert len(decision.records) <= 10 + 64
+        cluster.fold(decision)
+        following = decision.then
+        steps += 1
+        if following is not None:
+            assert not cluster.image.brokers[0].fenced
+            assert cluster.contact(0) == []
+            cluster.create(f"meanwhile-{steps}", 3, 3)
+            assert all(0 not in partition.isr for partition in cluster.partitions(f"meanwhile-{steps}"))
+    assert steps >= 5
+    assert cluster.image.brokers[0].fenced
+    cluster.check_laws()
+
+
+def test_a_fencing_that_was_cut_short_is_taken_up_again() -> None:
+    """If a batch never came to be, the controller finds by itself that the broker is half way out."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster.create("a", 100, 2)
+    cluster.fold(cluster.controller.decide(cluster.image, FenceBroker(0), cluster.now_ms))
+    deadline_ms = cluster.controller.next_deadline_ms()
+    assert deadline_ms is not None
+    assert cluster.controller.due(cluster.image, cluster.now_ms) is None
+    again = cluster.controller.due(cluster.image, deadline_ms)
+    assert again == FenceBroker(0)
+    cluster.now_ms = deadline_ms
+    cluster.run(again)
+
+    assert cluster.image.brokers[0].fenced
+    cluster.check_laws()
+
+
+def test_sessions_end_one_broker_per_decision() -> None:
+    """The one that was silent longest first."""
+    cluster = Cluster(3)
+    for broker_id in (2, 0, 1):
+        cluster.now_ms += 100
+        cluster.contact(broker_id)
+    cluster.now_ms += SESSION_MS
+    fenced = []
+    while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+        fenced += [
+            record.broker_id for record in cluster.run(due).records if isinstance(record, BrokerRegistrationChange)
+        ]
+
+    assert fenced == [2, 0, 1]
+    assert cluster.run(FenceExpiredBrokers()).records == []
+
+
+def test_contact_keeps_a_broker_unfenced_and_silence_does_not() -> None:
+    """Fenced exactly when the session is over, not before; `touch` alone suffices to live (KAFKA-17793)."""
+    cluster = Cluster(2)
+    for _ in range(20):
+        cluster.now_ms += SESSION_MS // 2
+        cluster.controller.touch(0, cluster.image.brokers[0].broker_epoch, cluster.now_ms)
+        while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+            cluster.run(due)
+
+    assert not cluster.image.brokers[0].fenced
+    assert cluster.image.brokers[1].fenced
+
+
+def test_a_stall_is_credited() -> None:
+    """What this process slept through is nobody's silence (KAFKA-15019)."""
+    cluster = Cluster(1)
+    cluster.now_ms += SESSION_MS + 5_000
+    cluster.controller.credit(5_000)
+    assert cluster.controller.due(cluster.image, cluster.now_ms - 1) is None
+    assert cluster.controller.due(cluster.image, cluster.now_ms) == FenceExpiredBrokers()
+
+
+def test_a_new_controller_grants_full_sessions() -> None:
+    """M8: to every unfenced broker, from the moment it became active; to fenced ones none, and yet they are known."""
+    cluster = Cluster(3)
+    cluster.contact(2, wants_fence=True)
+    cluster.controller = Controller(ControllerConfig(), random.Random(2))
+    cluster.now_ms = 1_000_000
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+
+    assert cluster.controller.due(cluster.image, cluster.now_ms + SESSION_MS - 1) is None
+    assert cluster.controller.due(cluster.image, cluster.now_ms + SESSION_MS) == FenceExpiredBrokers()
+    assert cluster.controller.standing(cluster.image, 2).state is BrokerState.FENCED
+    assert cluster.controller.standing(cluster.image, 0).last_contact_ms is None
+    assert refusal(cluster, registration(0, life=2)).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.register(2, life=2)
+
+
+def test_unclean_elections_only_where_the_topic_allows_them() -> None:
+    """The new leader is the whole ISR, and recovering; elsewhere the partition waits for its last ISR member."""
+    cluster = Cluster(2)
+    cluster.assign("clean", (0, 1))
+    cluster.assign("unclean", (0, 1))
+    operations = (ConfigOperation(ConfigOperationKind.SET, "unclean.leader.election.enable", "true"),)
+    cluster.run(AlterConfigs((ConfigAlteration(2, "unclean", operations),)))
+    cluster.contact(1, wants_fence=True)
+    cluster.contact(0, wants_fence=True)
+    assert cluster.leaders("clean") == cluster.leaders("unclean") == [NO_LEADER]
+    cluster.contact(1)
+
+    assert cluster.leaders("clean") == [NO_LEADER]
+    partition = cluster.partitions("unclean")[0]
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
+
+
+def test_many_leaderless_partitions_elect_over_many_batches() -> None:
+    """The unfence record comes first, then the elections, in slices."""
+    cluster = Cluster(2, config=ControllerConfig(slice_changes_max=5, slice_partitions_max=5))
+    for name in ("a", "b", "c", "d"):
+        cluster.assign(name, *[(0,)] * 3)
+    cluster.contact(0, wants_fence=True)
+    records = cluster.contact(0)
+
+    assert isinstance(records[0], BrokerRegistrationChange)
+    assert len(records) == 1 + 12
+    assert all(cluster.leaders(name) == [0, 0, 0] for name in "abcd")
+
+
+# --- controlled shutdown -------------------------------------------------------------------------------------------
+
+
+def stopping(cluster: Cluster, broker_id: int) -> list[MetadataRecord]:
+    return cluster.contact(broker_id, wants_shut_down=True)
+
+
+def test_leaders_move_then_the_others_see_it_then_it_may_go() -> None:
+    """The flag comes first, then the moves; it is let go when each active broker has applied them."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1), (0, 2), (1, 0))
+    records = stopping(cluster, 0)
+    moved_at = cluster.image.offset
+
+    assert records[0] == BrokerRegistrationChange(0, cluster.image.brokers[0].broker_epoch, in_controlled_shutdown=True)
+    assert cluster.leaders("t") == [1, 2, 1]
+    assert all(0 not in partition.isr for partition in cluster.partitions("t"))
+    assert stopping(cluster, 0) == []
+    cluster.contact(1, offset=moved_at)
+    assert cluster.contact(2, offset=moved_at - 1) == []
+    standing = cluster.controller.standing(cluster.image, 0)
+    assert (standing.state, standing.should_shut_down) == (BrokerState.STOPPING, False)
+
+    cluster.contact(2, offset=moved_at)
+    standing = cluster.controller.standing(cluster.image, 0)
+    assert (standing.state, standing.should_shut_down) == (BrokerState.OFFLINE, True)
+    cluster.check_laws()
+
+
+def test_the_farewell_is_told_only_once_it_is_in_the_image() -> None:
+    """`standing` of the committed image says nothing of a fence that is only proposed."""
+    cluster = Cluster(1)
+    committed = cluster.image
+    stopping(cluster, 0)
+
+    assert not cluster.controller.standing(committed, 0).should_shut_down
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
+def test_a_broker_that_leads_nothing_goes_at_once() -> None:
+    """It only leaves its ISRs."""
+    cluster = Cluster(2)
+    cluster.assign("t", (1, 0))
+    records = stopping(cluster, 0)
+
+    assert isinstance(records[0], PartitionChange)
+    assert records[0].isr == (1,)
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
+def test_a_leader_that_cannot_move_holds_the_broker() -> None:
+    """While another replica may still catch up, its leader stays; once it has joined the ISR, it takes over."""
+    cluster = Cluster(2)
+    cluster.contact(1, wants_fence=True)
+    cluster.assign("t", (0, 1))
+    cluster.contact(1)
+    stopping(cluster, 0)
+    cluster.contact(1)
+    stopping(cluster, 0)
+    assert cluster.leaders("t") == [0]
+    assert cluster.controller.standing(cluster.image, 0).state is BrokerState.STOPPING
+
+    before = cluster.partitions("t")[0]
+    joined = PartitionAlteration(
+        before.topic_id, 0, before.leader_epoch, before.partition_epoch, (IsrMember(0), IsrMember(1))
+    )
+    reply = cluster.ask(AlterPartition(0, cluster.image.brokers[0].broker_epoch, (joined,)), AlterPartitionReply)
+    assert reply.results[0].isr == (0, 1)
+    stopping(cluster, 0)
+    assert cluster.leaders("t") == [1]
+    cluster.contact(1)
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
+def test_nobody_waits_for_what_cannot_come() -> None:
+    """A partition without another active replica stays led until the broker goes, and doesn't hold it."""
+    cluster = Cluster(2)
+    cluster.assign("alone", (0,))
+    stopping(cluster, 0)
+    assert cluster.leaders("alone") == [0]
+    cluster.contact(1)
+
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+    assert cluster.leaders("alone") == [NO_LEADER]
+    assert cluster.partitions("alone")[0].isr == (0,)
+    cluster.check_laws()
+
+
+def test_a_new_controller_takes_a_shutdown_over() -> None:
+    """The flag is in the log; what was seen by whom is asked again."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=2, slice_partitions_max=2))
+    for name in "abcdef":
+        cluster.assign(name, (0, 1), (0, 2))
+    contact = BrokerContact(0, cluster.image.brokers[0].broker_epoch, incarnation(0), cluster.image.offset, False, True)
+    cluster.fold(cluster.controller.decide(cluster.image, contact, cluster.now_ms))
+    assert cluster.image.brokers[0].in_controlled_shutdown
+    assert any(0 in cluster.leaders(name) for name in "abcdef")
+
+    cluster.controller = Controller(ControllerConfig(), random.Random(2))
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+    stopping(cluster, 0)
+    assert all(0 not in cluster.leaders(name) for name in "abcdef")
+    cluster.contact(1)
+    assert not cluster.controller.standing(cluster.image, 0).should_shut_down
+    cluster.contact(2)
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
+def test_a_stopping_broker_whose_session_ends_is_fenced() -> None:
+    """And if it comes back in the same life without wanting to go, it is online again, without the flag."""
+    cluster = Cluster(2)
+    cluster.assign("t", (0,))
+    stopping(cluster, 0)
+    cluster.now_ms += SESSION_MS - 1
+    cluster.contact(1, offset=1)
+    cluster.now_ms += 1
+    cluster.run(FenceExpiredBrokers())
+    assert cluster.image.brokers[0].fenced
+    cluster.contact(0)
+
+    assert (cluster.image.brokers[0].fenced, cluster.image.brokers[0].in_controlled_shutdown) == (False, False)
+    assert cluster.leaders("t") == [0]
+
+
+# --- the rest ------------------------------------------------------------------------------------------------------
+
+
+def test_an_unregistered_broker_is_gone() -> None:
+    """Its leaders move first; its id may register anew."""
+    cluster = Cluster(2)
+    cluster.assign("t", (0, 1))
+    run = cluster.run(UnregisterBroker(0))
+
+    assert isinstance(run.records[-1], UnregisterBrokerRecord)
+    assert cluster.leaders("t") == [1]
+    assert cluster.controller.standing(cluster.image, 0).state is BrokerState.OFFLINE
+    refused = refusal(cluster, UnregisterBroker(0))
+    assert (refused.code, refused.message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 0 is not registered")
+    assert refusal(cluster, FenceBroker(0)).code is ErrorCode.BROKER_ID_NOT_REGISTERED
+    cluster.register(0, life=2)
+
+
+def test_lost_log_directories_leave_the_registration() -> None:
+    """A broker that has none left is fenced."""
+    cluster = Cluster(1)
+    two = (b"1" * 16, b"2" * 16)
+    cluster.run(replace(registration(0), log_dirs=two))
+    cluster.contact(0, offline_log_dirs=two[:1])
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == (two[1:], False)
+    assert cluster.contact(0, offline_log_dirs=two[:1]) == []
+    cluster.contact(0, offline_log_dirs=two)
+
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), True)

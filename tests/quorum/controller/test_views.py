@@ -1,0 +1,85 @@
+"""What an admin is shown: pages, counts, soft state where there is some."""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind, NewTopic
+from quorum.controller.contact import BrokerState
+from quorum.controller.views import describe_configs, describe_topic, describe_topics, list_brokers, list_topics
+from tests.quorum.controller.cluster import Cluster
+
+
+def test_topics_are_listed_in_pages() -> None:
+    """By name, each page after the last name of the one before."""
+    cluster = Cluster(2)
+    for name in ("c", "a", "b"):
+        cluster.create(name, 2, 2)
+    first = list_topics(cluster.image, limit=2)
+    rest = list_topics(cluster.image, after=first.topics[-1].name, limit=2)
+
+    assert [(topic.name, topic.partitions, topic.replication_factor) for topic in first.topics] == [
+        ("a", 2, 2),
+        ("b", 2, 2),
+    ]
+    assert (first.more, [topic.name for topic in rest.topics], rest.more) == (True, ["c"], False)
+    assert len(list_topics(cluster.image).topics) == 3
+
+
+def test_a_topic_is_described_in_pages() -> None:
+    """Its configs are there; replicas on fenced brokers are offline; an unknown one is an error of its own."""
+    cluster = Cluster(2)
+    cluster.create_one(NewTopic("t", 5, 2, configs=(("retention.ms", "7"),)))
+    cluster.contact(1, wants_fence=True)
+    page = describe_topic(cluster.image, "t", first_partition=2, limit=2)
+
+    assert [described.record.partition for described in page.partitions] == [2, 3]
+    assert all(described.offline_replicas == (1,) for described in page.partitions)
+    assert (page.partition_count, page.configs) == (5, (("retention.ms", "7"),))
+    missing = describe_topic(cluster.image, "ghost")
+    assert (missing.error, missing.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ghost'")
+    assert describe_topic(cluster.image, "t", first_partition=-3, limit=1).partitions[0].record.partition == 0
+
+
+def test_several_topics_share_a_page() -> None:
+    """The limit is of partitions over all topics; a topic without room still says how many it has."""
+    cluster = Cluster(1)
+    for name in ("a", "b", "c"):
+        cluster.create(name, 3, 1)
+    described = describe_topics(cluster.image, ("a", "b", "c"), first_partition=1, limit=4)
+
+    assert [len(topic.partitions) for topic in described] == [2, 2, 0]
+    assert [topic.partition_count for topic in described] == [3, 3, 3]
+
+
+def test_brokers_are_listed_with_what_they_carry() -> None:
+    """State, contact and counts; without a controller the soft part is unknown."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1), (0, 2), (1, 0))
+    cluster.contact(2, wants_fence=True)
+    listed = list_brokers(cluster.image, cluster.controller)
+
+    assert [(broker.state, broker.led_partitions, broker.replicas) for broker in listed] == [
+        (BrokerState.ONLINE, 2, 3),
+        (BrokerState.ONLINE, 1, 2),
+        (BrokerState.FENCED, 0, 1),
+    ]
+    assert listed[0].last_contact_ms == cluster.now_ms
+    bare = list_brokers(cluster.image, None)
+    assert (bare[0].state, bare[0].last_contact_ms, bare[0].metadata_offset) == (BrokerState.ONLINE, None, None)
+
+
+def test_configs_are_described_with_or_without_defaults() -> None:
+    """A topic inherits the cluster-wide broker default of the same key; what was set on it is marked."""
+    cluster = Cluster(1)
+    cluster.create_one(NewTopic("t", 1, 1, configs=(("retention.ms", "7"),)))
+    operations = (ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", "2"),)
+    cluster.run(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", operations),)))
+
+    assert describe_configs(cluster.image, TOPIC_RESOURCE, "t").configs == (("retention.ms", "7", False),)
+    everything = {
+        config.key: config
+        for config in describe_configs(cluster.image, TOPIC_RESOURCE, "t", with_defaults=True).configs
+    }
+    assert everything["min.insync.replicas"][1:] == ("2", True)
+    assert everything["cleanup.policy"][1:] == ("delete", True)
+    assert describe_configs(cluster.image, TOPIC_RESOURCE, "ghost").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe_configs(cluster.image, 99, "x").error is ErrorCode.INVALID_REQUEST
