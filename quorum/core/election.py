@@ -17,7 +17,7 @@ from quorum.core import leader
 from quorum.core.effects import ElectionState
 from quorum.core.messages import VoteRequest, VoteResponse
 from quorum.core.quorum_state import QuorumState
-from quorum.core.roles import Candidate, Prospective, Votes, Why
+from quorum.core.roles import Candidate, Follower, Prospective, Votes, Why
 
 
 def _own_vote(q: QuorumState) -> Votes:
@@ -30,7 +30,8 @@ def become_prospective(q: QuorumState, why: Why, *, suspicious: bool = False) ->
     """Asks whether a majority would vote for this node. Nothing on disk changes."""
     assert q.is_voter, "an observer does not run"
     assert not q.awaiting_log, "a node whose log is being replaced does not run"
-    q.become(Prospective(_own_vote(q), q.election_deadline_ms(), suspicious), why, q.election)
+    successors = q.role.successors if isinstance(q.role, Follower) else ()
+    q.become(Prospective(_own_vote(q), q.election_deadline_ms(), suspicious, successors), why, q.election)
     count(q)
 
 
@@ -40,10 +41,12 @@ def _become_candidate(q: QuorumState) -> None:
     count(q)
 
 
-def _give_up(q: QuorumState) -> None:
+def _give_up(q: QuorumState, role: Prospective) -> None:
     """A prospective goes back to where it was: to its leader, or to waiting."""
     if q.election.leader_id is not None:
         q.become_follower(q.epoch, q.election.leader_id, Why.PRE_VOTE_LOST)
+        assert isinstance(q.role, Follower)
+        q.role = replace(q.role, successors=role.successors)
     else:
         q.become_unattached(q.epoch, Why.PRE_VOTE_LOST)
 
@@ -54,8 +57,8 @@ def count(q: QuorumState) -> None:
     match q.role:
         case Prospective(votes=votes) if votes.won(voters):
             _become_candidate(q)
-        case Prospective(votes=votes) if votes.lost(voters):
-            _give_up(q)
+        case Prospective(votes=votes) as role if votes.lost(voters):
+            _give_up(q, role)
         case Candidate(votes=votes, started_ms=started_ms) if votes.won(voters):
             leader.lead(q, votes.granted, started_ms)
         case Prospective() | Candidate():
@@ -139,7 +142,7 @@ def on_timer(q: QuorumState) -> None:
         return
     match role:
         case Prospective():
-            _give_up(q)
+            _give_up(q, role)
         case Candidate():
             become_prospective(q, Why.VOTE_LOST)
         case _:

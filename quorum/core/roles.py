@@ -111,6 +111,8 @@ class Prospective:
     deadline_ms: int
     suspicious: bool
     """Its leader's process is gone; the others may not have noticed yet, so whoever refuses is asked again."""
+    successors: tuple[NodeId, ...] = ()
+    """The order of succession, for the next time, should this node go back to its leader."""
 
 
 @dataclass(frozen=True, slots=True)

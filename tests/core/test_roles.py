@@ -1,0 +1,122 @@
+"""The table of transitions, the voter sets, and how a node draws itself."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from metadata_log.ids import ReplicaKey
+from quorum.core import quorum_state
+from quorum.core.roles import TRANSITIONS, Role, Why
+from quorum.core.voters import VoterHistory, VoterSet
+from tests.core.cluster import Cluster, Node, directory, voter, voters_of
+from tests.core.solo import Solo, key
+from tests.core.test_chaos import live
+
+
+@pytest.fixture
+def edges(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple[Role, Role, Why]]]:
+    """The transitions that happen while a test runs."""
+    seen: set[tuple[Role, Role, Why]] = set()
+    become = quorum_state.QuorumState.become
+
+    def watched(self: quorum_state.QuorumState, role, why, election) -> None:  # type: ignore[no-untyped-def]
+        seen.add((self.role.role, role.role, why))
+        become(self, role, why, election)
+
+    monkeypatch.setattr(quorum_state.QuorumState, "become", watched)
+    yield seen
+
+
+def test_an_observer_is_only_ever_unattached_or_following() -> None:
+    """R14: the edges that an observer can take lead nowhere else."""
+    observing = {Role.UNATTACHED, Role.FOLLOWER}
+    for start, end, why in TRANSITIONS:
+        if end in observing and start in observing:
+            continue
+        # Whatever leaves those two roles is an election's, which only voters take part in.
+        assert start not in observing or why in (Why.ELECTION_TIMEOUT, Why.LEADER_SILENT, Why.LEADER_GONE)
+
+
+def test_only_an_election_makes_a_leader() -> None:
+    """R1: no other way in, and out of office only by resigning or by a higher epoch."""
+    assert [(s, w) for s, e, w in TRANSITIONS if e is Role.LEADER] == [(Role.CANDIDATE, Why.VOTE_WON)]
+    assert {e for s, e, w in TRANSITIONS if s is Role.LEADER} == {Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER}
+    assert {s for s, e, w in TRANSITIONS if e is Role.CANDIDATE} == {Role.PROSPECTIVE}
+
+
+def test_random_lives_take_most_edges(edges: set[tuple[Role, Role, Why]]) -> None:
+    """A table that is never walked proves nothing; and `become` refuses any step beside it."""
+    for seed in range(12):
+        live(seed).elect(20_000)
+
+    assert edges <= TRANSITIONS
+    assert len(edges) >= len(TRANSITIONS) * 2 // 3
+
+
+def test_a_voter_is_a_node_and_its_directory() -> None:
+    """R15: the same node with another disk is somebody else."""
+    voters = VoterSet(voters_of(1, 2, 3).voters)
+
+    assert voters.contains(key(1))
+    assert not voters.contains(ReplicaKey(1, directory(1, generation=1)))
+    assert voters.others(key(1)) == (key(2), key(3))
+    assert voters.others(key(9)) == (key(1), key(2), key(3))
+    assert voters.key_of(2) == key(2)
+    assert voters.key_of(9) is None
+    assert str(voters) == "{1,2,3}"
+
+
+@pytest.mark.parametrize(("count", "majority"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_majorities(count: int, majority: int) -> None:
+    """Any two majorities share a voter."""
+    assert VoterSet(voters_of(*range(1, count + 1)).voters).majority == majority
+
+
+def test_a_node_id_twice_is_no_voter_set() -> None:
+    """A disk is replaced by removing the old voter first."""
+    with pytest.raises(AssertionError, match="twice"):
+        VoterSet((voter(1), voter(1)))
+
+
+def test_the_voter_set_is_a_function_of_the_log() -> None:
+    """KIP-853: in force from its offset on, gone when it is truncated, embedded in snapshots as of their end."""
+    history = VoterHistory(voters_of(1, 2, 3)).append(40, voters_of(1, 2, 3, 4)).append(90, voters_of(2, 3, 4))
+    history.check_invariants()
+
+    assert history.latest.ids == (2, 3, 4)
+    assert history.latest_offset == 90
+    assert [history.at(end).ids for end in (40, 41, 90, 91)] == [(1, 2, 3), (1, 2, 3, 4), (1, 2, 3, 4), (2, 3, 4)]
+    assert history.truncate(90).latest.ids == (1, 2, 3, 4)
+    assert history.truncate(40).latest.ids == (1, 2, 3)
+    assert history.truncate(40).latest_offset is None
+    assert VoterHistory.from_snapshot(voters_of(2)).latest.ids == (2,)
+
+
+def test_lines_stand_in_a_table() -> None:
+    """Each field at its column, whatever the role."""
+    lines = [
+        Solo(epochs=(1, 2)).core.describe(),
+        Solo(epochs=(1, 2), me=ReplicaKey(1, directory(1, 7))).core.describe(),
+    ]
+    cluster = Cluster(3).boot_all()
+    cluster.elect()
+    lines += [node.describe() for node in cluster.nodes.values()]
+
+    assert len({line.index(" log ") for line in lines}) == 1
+    assert len({line.index(" disk ") for line in lines}) == 1
+    assert lines[1].endswith("observer")
+    assert isinstance(cluster[1], Node)
+
+
+def test_replicas_are_the_leaders_to_tell() -> None:
+    """DescribeQuorum: itself first, voters, then observers; on other nodes nothing."""
+    cluster = Cluster(3, observers=(9,)).boot_all()
+    leader = cluster.elect()
+    cluster.run(1000)
+    replicas = leader.up.replicas()
+
+    assert replicas[0].node_id == leader.id
+    assert [status.is_voter for status in replicas] == [True, True, True, False]
+    assert {status.log_end_offset for status in replicas} == {leader.log.end}
+    assert all(status.last_fetch_ms is not None and status.last_caught_up_ms is not None for status in replicas)
+    assert cluster[9].up.replicas() == ()
