@@ -48,6 +48,7 @@ class SnapshotPiece(NamedTuple):
 
 
 Dial = Callable[[str], grpc.aio.Channel]
+"""The channel to a target; whoever gives it keeps it, and closes it in the end."""
 
 
 class ControllerClient:
@@ -60,7 +61,6 @@ class ControllerClient:
         self._address = self._bootstrap[0]
         self._dial = dial
         self._report = report
-        self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
         self._stream: Any = None
         self._in_flight: int | None = None
@@ -81,7 +81,7 @@ class ControllerClient:
         self.abandon_fetch()
         if address != self._address:
             self._address = address
-            self._drop_channel()
+            self._stub = None
 
     def register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
         """Reports `Registered` or `RegisterFailed`, within `timeout_ms`."""
@@ -190,21 +190,12 @@ class ControllerClient:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._channel is not None:
-            await self._channel.close()
-            self._channel = None
 
     def _open_stub(self) -> Any:
-        if self._channel is None:
-            self._channel = self._dial(self._address.target)
-            self._stub = broker_pb2_grpc.BrokerServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        if self._stub is None:
+            channel = self._dial(self._address.target)
+            self._stub = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
         return self._stub
-
-    def _drop_channel(self) -> None:
-        """Calls that are under way on it end with it. It is closed on the side: nobody waits for that."""
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            self._start(_close(channel))
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -213,10 +204,6 @@ class ControllerClient:
 
     def _describe(self, e: grpc.aio.AioRpcError) -> str:
         return f"{self.target}: {e.code().name}: {e.details()}"
-
-
-async def _close(channel: grpc.aio.Channel) -> None:
-    await channel.close()
 
 
 def _checked_size(chunk: broker_pb2.SnapshotChunk, position: int, size: int | None) -> int:

@@ -10,8 +10,6 @@ from typing import Any
 
 import grpc
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
-from snapshots.format import SnapshotMeta
-from snapshots.store import SnapshotStore
 
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
@@ -29,6 +27,8 @@ from metadata_log.records import (
     Voters,
 )
 from metadata_log.replay import Replay
+from snapshots.format import SnapshotMeta
+from snapshots.store import SnapshotStore
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))

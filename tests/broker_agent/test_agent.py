@@ -19,6 +19,7 @@ from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.session import Session, SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
+from daemon.dial import Dialer
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.records import Endpoint, Topic
@@ -49,13 +50,14 @@ class Process:
 
     def __init__(self, path: Path, addresses: list[Address], config: SessionConfig = SESSION, seed: int = 1) -> None:
         self.log = Quiet()
+        self.dialer = Dialer()
         self.incarnation = bytes([seed]) * 16
         identity = BrokerIdentity(CLUSTER_ID, 4, self.incarnation, (Endpoint("PLAINTEXT", "b4", 9092),), (), None, ())
         self.agent = Agent(
             identity,
             Session(config, random.Random(seed)),
             BrokerStore(RealDirectory(path)),
-            lambda report: ControllerClient(addresses, grpc.aio.insecure_channel, report),
+            lambda report: ControllerClient(addresses, self.dialer, report),
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             log=self.log,
             times=AgentTimes(flush_interval_ms=20),
@@ -100,6 +102,7 @@ async def start(tmp_path: Path, controller: FakeController) -> AsyncIterator[Cal
     for process in processes:
         process.running.cancel()
         await asyncio.gather(process.running, return_exceptions=True)
+        await process.dialer.close()
 
 
 Start = Callable[..., Process]
