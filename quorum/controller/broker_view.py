@@ -13,7 +13,7 @@ _NOBODY: Final[frozenset[NodeId]] = frozenset()
 class BrokerView:
     """Who may lead and stand in an ISR: registered, unfenced, not shutting down, and not on the way out."""
 
-    __slots__ = ("active", "barred", "brokers", "placer")
+    __slots__ = ("_placer", "_rng", "active", "barred", "brokers")
 
     def __init__(self, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
         self.brokers = image.brokers
@@ -24,11 +24,21 @@ class BrokerView:
             for broker in image.brokers.unordered_values()
             if not broker.fenced and not broker.in_controlled_shutdown and broker.broker_id not in barred
         )
-        usable = [
-            UsableBroker(broker.broker_id, broker.rack, broker.broker_id in self.active)
-            for broker in self.brokers.values()
-        ]
-        self.placer = Placer(usable, rng)
+        self._rng = rng
+        self._placer: Placer | None = None
+
+    @property
+    def placer(self) -> Placer:
+        """Made when the first partition is placed: while brokers come and go by the hundred, nobody asks."""
+        if self._placer is None:
+            self._placer = Placer(
+                [
+                    UsableBroker(broker.broker_id, broker.rack, broker.broker_id in self.active)
+                    for broker in self.brokers.values()
+                ],
+                self._rng,
+            )
+        return self._placer
 
 
 class BrokerViews:

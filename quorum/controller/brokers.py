@@ -217,9 +217,12 @@ class Brokers:
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """What has to be decided although nobody asks."""
-        for broker_id, walk in self._leaving.items():
-            if walk.last_step_ms + STALLED_WALK_MS <= now_ms and broker_id in image.brokers:
-                return FenceBroker(broker_id)
+        for broker_id, walk in list(self._leaving.items()):
+            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
+                broker: RegisterBroker | None = image.brokers.get(broker_id)
+                if broker is not None and not broker.fenced:
+                    return FenceBroker(broker_id)
+                self._forget(broker_id)
         if self.sessions.first_expired(image, now_ms) is not None:
             return FenceExpiredBrokers()
         return None
@@ -389,7 +392,11 @@ class Brokers:
             return self._builder(image, visited, active).without(broker_id).build()
 
         changes: list[PartitionChange] = []
-        for topic_id, partition in held_before:
+        for index, (topic_id, partition) in enumerate(held_before):
+            if index >= self._config.slice_partitions_max or len(changes) >= self._config.slice_changes_max:
+                stop.held_by = held_before[index:] + stop.held_by
+                leads = True
+                break
             topic = image.topic_by_id(topic_id)
             state = None if topic is None else topic.state(partition)
             change = None if topic is None or state is None else move(Visited(topic, partition, state))

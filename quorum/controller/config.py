@@ -39,4 +39,8 @@ class ControllerConfig(NamedTuple):
         found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
         if not 2 <= self.records_max <= 10_000:
             found.append(f"records_max must be between 2 and 10,000, not {self.records_max}")
+        if 2 * self.slice_changes_max + 100 > self.records_max:
+            found.append(
+                f"slice_changes_max must be below {(self.records_max - 100) // 2}, not {self.slice_changes_max}"
+            )
         return found

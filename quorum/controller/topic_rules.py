@@ -11,8 +11,8 @@ from quorum.controller.commands import DEFAULT_COUNT
 NAME_MAX: Final = 249
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 RESERVED_NAMES: Final = frozenset({"@metadata", "__cluster_metadata"})
-REPLICATION_FACTOR_MAX: Final = 1_000
-"""A bound for lists in one record; far above what anybody wants."""
+REPLICATION_FACTOR_MAX: Final = 100
+"""A bound for lists in one record, so that a slice of a fencing always fits a batch; far above what anybody wants."""
 
 
 class Rejected(Exception):
@@ -63,6 +63,11 @@ def check_counts(name: str, partitions: int, replication_factor: int) -> None:
 
 def check_replication_factor(name: str, replication_factor: int, registered: int, online: int) -> None:
     """Raises Rejected where so many replicas can't be placed."""
+    if replication_factor > REPLICATION_FACTOR_MAX:
+        raise Rejected(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"topic {name!r}: replication factor is {replication_factor}: at most {REPLICATION_FACTOR_MAX} is allowed",
+        )
     if replication_factor > registered:
         brokers = "1 broker is" if registered == 1 else f"{registered} brokers are"
         raise Rejected(
@@ -95,7 +100,7 @@ def check_assignment(
     for partition, replicas in enumerate(assignment, first_partition):
         where = f"topic {name!r}: the assignment of partition {partition}"
         if not 1 <= len(replicas) <= REPLICATION_FACTOR_MAX:
-            problem = f"has {len(replicas)} replicas: 1 to {REPLICATION_FACTOR_MAX:,} are allowed"
+            problem = f"has {len(replicas)} replicas: 1 to {REPLICATION_FACTOR_MAX} are allowed"
         elif len(set(replicas)) != len(replicas):
             twice = next(broker for broker in replicas if replicas.count(broker) > 1)
             problem = f"names broker {twice} more than once"

@@ -316,6 +316,9 @@ def test_a_stall_is_credited() -> None:
     cluster = Cluster(1)
     cluster.now_ms += SESSION_MS + 5_000
     cluster.controller.credit(5_000)
+    cluster.now_ms -= 1
+    assert refusal(cluster, registration(0, life=2)).code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += 1
     assert cluster.controller.due(cluster.image, cluster.now_ms - 1) is None
     assert cluster.controller.due(cluster.image, cluster.now_ms) == FenceExpiredBrokers()
 
@@ -436,6 +439,25 @@ def test_a_leader_that_cannot_move_holds_the_broker() -> None:
     assert reply.results[0].isr == (0, 1)
     stopping(cluster, 0)
     assert cluster.leaders("t") == [1]
+    cluster.contact(1)
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+
+
+def test_many_held_leaders_move_in_slices() -> None:
+    """However many partitions hold a stopping broker, no decision moves more than a slice of them."""
+    cluster = Cluster(2, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=10))
+    cluster.contact(1, wants_fence=True)
+    cluster.assign("t", *[(0, 1)] * 50)
+    cluster.contact(1)
+    stopping(cluster, 0)
+    epoch = cluster.image.brokers[0].broker_epoch
+    for partition in cluster.partitions("t"):
+        joined = PartitionAlteration(partition.topic_id, partition.partition, 0, 0, (IsrMember(0), IsrMember(1)))
+        cluster.run(AlterPartition(0, epoch, (joined,)))
+    moved = []
+    while 0 in cluster.leaders("t"):
+        moved.append(len(stopping(cluster, 0)))
+    assert moved == [10] * 5
     cluster.contact(1)
     assert cluster.controller.standing(cluster.image, 0).should_shut_down
 

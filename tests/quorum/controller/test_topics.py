@@ -120,9 +120,14 @@ BAD_TOPICS = [
         "topic 't': replication factor is 4, but only 3 brokers are registered",
     ),
     (
+        NewTopic("t", 1, 101),
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        "topic 't': replication factor is 101: at most 100 is allowed",
+    ),
+    (
         NewTopic("t", assignment=((0, 1), ())),
         ASSIGNMENT,
-        "topic 't': the assignment of partition 1 has 0 replicas: 1 to 1,000 are allowed",
+        "topic 't': the assignment of partition 1 has 0 replicas: 1 to 100 are allowed",
     ),
     (
         NewTopic("t", assignment=((0, 0),)),
