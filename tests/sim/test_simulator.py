@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.sim.__main__ import run, run_seed
 from tests.sim.cluster import Cluster
+from tests.sim.runner import run, run_seed
 
 
 @pytest.mark.slow
