@@ -177,7 +177,7 @@ def test_a_vote_of_an_earlier_epoch_is_not_counted() -> None:
     # The second pre-vote comes late; so does a real vote of an epoch that is over.
     solo.respond(asked[1].destination, second, VoteResponse(ErrorCode.NONE, 2, None, vote_granted=True))
     old = replace(second, epoch=2, pre_vote=False)
-    solo.respond(asked[1].destination, old, VoteResponse(ErrorCode.NONE, 2, None, vote_granted=True))
+    solo.respond(asked[1].destination, old, VoteResponse(ErrorCode.NONE, 3, None, vote_granted=True))
 
     assert solo.core.role is Role.CANDIDATE
 
@@ -332,7 +332,10 @@ def test_only_the_awaited_answer_is_taken() -> None:
     assert solo.good_answer(first, batches=batches) == []
     assert solo.good_answer(replace(second, number=second.number + 1)) == []
     assert solo.respond(3, second, FetchResponse(ErrorCode.NONE, 3, 2, second.number)) == []
-    assert fetch_in(solo.good_answer(second)).number == second.number + 1
+    third = fetch_in(solo.good_answer(second))
+    assert third.number == second.number + 1
+    # Not even if it would fit: it was given to a question that is over.
+    assert solo.good_answer(second, batches=batches_after(solo.log, 3)) == []
 
 
 def test_batches_that_do_not_continue_the_log_are_left_alone() -> None:
@@ -653,6 +656,15 @@ def test_a_pre_vote_changes_nothing_on_disk() -> None:
     assert solo.core.epoch == 2
 
 
+def test_a_pre_vote_of_a_higher_epoch_is_not_taken_in() -> None:
+    """KIP-996 as it is used here: a question in the conditional moves nobody's epoch, so it costs no leader its office."""
+    solo = working_leader()
+    effects = solo.request(VoteRequest(key(2), key(1), 9, 3, 99, pre_vote=True))
+
+    assert none_of(SaveElectionState, effects)
+    assert (solo.core.epoch, solo.core.is_leading) == (3, True)
+
+
 def test_a_refused_prospective_goes_back_to_its_leader() -> None:
     """KIP-996: a majority still hears the leader, so it was this node's own trouble."""
     solo, fetch = follower(1)
@@ -799,6 +811,20 @@ def test_a_voter_set_counts_as_soon_as_it_is_appended() -> None:
     assert solo.core.high_watermark == end + 1
 
 
+def test_a_voter_set_that_is_cut_away_counts_no_more() -> None:
+    """KIP-853: the set is a function of the log."""
+    log = log_of(1)
+    log.append(1, voters_of(1, 2, 3))
+    log.append(2, voters_of(1, 2, 3, 4, 5))
+    log.flush()
+    solo = Solo(log=log, election=ElectionState(3, None, None))
+    assert len(solo.core.voters) == 5
+    fetch = solo.follow(2)
+    solo.respond(2, fetch, FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, diverging=OffsetAndEpoch(2, 1)))
+
+    assert solo.core.voters.ids == (1, 2, 3)
+
+
 def test_a_leader_that_is_removed_does_not_count_itself_and_leaves() -> None:
     """KIP-853: it brings its own removal to the majority of the others, then steps down."""
     solo = working_leader()
@@ -851,6 +877,10 @@ def test_reads_wait_for_the_first_commit_of_the_epoch() -> None:
     """Raft 6.4: before that the leader does not know what is committed."""
     solo = leader()
     assert solo.step(ConfirmReads(1)) == []
+    token = max(tokens(solo.fetch(2, 2)).values())
+    assert none_of(
+        ReadsConfirmed, solo.fetch(2, 2, read_token=token)
+    )  # it follows, but nothing of this epoch is committed
     solo.fetch(2)
     token = max(tokens(solo.fetch(2, high_watermark=0)).values())
 

@@ -43,6 +43,13 @@ def prospective() -> Solo:
     return solo
 
 
+def prospective_with_a_leader() -> Solo:
+    solo = Solo(epochs=(1, 1), election=ElectionState(3, None, 3))
+    solo.wait(solo.config.fetch_timeout_ms)
+    assert solo.core.role is Role.PROSPECTIVE
+    return solo
+
+
 def new_follower() -> Solo:
     return Solo(epochs=(1, 1), election=ElectionState(3, None, 3))
 
@@ -75,6 +82,7 @@ GRANTS = [
     (voted_for_2,     True,  True),
     (voted_for_3,     False, True),
     (prospective,     True,  True),
+    (prospective_with_a_leader, False, True),
     (new_follower,    False, True),
     (old_follower,    False, False),
     (leader,          False, False),
