@@ -1,0 +1,253 @@
+"""The service for operators and tools: translates, asks the node, translates back.
+
+Mutations wait until they are committed. Reads are linearizable, on the active controller. What a single node knows of
+itself (DescribeQuorum, ListSnapshots) is answered by every controller, also without a leader.
+
+`Submit` is the pipelined way in: up to SUBMIT_IN_FLIGHT_MAX calls of one stream wait at once; while that many do, the
+stream is not read, so gRPC's flow control holds the client back.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+import grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from quorum.controller import views
+from quorum.controller.commands import Command, FenceBroker, UnregisterBroker
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.requests import ReadView, Refused
+from quorum.wire import convert_admin as convert
+from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.timeouts import timeout_of
+
+logger = logging.getLogger(__name__)
+
+SUBMIT_IN_FLIGHT_MAX = 256
+
+R = TypeVar("R")
+
+
+class _Mutation(NamedTuple):
+    """How one kind of mutating call is translated."""
+
+    command: Callable[[Any], Command]
+    response: Callable[[Any], Any]
+    response_type: Callable[..., Any]
+
+
+CREATE_TOPICS = _Mutation(convert.from_create_topics, convert.to_create_topics_response, admin_pb2.CreateTopicsResponse)
+CREATE_PARTITIONS = _Mutation(
+    convert.from_create_partitions, convert.to_create_partitions_response, admin_pb2.CreatePartitionsResponse
+)
+DELETE_TOPICS = _Mutation(convert.from_delete_topics, convert.to_delete_topics_response, admin_pb2.DeleteTopicsResponse)
+ALTER_CONFIGS = _Mutation(
+    convert.from_alter_configs, convert.to_alter_configs_response, admin_pb2.IncrementalAlterConfigsResponse
+)
+FENCE_BROKER = _Mutation(
+    lambda message: FenceBroker(message.broker_id),
+    lambda reply: admin_pb2.MutationResponse(offset=reply.offset),
+    admin_pb2.MutationResponse,
+)
+UNREGISTER_BROKER = _Mutation(
+    lambda message: UnregisterBroker(message.broker_id),
+    lambda reply: admin_pb2.MutationResponse(offset=reply.offset),
+    admin_pb2.MutationResponse,
+)
+
+_SUBMITTED = {
+    "create_topics": CREATE_TOPICS,
+    "create_partitions": CREATE_PARTITIONS,
+    "delete_topics": DELETE_TOPICS,
+    "alter_configs": ALTER_CONFIGS,
+}
+"""By the name of the field, which is the same in SubmitRequest and SubmitResponse."""
+
+
+class AdminService(admin_pb2_grpc.AdminServiceServicer):
+    """One controller, as operators see it."""
+
+    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+        self._node = node
+        self._identity = identity
+
+    # --- mutations -------------------------------------------------------------------------------------------------
+
+    async def CreateTopics(self, request: Any, context: Any) -> admin_pb2.CreateTopicsResponse:  # noqa: N802
+        return await self._mutate(CREATE_TOPICS, request, context)  # type: ignore[no-any-return]
+
+    async def CreatePartitions(self, request: Any, context: Any) -> admin_pb2.CreatePartitionsResponse:  # noqa: N802
+        return await self._mutate(CREATE_PARTITIONS, request, context)  # type: ignore[no-any-return]
+
+    async def DeleteTopics(self, request: Any, context: Any) -> admin_pb2.DeleteTopicsResponse:  # noqa: N802
+        return await self._mutate(DELETE_TOPICS, request, context)  # type: ignore[no-any-return]
+
+    async def IncrementalAlterConfigs(  # noqa: N802
+        self, request: Any, context: Any
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        return await self._mutate(ALTER_CONFIGS, request, context)  # type: ignore[no-any-return]
+
+    async def FenceBroker(self, request: Any, context: Any) -> admin_pb2.MutationResponse:  # noqa: N802
+        return await self._mutate(FENCE_BROKER, request, context)  # type: ignore[no-any-return]
+
+    async def UnregisterBroker(self, request: Any, context: Any) -> admin_pb2.MutationResponse:  # noqa: N802
+        return await self._mutate(UNREGISTER_BROKER, request, context)  # type: ignore[no-any-return]
+
+    async def CreateSnapshot(  # noqa: N802
+        self, request: admin_pb2.CreateSnapshotRequest, context: Any
+    ) -> admin_pb2.MutationResponse:
+        async def mark() -> admin_pb2.MutationResponse:
+            timeout_ms = timeout_of(request.context.timeout_ms, context)
+            offset = await self._node.create_snapshot(request.reason or "asked for by an operator", timeout_ms)
+            return admin_pb2.MutationResponse(offset=offset)
+
+        return await self._answer(request.context, mark, admin_pb2.MutationResponse)
+
+    async def _mutate(self, mutation: _Mutation, request: Any, context: Any) -> Any:
+        async def submit() -> Any:
+            command = mutation.command(request)
+            reply = await self._node.submit(command, timeout_of(request.context.timeout_ms, context))
+            return mutation.response(reply)
+
+        return await self._answer(request.context, submit, mutation.response_type)
+
+    # --- reads -----------------------------------------------------------------------------------------------------
+
+    async def ListTopics(  # noqa: N802
+        self, request: admin_pb2.ListTopicsRequest, context: Any
+    ) -> admin_pb2.ListTopicsResponse:
+        def look(view: ReadView) -> admin_pb2.ListTopicsResponse:
+            page = views.list_topics(view.image, request.after, request.limit)
+            return convert.to_list_topics_response(page, view.as_of_offset)
+
+        return await self._read(request, context, look, admin_pb2.ListTopicsResponse)
+
+    async def DescribeTopics(  # noqa: N802
+        self, request: admin_pb2.DescribeTopicsRequest, context: Any
+    ) -> admin_pb2.DescribeTopicsResponse:
+        def look(view: ReadView) -> admin_pb2.DescribeTopicsResponse:
+            convert.at_most(len(request.names), "topics")
+            names = tuple(request.names)
+            described = views.describe_topics(view.image, names, request.first_partition, request.limit)
+            return convert.to_describe_topics_response(described, view.as_of_offset)
+
+        return await self._read(request, context, look, admin_pb2.DescribeTopicsResponse)
+
+    async def DescribeConfigs(  # noqa: N802
+        self, request: admin_pb2.DescribeConfigsRequest, context: Any
+    ) -> admin_pb2.DescribeConfigsResponse:
+        def look(view: ReadView) -> admin_pb2.DescribeConfigsResponse:
+            convert.at_most(len(request.resources), "resources")
+            described = [
+                views.describe_configs(view.image, resource.resource_type, resource.name)
+                for resource in request.resources
+            ]
+            return convert.to_describe_configs_response(described, view.as_of_offset)
+
+        return await self._read(request, context, look, admin_pb2.DescribeConfigsResponse)
+
+    async def ListBrokers(  # noqa: N802
+        self, request: admin_pb2.ListBrokersRequest, context: Any
+    ) -> admin_pb2.ListBrokersResponse:
+        def look(view: ReadView) -> admin_pb2.ListBrokersResponse:
+            listed = views.list_brokers(view.image, view.controller)
+            return convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
+
+        return await self._read(request, context, look, admin_pb2.ListBrokersResponse)
+
+    async def DescribeQuorum(  # noqa: N802
+        self, request: admin_pb2.DescribeQuorumRequest, context: Any
+    ) -> admin_pb2.DescribeQuorumResponse:
+        async def look() -> admin_pb2.DescribeQuorumResponse:
+            return convert.to_describe_quorum_response(self._node.status())
+
+        return await self._answer(request.context, look, admin_pb2.DescribeQuorumResponse)
+
+    async def ListSnapshots(  # noqa: N802
+        self, request: admin_pb2.ListSnapshotsRequest, context: Any
+    ) -> admin_pb2.ListSnapshotsResponse:
+        try:
+            self._check_cluster(request.context)
+        except Refused as e:
+            return admin_pb2.ListSnapshotsResponse(error=error(e.code, e.message))
+        return convert.to_list_snapshots_response(self._identity.node_id, self._node.list_snapshots())
+
+    async def _read(
+        self, request: Any, context: Any, look: Callable[[ReadView], R], response_type: Callable[..., R]
+    ) -> R:
+        async def read() -> R:
+            return await self._node.read(look, timeout_of(request.context.timeout_ms, context))
+
+        return await self._answer(request.context, read, response_type)
+
+    # --- the pipelined stream --------------------------------------------------------------------------------------
+
+    async def Submit(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+        """See the file's head."""
+        room = asyncio.Semaphore(SUBMIT_IN_FLIGHT_MAX)
+        answers: asyncio.Queue[admin_pb2.SubmitResponse | None] = asyncio.Queue()
+        under_way: set[asyncio.Task[None]] = set()
+
+        async def work(request: admin_pb2.SubmitRequest) -> None:
+            try:
+                answer = await self._submitted(request, context)
+            except Exception:  # one call's accident must not leave its sender waiting, nor end the others' stream
+                logger.exception("a submitted call has failed")
+                text = "the controller failed to handle this call; its log says why"
+                answer = admin_pb2.SubmitResponse(id=request.id, error=error(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            answers.put_nowait(answer)
+
+        async def write() -> None:
+            while (answer := await answers.get()) is not None:
+                await context.write(answer)
+                room.release()
+
+        writer = asyncio.get_running_loop().create_task(write())
+        try:
+            while (request := await context.read()) is not grpc.aio.EOF:
+                await room.acquire()
+                task = asyncio.get_running_loop().create_task(work(request))
+                under_way.add(task)
+                task.add_done_callback(under_way.discard)
+            while under_way:
+                await asyncio.wait(under_way)
+            answers.put_nowait(None)
+            await writer
+        finally:
+            writer.cancel()
+            for task in under_way:
+                task.cancel()
+
+    async def _submitted(self, request: admin_pb2.SubmitRequest, context: Any) -> admin_pb2.SubmitResponse:
+        name = request.WhichOneof("call")
+        if name is None:
+            text = "a call of a kind that this release does not know"
+            return admin_pb2.SubmitResponse(id=request.id, error=error(ErrorCode.UNSUPPORTED_VERSION, text))
+        response = await self._mutate(_SUBMITTED[name], getattr(request, name), context)
+        fields: dict[str, Any] = {"id": request.id, name: response}
+        return admin_pb2.SubmitResponse(**fields)
+
+    # --- refusals --------------------------------------------------------------------------------------------------
+
+    async def _answer(
+        self, asked: admin_pb2.RequestContext, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]
+    ) -> R:
+        """What `work` answers; a refusal in the same type, with whom to ask instead."""
+        try:
+            self._check_cluster(asked)
+            return await work()
+        except BadMessage as e:
+            refused = bad_request(e)
+        except Refused as e:
+            refused = e
+        hint = refused.hint or self._node.leader_hint()
+        return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
+
+    def _check_cluster(self, asked: admin_pb2.RequestContext) -> None:
+        """A client that names its cluster is answered by no other; one that does not yet know it may leave it out."""
+        if asked.cluster_id and asked.cluster_id != self._identity.cluster_id:
+            raise wrong_cluster(asked.cluster_id, self._identity.cluster_id)

@@ -1,0 +1,113 @@
+"""The service for brokers: translates, asks the node, translates back.
+
+MetadataFetch is a stream with one request in flight, like the voters' Fetch. `MetadataFetchOnce` is the same for clients
+that have no use for a stream.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import grpc
+from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
+
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from quorum.controller.commands import AllocateProducerIdsReply, AlterPartitionReply, RegisterBrokerReply
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.requests import Refused
+from quorum.wire import convert_broker as convert
+from quorum.wire.convert import from_snapshot_id
+from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.timeouts import timeout_of
+
+SNAPSHOT_CHUNK_BYTES = 1 << 20
+
+R = TypeVar("R")
+
+
+class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
+    """One controller, as brokers see it."""
+
+    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+        self._node = node
+        self._cluster_id = identity.cluster_id
+
+    async def RegisterBroker(  # noqa: N802
+        self, request: broker_pb2.RegisterBrokerRequest, context: Any
+    ) -> broker_pb2.RegisterBrokerResponse:
+        async def register() -> broker_pb2.RegisterBrokerResponse:
+            reply = await self._node.submit(convert.from_register(request), timeout_of(0, context))
+            return broker_pb2.RegisterBrokerResponse(broker_epoch=cast(RegisterBrokerReply, reply).broker_epoch)
+
+        return await self._answer(request.cluster_id, register, broker_pb2.RegisterBrokerResponse)
+
+    async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+        """One fetch after the other, until the broker goes away."""
+        while True:
+            request = await context.read()
+            if request is grpc.aio.EOF:
+                return
+            await context.write(await self.MetadataFetchOnce(request, context))
+
+    async def MetadataFetchOnce(  # noqa: N802
+        self, request: broker_pb2.MetadataFetchRequest, context: Any
+    ) -> broker_pb2.MetadataFetchResponse:
+        async def fetch() -> broker_pb2.MetadataFetchResponse:
+            fetched = await self._node.metadata_fetch(convert.from_metadata_fetch(request))
+            return convert.to_metadata_fetched(fetched, request.number)
+
+        response = await self._answer(request.cluster_id, fetch, broker_pb2.MetadataFetchResponse)
+        response.number = request.number
+        return response
+
+    async def FetchMetadataSnapshot(  # noqa: N802
+        self, request: broker_pb2.FetchMetadataSnapshotRequest, context: Any
+    ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
+        """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory."""
+        try:
+            self._check_cluster(request.cluster_id)
+            snapshot, position, size = from_snapshot_id(request.snapshot), request.position, None
+            if position < 0:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
+            while size is None or position < size:
+                size, data = self._node.read_snapshot_chunk(snapshot, position, SNAPSHOT_CHUNK_BYTES)
+                yield broker_pb2.SnapshotChunk(size=size, position=position, data=data)
+                if not data:
+                    return
+                position += len(data)
+        except Refused as e:
+            yield broker_pb2.SnapshotChunk(error=error(e.code, e.message))
+
+    async def AlterPartition(  # noqa: N802
+        self, request: broker_pb2.AlterPartitionRequest, context: Any
+    ) -> broker_pb2.AlterPartitionResponse:
+        async def alter() -> broker_pb2.AlterPartitionResponse:
+            reply = await self._node.submit(convert.from_alter_partition(request), timeout_of(0, context))
+            return convert.to_alter_partition_response(cast(AlterPartitionReply, reply))
+
+        return await self._answer(request.cluster_id, alter, broker_pb2.AlterPartitionResponse)
+
+    async def AllocateProducerIds(  # noqa: N802
+        self, request: broker_pb2.AllocateProducerIdsRequest, context: Any
+    ) -> broker_pb2.AllocateProducerIdsResponse:
+        async def allocate() -> broker_pb2.AllocateProducerIdsResponse:
+            reply = await self._node.submit(convert.from_allocate(request), timeout_of(0, context))
+            return convert.to_allocate_response(cast(AllocateProducerIdsReply, reply))
+
+        return await self._answer(request.cluster_id, allocate, broker_pb2.AllocateProducerIdsResponse)
+
+    async def _answer(self, cluster_id: str, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]) -> R:
+        """What `work` answers; a refusal in the same type, with whom to ask instead."""
+        try:
+            self._check_cluster(cluster_id)
+            return await work()
+        except BadMessage as e:
+            refused = bad_request(e)
+        except Refused as e:
+            refused = e
+        hint = refused.hint or self._node.leader_hint()
+        return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
+
+    def _check_cluster(self, cluster_id: str) -> None:
+        if cluster_id != self._cluster_id:
+            raise wrong_cluster(cluster_id, self._cluster_id)

@@ -1,0 +1,300 @@
+"""The typed admin client: a list of controllers in, generated messages out, and errors that say what to do.
+
+It asks the controller that it believes to lead, follows hints, and goes on to the next one while nobody leads, all within
+one deadline per call. What it never does by itself is repeat a change that may have happened: then it raises
+`MayHaveHappened`, and the caller looks. (Changes that come to the same when made twice, it repeats.)
+
+Used by `quorumctl`, and by whoever automates a cluster:
+
+    async with AdminClient(["127.0.0.1:9001"]) as client:
+        await client.create_topic("orders", partitions=12, replication_factor=3)
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Final, Self
+
+import grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
+
+from metadata_log.errors import ErrorCode
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call, was_never_sent
+from quorum.wire.submit_stream import SubmitStream
+
+DEFAULT_TIMEOUT_S: Final = 10.0
+READ_ATTEMPT_S: Final = 2.0
+"""A read that is not answered for so long is asked of the next controller: this one may stand still."""
+BACKOFF_FIRST_S: Final = 0.02
+BACKOFF_MAX_S: Final = 0.2
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""Config resource types."""
+
+ASK_ELSEWHERE: Final = frozenset(
+    (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_READY)
+)
+"""Nothing was done, and another controller may do it, or this one in a moment."""
+
+
+class AdminClient:
+    """A client of one cluster's controllers. Lives on the event loop that first uses it. Raises AdminError everywhere."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        cluster_id: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        dial: Any = None,
+    ) -> None:
+        """`endpoints` are `host:port` of controllers; `dial(target) -> Channel` if the connection is to be secured."""
+        assert endpoints, "at least one endpoint"
+        self.endpoints = tuple(endpoints)
+        self.timeout_s = timeout_s
+        self._cluster_id = cluster_id or ""
+        self._dial = dial or _dial_insecurely
+        self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
+        self._target = self.endpoints[0]
+        self._turn = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        stubs, self._stubs = self._stubs, {}
+        for channel, _ in stubs.values():
+            await channel.close()
+
+    # --- topics ----------------------------------------------------------------------------------------------------
+
+    async def create_topics(
+        self, topics: Iterable[admin_pb2.NewTopic], *, validate_only: bool = False
+    ) -> admin_pb2.CreateTopicsResponse:
+        """Creates the topics that can be created; each result says how it went."""
+        request = admin_pb2.CreateTopicsRequest(topics=topics, validate_only=validate_only)
+        response: admin_pb2.CreateTopicsResponse = await self._ask("CreateTopics", request, repeatable=validate_only)
+        return response
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> admin_pb2.TopicResult:
+        """Creates one topic, or raises its error."""
+        entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in (configs or {}).items()]
+        topic = admin_pb2.NewTopic(
+            name=name, partitions=partitions, replication_factor=replication_factor, configs=entries
+        )
+        response = await self.create_topics([topic])
+        result: admin_pb2.TopicResult = _only(response.results)
+        return result
+
+    async def create_partitions(
+        self, topics: Iterable[admin_pb2.NewPartitions], *, validate_only: bool = False
+    ) -> admin_pb2.CreatePartitionsResponse:
+        """Lets topics have more partitions; each result says how it went."""
+        request = admin_pb2.CreatePartitionsRequest(topics=topics, validate_only=validate_only)
+        response: admin_pb2.CreatePartitionsResponse = await self._ask(
+            "CreatePartitions", request, repeatable=validate_only
+        )
+        return response
+
+    async def delete_topics(self, names: Iterable[str]) -> admin_pb2.DeleteTopicsResponse:
+        """Deletes topics; each result says how it went."""
+        request = admin_pb2.DeleteTopicsRequest(names=names)
+        response: admin_pb2.DeleteTopicsResponse = await self._ask("DeleteTopics", request, repeatable=False)
+        return response
+
+    async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
+        """One page of topics by name."""
+        request = admin_pb2.ListTopicsRequest(after=after, limit=limit)
+        response: admin_pb2.ListTopicsResponse = await self._ask("ListTopics", request)
+        return response
+
+    async def all_topics(self) -> AsyncIterator[admin_pb2.TopicListing]:
+        """All topics by name, page by page; each page is as of its own offset."""
+        after, more = "", True
+        while more:
+            page = await self.list_topics(after)
+            for topic in page.topics:
+                yield topic
+            more = page.more and bool(page.topics)
+            after = page.topics[-1].name if page.topics else ""
+
+    async def describe_topics(
+        self, names: Iterable[str], first_partition: int = 0, limit: int = 0
+    ) -> admin_pb2.DescribeTopicsResponse:
+        """Topics with their partitions, at most `limit` partitions in all."""
+        request = admin_pb2.DescribeTopicsRequest(names=names, first_partition=first_partition, limit=limit)
+        response: admin_pb2.DescribeTopicsResponse = await self._ask("DescribeTopics", request)
+        return response
+
+    async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
+        """One topic with all of its partitions, or its error."""
+        topic: admin_pb2.TopicDescription = _only((await self.describe_topics([name])).topics)
+        while len(topic.partitions) < topic.partition_count:
+            page = _only((await self.describe_topics([name], first_partition=len(topic.partitions))).topics)
+            if not page.partitions or page.topic_id != topic.topic_id:
+                break
+            topic.partitions.extend(page.partitions)
+        return topic
+
+    # --- configs ---------------------------------------------------------------------------------------------------
+
+    async def alter_configs(
+        self, alterations: Iterable[admin_pb2.ConfigAlteration], *, validate_only: bool = False
+    ) -> admin_pb2.IncrementalAlterConfigsResponse:
+        """Alters configs key by key; each result says how it went."""
+        request = admin_pb2.IncrementalAlterConfigsRequest(alterations=alterations, validate_only=validate_only)
+        absolute = (admin_pb2.ConfigOperation.SET, admin_pb2.ConfigOperation.DELETE)
+        repeatable = all(each.kind in absolute for one in request.alterations for each in one.operations)
+        response: admin_pb2.IncrementalAlterConfigsResponse = await self._ask(
+            "IncrementalAlterConfigs", request, repeatable=repeatable
+        )
+        return response
+
+    async def describe_configs(
+        self, resources: Iterable[admin_pb2.ConfigResource]
+    ) -> admin_pb2.DescribeConfigsResponse:
+        """What was set on the resources themselves."""
+        response: admin_pb2.DescribeConfigsResponse = await self._ask(
+            "DescribeConfigs", admin_pb2.DescribeConfigsRequest(resources=resources)
+        )
+        return response
+
+    # --- brokers ---------------------------------------------------------------------------------------------------
+
+    async def list_brokers(self) -> admin_pb2.ListBrokersResponse:
+        """All registered brokers, as the active controller sees them."""
+        response: admin_pb2.ListBrokersResponse = await self._ask("ListBrokers", admin_pb2.ListBrokersRequest())
+        return response
+
+    async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
+        """Fences a broker. It comes back with its next contact."""
+        response: admin_pb2.MutationResponse = await self._ask(
+            "FenceBroker", admin_pb2.FenceBrokerRequest(broker_id=broker_id)
+        )
+        return response
+
+    async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
+        """Forgets a broker for good."""
+        response: admin_pb2.MutationResponse = await self._ask(
+            "UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=broker_id), repeatable=False
+        )
+        return response
+
+    # --- the quorum ------------------------------------------------------------------------------------------------
+
+    async def describe_quorum(self, endpoint: str | None = None) -> admin_pb2.DescribeQuorumResponse:
+        """What the controller at `endpoint` knows of the quorum; without one, what the first that answers knows."""
+        request = admin_pb2.DescribeQuorumRequest()
+        response: admin_pb2.DescribeQuorumResponse = await self._ask_one("DescribeQuorum", request, endpoint)
+        return response
+
+    async def list_snapshots(self, endpoint: str | None = None) -> admin_pb2.ListSnapshotsResponse:
+        """The snapshots on the disk of one controller."""
+        request = admin_pb2.ListSnapshotsRequest()
+        response: admin_pb2.ListSnapshotsResponse = await self._ask_one("ListSnapshots", request, endpoint)
+        return response
+
+    async def create_snapshot(self, reason: str = "") -> admin_pb2.MutationResponse:
+        """Has a snapshot mark committed; every node then writes its snapshot at the response's offset."""
+        response: admin_pb2.MutationResponse = await self._ask(
+            "CreateSnapshot", admin_pb2.CreateSnapshotRequest(reason=reason)
+        )
+        return response
+
+    async def leader(self) -> str:
+        """`host:port` of the active controller, waiting for one to be known if need be."""
+        await self._ask("ListTopics", admin_pb2.ListTopicsRequest(limit=1))
+        return self._target
+
+    async def submit(self) -> SubmitStream:
+        """A pipelined stream of changes to the active controller. See `SubmitStream`."""
+        target = await self.leader()
+        return SubmitStream(self._stub(target).Submit(), target, self._cluster_id, self.timeout_s)
+
+    # --- asking ----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, method: str, request: Any, *, repeatable: bool = True) -> Any:
+        """The active controller's answer. `repeatable`: asking twice comes to the same as asking once."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self.timeout_s
+        backoff_s, last = BACKOFF_FIRST_S, AdminError(ErrorCode.NOT_CONTROLLER, "nobody was asked")
+        while (left_s := deadline_s - loop.time()) > 0:
+            target = self._target
+            attempt_s = min(left_s, READ_ATTEMPT_S) if repeatable else left_s
+            try:
+                response = await self._attempt(target, method, request, attempt_s)
+            except AdminError as e:
+                last = e
+                if e.code not in ASK_ELSEWHERE and not (repeatable and isinstance(e, MayHaveHappened | NotReached)):
+                    raise
+                followed = self._go_elsewhere(target, e.hint)
+            else:
+                return response
+            if not followed:
+                await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
+                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+        raise NoLeader.after(self.timeout_s, last) from last
+
+    async def _ask_one(self, method: str, request: Any, endpoint: str | None) -> Any:
+        """The answer of the controller at `endpoint`, or of the first that answers."""
+        targets = [endpoint] if endpoint is not None else [self._target, *self.endpoints]
+        last: AdminError | None = None
+        for target in dict.fromkeys(targets):
+            try:
+                return await self._attempt(target, method, request, min(self.timeout_s, READ_ATTEMPT_S))
+            except (NotReached, MayHaveHappened) as e:
+                last = e
+        assert last is not None
+        raise last
+
+    async def _attempt(self, target: str, method: str, request: Any, timeout_s: float) -> Any:
+        request.context.cluster_id = self._cluster_id
+        request.context.timeout_ms = max(1, int(timeout_s * 1_000))
+        try:
+            # The server's own deadline comes first, so that what it knows about the outcome still arrives.
+            response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25)
+        except grpc.aio.AioRpcError as e:
+            raise error_of_call(target, e, sent=not was_never_sent(e), size=request.ByteSize()) from e
+        code = response.error.code
+        if code:
+            raise AdminError.of(response.error, getattr(response, "leader", None), target)
+        return response
+
+    def _go_elsewhere(self, asked: str, hint: str | None) -> bool:
+        """Where to ask next: the leader that was named, if that is another one (then True), or the next endpoint."""
+        if hint is not None and hint != asked:
+            self._target = hint
+            return True
+        self._turn = (self._turn + 1) % len(self.endpoints)
+        self._target = self.endpoints[self._turn]
+        return False
+
+    def _stub(self, target: str) -> Any:
+        if target not in self._stubs:
+            channel = self._dial(target)
+            stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+            self._stubs[target] = (channel, stub)
+        return self._stubs[target][1]
+
+
+def _only(results: Any) -> Any:
+    """The one result, or its error."""
+    (result,) = results
+    error: common_pb2.Error = result.error
+    if error.code:
+        raise AdminError.of(error)
+    return result
+
+
+def _dial_insecurely(target: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(target)

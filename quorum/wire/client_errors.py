@@ -1,0 +1,105 @@
+"""What may come of a call, told apart by what the caller can do about it.
+
+AdminError           refused, with a code; nothing was done
+  NotReached         nobody was there; nothing was done
+  NoLeader           nobody led before the deadline; nothing was done, unless `last` is a MayHaveHappened
+  MayHaveHappened    the answer is missing, so look before you repeat it
+"""
+
+from typing import Any, Self
+
+import grpc
+from quorum_rpc.v1 import common_pb2
+
+from metadata_log.errors import ErrorCode
+
+
+class AdminError(Exception):
+    """A refusal. `hint` is `host:port` of the leader, where one was named."""
+
+    def __init__(self, code: ErrorCode, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    @classmethod
+    def of(cls, error: common_pb2.Error, leader: common_pb2.LeaderHint | None = None, target: str = "") -> "AdminError":
+        """The error that a response carries."""
+        try:
+            code = ErrorCode(error.code)
+        except ValueError:
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        message = error.message or code.name
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            return MayHaveHappened(code, f"{target}: {message}" if target else message)
+        return AdminError(code, message, None if leader is None else target_of(leader))
+
+
+class NotReached(AdminError):
+    """No connection: nothing was done."""
+
+
+class NoLeader(AdminError):
+    """Within the whole timeout no active controller answered. `last` is what was heard last."""
+
+    last: AdminError | None = None
+
+    @classmethod
+    def after(cls, timeout_s: float, last: AdminError) -> Self:
+        """The error of a call that found no leader in `timeout_s`."""
+        error = cls(last.code, f"no active controller answered within {timeout_s:g} s; the last answer: {last.message}")
+        error.last = last
+        return error
+
+
+class MayHaveHappened(AdminError):
+    """The change may have been made or not. Look (list, describe) before repeating it."""
+
+
+def target_of(leader: common_pb2.LeaderHint) -> str | None:
+    """`host:port` of the leader; None where the answering node could not say."""
+    if not leader.HasField("endpoint") or not leader.endpoint.host:
+        return None
+    host = leader.endpoint.host
+    return f"[{host}]:{leader.endpoint.port}" if ":" in host else f"{host}:{leader.endpoint.port}"
+
+
+_NEVER_SENT = ("failed to connect", "Connection refused", "DNS resolution failed", "No route to host")
+
+
+def was_never_sent(e: grpc.aio.AioRpcError) -> bool:
+    """Whether the call failed before any byte of it left: no connection came about."""
+    details = e.details() or ""
+    return e.code() is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NEVER_SENT)
+
+
+def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int) -> AdminError:
+    """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
+    code, details = e.code(), e.details() or ""
+    match code:
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            text = f"the request has {size:,} bytes, more than a controller takes at once: send it in smaller parts"
+            return AdminError(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            text = "does not answer admin calls; is it a controller's address (option -C)?"
+            return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
+        case grpc.StatusCode.UNAVAILABLE if not sent:
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_short(details)}")
+        case grpc.StatusCode.UNAVAILABLE:
+            text = "the connection broke before the answer came"
+            return MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
+        case _:
+            name = getattr(code, "name", str(code))
+            return MayHaveHappened(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {name}: {_short(details)}")
+
+
+def _short(details: Any) -> str:
+    """gRPC's text without the list of addresses it tried."""
+    text = str(details)
+    for marker in ("last error: UNKNOWN: ", "last error: "):
+        if marker in text:
+            return text.split(marker, 1)[1]
+    return text

@@ -1,0 +1,277 @@
+"""How this controller reaches the others: calls for what is rare, one stream per leader for what is frequent.
+
+A follower's Fetch goes over a bidirectional stream with one request in flight, because a stream's round trip costs half of
+a call's. One coroutine per stream writes, reads and delivers; no message gets a task or a timer of its own.
+
+Fast failover begins here. A stream that breaks tells that something happened to the peer, and an immediate TCP connect tells
+what: refused means that nobody listens there any more, so the process is gone, while a paused, slow or unreachable peer, a
+rotated certificate or a server that sheds connections does not refuse. Only a refusal is reported to `on_peer_refused`.
+
+Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import grpc
+from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
+
+from metadata_log.identity import Identity
+from metadata_log.ids import NodeId
+from metadata_log.records import Endpoint
+from quorum.core.inputs import Failure
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    Request,
+    Response,
+    VoteRequest,
+)
+from quorum.wire import convert
+from quorum.wire.errors import BadMessage
+
+logger = logging.getLogger(__name__)
+
+PROBE_TIMEOUT_S = 0.25
+"""A connect that takes longer is not a refusal."""
+
+Dial = Callable[[Endpoint], grpc.aio.Channel]
+OnResponse = Callable[[Response], None]
+OnFailure = Callable[[Failure], None]
+
+
+class _Asked(NamedTuple):
+    """A fetch, and who waits for it."""
+
+    request: FetchRequest
+    on_response: OnResponse
+    on_failure: OnFailure
+
+
+class Peers:
+    """The other controllers, by node id. Lives on one event loop."""
+
+    def __init__(self, identity: Identity, dial: Dial) -> None:
+        self._me = convert.sender(identity)
+        self._dial = dial
+        self._peers: dict[NodeId, _Peer] = {}
+        self._refused: Callable[[NodeId], None] = lambda node_id: None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint]) -> None:
+        """Where the voters are. One whose endpoint has changed is dialled anew, and one that is not named is forgotten."""
+        for node_id, peer in list(self._peers.items()):
+            if endpoints.get(node_id) != peer.endpoint:
+                del self._peers[node_id]
+                self._start(peer.close())
+        for node_id, endpoint in endpoints.items():
+            if node_id not in self._peers:
+                self._peers[node_id] = _Peer(node_id, endpoint, self._dial(endpoint), self)
+
+    def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
+        """`listener` is called when a peer's stream broke and an immediate connect was refused."""
+        self._refused = listener
+
+    def send(
+        self, destination: NodeId, request: Request, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure
+    ) -> None:
+        """Asks `destination`; see the file's head for what follows."""
+        peer = self._peers.get(destination)
+        if peer is None:
+            asyncio.get_running_loop().call_soon(on_failure, Failure.BROKEN)
+        elif isinstance(request, FetchRequest):
+            peer.fetch(_Asked(request, on_response, on_failure), timeout_ms)
+        else:
+            self._start(peer.call(request, timeout_ms, on_response, on_failure))
+
+    async def close(self) -> None:
+        """Ends every stream and call; nobody who waits is told any more."""
+        peers, self._peers = list(self._peers.values()), {}
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for peer in peers:
+            await peer.close()
+
+    @property
+    def me(self) -> voter_pb2.Sender:
+        """How this node introduces itself."""
+        return self._me
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def probe(self, node_id: NodeId, endpoint: Endpoint) -> None:
+        """Finds out whether anybody still listens there."""
+        self._start(self._probe(node_id, endpoint))
+
+    async def _probe(self, node_id: NodeId, endpoint: Endpoint) -> None:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+        except ConnectionRefusedError:
+            logger.info("controller %d is gone: %s:%d refuses connections", node_id, endpoint.host, endpoint.port)
+            self._refused(node_id)
+        except OSError:
+            return  # unreachable, or too slow to say: the timers judge, as they do of a paused node
+        else:
+            writer.close()
+
+
+class _Peer:
+    """One other controller."""
+
+    def __init__(self, node_id: NodeId, endpoint: Endpoint, channel: grpc.aio.Channel, peers: Peers) -> None:
+        self.node_id = node_id
+        self.endpoint = endpoint
+        self.stub: Any = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
+        self._channel = channel
+        self._peers = peers
+        self._stream: _FetchStream | None = None
+
+    async def call(self, request: Request, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
+        """One request, one answer."""
+        try:
+            response = await self._call(request, timeout_ms / 1_000)
+        except grpc.aio.AioRpcError as e:
+            on_failure(failure_of(e))
+        except BadMessage as e:
+            logger.warning("controller %d answered nonsense: %s", self.node_id, e)
+            on_failure(Failure.BROKEN)
+        else:
+            on_response(response)
+
+    async def _call(self, request: Request, timeout_s: float) -> Response:
+        stub, me = self.stub, self._peers.me
+        match request:
+            case VoteRequest():
+                return convert.from_vote_response(await stub.Vote(convert.to_vote(request, me), timeout=timeout_s))
+            case BeginQuorumEpochRequest():
+                message = convert.to_begin(request, me)
+                return convert.from_begin_response(await stub.BeginQuorumEpoch(message, timeout=timeout_s))
+            case EndQuorumEpochRequest():
+                ended = convert.to_end(request, me)
+                return convert.from_end_response(await stub.EndQuorumEpoch(ended, timeout=timeout_s))
+            case _:
+                assert not isinstance(request, FetchRequest), "fetches go over the stream"
+                asked = convert.to_fetch_snapshot(request, me)
+                return convert.from_fetch_snapshot_response(await stub.FetchSnapshot(asked, timeout=timeout_s))
+
+    def fetch(self, asked: _Asked, timeout_ms: int) -> None:
+        """Asks on the open stream, or opens one."""
+        stream = self._stream
+        if stream is not None and stream.is_busy:
+            # The one that asks has stopped waiting for the earlier answer, and on this stream the next one queues behind it.
+            stream.abandon(Failure.BROKEN)
+            stream = None
+        if stream is None or stream.is_over:
+            stream = self._stream = _FetchStream(self, self._peers)
+        stream.send(asked, timeout_ms)
+
+    async def close(self) -> None:
+        if self._stream is not None:
+            self._stream.abandon(None)
+        await self._channel.close()
+
+
+class _FetchStream:
+    """One stream, from its opening to its end; it is never opened again."""
+
+    def __init__(self, peer: _Peer, peers: Peers) -> None:
+        self._peer = peer
+        self._peers = peers
+        self._loop = asyncio.get_running_loop()
+        self._asked: _Asked | None = None
+        self._waker: asyncio.Future[None] | None = None
+        self._deadline_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._answered = False
+        self.is_over = False
+        self._call: Any = peer.stub.Fetch()
+        self._task = self._loop.create_task(self._run())
+
+    @property
+    def is_busy(self) -> bool:
+        """A fetch is in flight."""
+        return self._asked is not None
+
+    def send(self, asked: _Asked, timeout_ms: int) -> None:
+        """Asks; not while a fetch is in flight."""
+        assert self._asked is None and not self.is_over
+        self._asked = asked
+        self._deadline_s = self._loop.time() + timeout_ms / 1_000
+        if self._timer is None:
+            # One timer watches over many fetches: when it fires early, it is set to the deadline of the one in flight.
+            self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
+        if self._waker is not None and not self._waker.done():
+            self._waker.set_result(None)
+
+    async def _run(self) -> None:
+        failure = Failure.BROKEN
+        try:
+            await self._converse()
+        except grpc.aio.AioRpcError as e:
+            failure = failure_of(e)
+        except BadMessage as e:
+            logger.warning("controller %d answered nonsense: %s", self._peer.node_id, e)
+        except (asyncio.InvalidStateError, grpc.aio.UsageError):
+            failure = Failure.BROKEN  # the call ended between two of our operations on it
+        if self._answered and not self.is_over:
+            self._peers.probe(self._peer.node_id, self._peer.endpoint)
+            failure = Failure.BROKEN
+        self.abandon(failure)
+
+    async def _converse(self) -> None:
+        """Request, answer, request, answer, until the stream ends."""
+        call, me = self._call, self._peers.me
+        while True:
+            if self._asked is None:
+                self._waker = self._loop.create_future()
+                await self._waker
+            assert self._asked is not None
+            await call.write(convert.to_fetch(self._asked.request, me))
+            message = await call.read()
+            if message is grpc.aio.EOF:
+                return
+            response = convert.from_fetch_response(message)
+            self._answered = True
+            asked, self._asked = self._asked, None
+            asked.on_response(response)
+
+    def abandon(self, failure: Failure | None) -> None:
+        """The stream is over; who waits is told why, unless `failure` is None."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._call.cancel()
+        if asyncio.current_task() is not self._task:
+            self._task.cancel()
+        asked, self._asked = self._asked, None
+        if asked is not None and failure is not None:
+            self._loop.call_soon(asked.on_failure, failure)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._asked is None:
+            return
+        if self._loop.time() < self._deadline_s:
+            self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
+        else:
+            self.abandon(Failure.TIMED_OUT)
+
+
+def failure_of(e: grpc.aio.AioRpcError) -> Failure:
+    """What a failed call says about the peer."""
+    if e.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return Failure.TIMED_OUT
+    if e.code() is grpc.StatusCode.UNAVAILABLE and "Connection refused" in (e.details() or ""):
+        return Failure.REFUSED
+    return Failure.BROKEN

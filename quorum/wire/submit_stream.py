@@ -1,0 +1,90 @@
+"""The client's end of `Submit`: many changes on their way at once, answered in the order of completion.
+
+    async with await client.submit() as stream:
+        waiting = [await stream.send(create_topics=request) for request in requests]
+        answers = await asyncio.gather(*waiting)
+
+`send` returns when gRPC has taken the request, which it doesn't while the controller has enough to do. What was sent and not
+answered when the stream breaks may have happened.
+"""
+
+import asyncio
+from typing import Any, Self
+
+import grpc
+from quorum_rpc.v1 import admin_pb2
+
+from metadata_log.errors import ErrorCode
+from quorum.wire.client_errors import AdminError, MayHaveHappened
+
+
+class SubmitStream:
+    """Made by `AdminClient.submit`."""
+
+    def __init__(self, call: Any, target: str, cluster_id: str, timeout_s: float) -> None:
+        self._call = call
+        self._target = target
+        self._cluster_id = cluster_id
+        self._timeout_ms = int(timeout_s * 1_000)
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._last_id = 0
+        self._broken: AdminError | None = None
+        self._reader = asyncio.get_running_loop().create_task(self._read())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def send(self, **call: Any) -> "asyncio.Future[Any]":
+        """Sends one call, named by its field of SubmitRequest; the future brings its response, errors in it included.
+
+        Raises:
+            AdminError: the stream is over; nothing was sent.
+        """
+        if self._broken is not None:
+            raise self._broken
+        self._last_id += 1
+        request = admin_pb2.SubmitRequest(id=self._last_id, **call)
+        inner = getattr(request, str(request.WhichOneof("call")))
+        inner.context.cluster_id = self._cluster_id
+        inner.context.timeout_ms = self._timeout_ms
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = future
+        try:
+            await self._call.write(request)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            # The reader hears of the break too, and tells whoever waits, this caller among them.
+            await asyncio.wait([self._reader])
+        return future
+
+    async def _read(self) -> None:
+        reason = "the stream ended"
+        try:
+            while (response := await self._call.read()) is not grpc.aio.EOF:
+                future = self._waiting.pop(response.id, None)
+                if future is not None and not future.done():
+                    name = response.WhichOneof("answer")
+                    if name == "error":
+                        future.set_exception(AdminError.of(response.error))
+                    else:
+                        future.set_result(getattr(response, name))
+        except grpc.aio.AioRpcError as e:
+            reason = f"{e.code().name}: {e.details()}"
+        finally:
+            self._break(reason)
+
+    def _break(self, reason: str) -> None:
+        text = f"{self._target}: {reason}"
+        self._broken = MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, text)
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, text))
+                future.exception()  # whoever does not look is not warned about it: closing a stream is no accident
+
+    async def close(self) -> None:
+        """Ends the stream; answers that have not come are given up."""
+        self._call.cancel()
+        await asyncio.wait([self._reader])

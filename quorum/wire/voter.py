@@ -1,0 +1,91 @@
+"""The service between controllers: checks whose cluster the sender is of, translates, asks the node, translates back.
+
+Fetch is a stream with one request in flight, handled in one coroutine without a task or queue of its own: a follower's
+round trip is on the path of every commit.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
+
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from quorum.core.messages import Request
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.requests import Refused
+from quorum.wire import convert
+from quorum.wire.errors import BadMessage, wire_code
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+class VoterService(voter_pb2_grpc.VoterServiceServicer):
+    """One controller, as other controllers see it."""
+
+    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+        self._node = node
+        self._identity = identity
+
+    async def Vote(self, request: voter_pb2.VoteRequest, context: Any) -> voter_pb2.VoteResponse:  # noqa: N802
+        return await self._answer(request, convert.from_vote, convert.to_vote_response, voter_pb2.VoteResponse)
+
+    async def BeginQuorumEpoch(  # noqa: N802
+        self, request: voter_pb2.BeginQuorumEpochRequest, context: Any
+    ) -> voter_pb2.BeginQuorumEpochResponse:
+        return await self._answer(
+            request, convert.from_begin, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse
+        )
+
+    async def EndQuorumEpoch(  # noqa: N802
+        self, request: voter_pb2.EndQuorumEpochRequest, context: Any
+    ) -> voter_pb2.EndQuorumEpochResponse:
+        return await self._answer(request, convert.from_end, convert.to_end_response, voter_pb2.EndQuorumEpochResponse)
+
+    async def FetchSnapshot(  # noqa: N802
+        self, request: voter_pb2.FetchSnapshotRequest, context: Any
+    ) -> voter_pb2.FetchSnapshotResponse:
+        return await self._answer(
+            request, convert.from_fetch_snapshot, convert.to_fetch_snapshot_response, voter_pb2.FetchSnapshotResponse
+        )
+
+    async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+        """One fetch after the other, until the follower goes away."""
+        while True:
+            request = await context.read()
+            if request is grpc.aio.EOF:
+                return
+            response = await self._answer(
+                request, convert.from_fetch, convert.to_fetch_response, voter_pb2.FetchResponse
+            )
+            response.number = request.number
+            await context.write(response)
+
+    async def _answer(
+        self, message: Q, translate: Callable[[Q], Request], reply: Callable[[Any], R], response_type: type[R]
+    ) -> R:
+        """The node's answer to `message`; a refusal is a standing that says nothing but its error."""
+        code = self._stranger(message)
+        if code is not ErrorCode.NONE:
+            return _refusal(response_type, code)
+        try:
+            return reply(await self._node.raft(translate(message)))
+        except BadMessage:
+            return _refusal(response_type, ErrorCode.INVALID_REQUEST)
+        except Refused as e:
+            return _refusal(response_type, e.code)
+
+    def _stranger(self, message: Any) -> ErrorCode:
+        """Why the sender is none of ours; NONE if it is."""
+        sender: voter_pb2.Sender = message.sender
+        if sender.cluster_id != self._identity.cluster_id:
+            return ErrorCode.INCONSISTENT_CLUSTER_ID
+        if sender.generation != self._identity.generation:
+            return ErrorCode.INVALID_CONTROL_GENERATION
+        return ErrorCode.NONE
+
+
+def _refusal(response_type: Callable[..., R], code: ErrorCode) -> R:
+    return response_type(standing=voter_pb2.Standing(error=wire_code(code)))

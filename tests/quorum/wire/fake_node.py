@@ -1,0 +1,146 @@
+"""A controller node without Raft: real decisions on a real image, committed at once. What the services are tried against."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.records import Endpoint
+from quorum.controller.commands import Command, CommandReply
+from quorum.controller.decision import ControllerError
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.runtime.requests import (
+    FetchResult,
+    LeaderHint,
+    MetadataFetch,
+    MetadataFetched,
+    NodeStatus,
+    ReadView,
+    Refused,
+    ReplicaView,
+)
+from snapshots.store import SnapshotInfo
+from tests.quorum.controller.cluster import Cluster
+
+T = TypeVar("T")
+
+IDENTITY = Identity("test-cluster", 1, bytes([1]) * 16, 1, "controller")
+SNAPSHOT = OffsetAndEpoch(7, 1)
+SNAPSHOT_BYTES = bytes(range(256)) * 10_000
+
+
+class FakeNode:
+    """Implements `ControllerNode`. `refuse_with` makes it refuse everything; `asked` is what Raft was asked."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.cluster = Cluster(brokers)
+        self.refuse_with: Refused | None = None
+        self.asked: list[Request] = []
+        self.fetches: list[MetadataFetch] = []
+        self.leader: Endpoint | None = None
+        self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
+            ErrorCode.NONE, 1, 1, request.number
+        )
+
+    async def raft(self, request: Request) -> Response:
+        self._maybe_refuse()
+        self.asked.append(request)
+        match request:
+            case VoteRequest():
+                return VoteResponse(ErrorCode.NONE, request.epoch, None, True)
+            case BeginQuorumEpochRequest():
+                return BeginQuorumEpochResponse(ErrorCode.NONE, request.epoch, 1)
+            case EndQuorumEpochRequest():
+                return EndQuorumEpochResponse(ErrorCode.NONE, request.epoch, None)
+            case FetchRequest():
+                return self.answer_fetch(request)
+            case _:
+                data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
+                size = len(SNAPSHOT_BYTES)
+                return FetchSnapshotResponse(ErrorCode.NONE, 1, 1, request.number, size, request.position, data)
+
+    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
+        assert timeout_ms > 0
+        self._maybe_refuse()
+        try:
+            return self.cluster.run(command).reply
+        except ControllerError as e:
+            raise Refused(e.code, e.message) from e
+
+    async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
+        self._maybe_refuse()
+        self.fetches.append(fetch)
+        image = self.cluster.image
+        return MetadataFetched(
+            FetchResult.BATCHES,
+            controller_epoch=1,
+            high_watermark=image.offset,
+            end_offset=fetch.offset,
+            digest=image.digest_bytes,
+            digest_offset=image.offset,
+            standing=self.cluster.controller.standing(image, fetch.broker_id),
+            lease_ms=5_000,
+        )
+
+    async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:
+        self._maybe_refuse()
+        image = self.cluster.image
+        return view(ReadView(image.offset, image, self.cluster.controller, self.cluster.now_ms))
+
+    async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
+        self._maybe_refuse()
+        return SNAPSHOT.offset
+
+    def status(self) -> NodeStatus:
+        image = self.cluster.image
+        endpoint = Endpoint("CONTROLLER", "127.0.0.1", 9001)
+        return NodeStatus(
+            cluster_id=IDENTITY.cluster_id,
+            node_id=IDENTITY.node_id,
+            directory_id=IDENTITY.directory_id,
+            role="leader",
+            epoch=1,
+            leader=self.leader_hint(),
+            is_active=True,
+            high_watermark=image.offset,
+            log_start_offset=0,
+            log_end_offset=image.offset,
+            flushed_end_offset=image.offset,
+            applied_offset=image.offset,
+            chain=bytes(32),
+            digest=image.digest_bytes,
+            snapshot=None,
+            replicas=(
+                ReplicaView(1, IDENTITY.directory_id, endpoint, True, "leader", image.offset, None, None),
+                ReplicaView(2, bytes([2]) * 16, None, True, "follower", image.offset - 1, 20, 40),
+                ReplicaView(9, bytes([9]) * 16, None, False, "observer", 0, 20, None),
+            ),
+        )
+
+    def leader_hint(self) -> LeaderHint:
+        return LeaderHint(1, 1, self.leader)
+
+    def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
+        if snapshot != SNAPSHOT:
+            raise Refused(ErrorCode.SNAPSHOT_NOT_FOUND, f"there is no snapshot {snapshot} here")
+        return len(SNAPSHOT_BYTES), SNAPSHOT_BYTES[position : position + max_bytes]
+
+    def list_snapshots(self) -> tuple[SnapshotInfo, ...]:
+        return (SnapshotInfo(SNAPSHOT, len(SNAPSHOT_BYTES), 1_700_000_000_000),)
+
+    def _maybe_refuse(self) -> None:
+        if self.refuse_with is not None:
+            raise self.refuse_with

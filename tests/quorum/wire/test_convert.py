@@ -1,0 +1,138 @@
+"""What controllers say to each other survives the wire, whatever it says; what is malformed is refused by name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from quorum_rpc.v1 import common_pb2, voter_pb2
+
+from metadata_log.batch import CHAIN_BYTES, Batch, encode
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from quorum.core import messages as m
+from quorum.wire import convert
+from quorum.wire.errors import BadMessage
+
+INT32 = st.integers(0, (1 << 31) - 1)
+INT64 = st.integers(0, (1 << 63) - 1)
+UUIDS = st.binary(min_size=16, max_size=16)
+KEYS = st.builds(ReplicaKey, INT32, UUIDS)
+CODES = st.sampled_from(ErrorCode)
+LEADERS = st.none() | INT32
+POSITIONS = st.builds(OffsetAndEpoch, INT64, INT32)
+CHAINS = st.binary(min_size=32, max_size=32) | st.just(b"")
+
+
+def batch(base_offset: int, payload: bytes) -> Batch:
+    return encode(
+        payload,
+        base_offset=base_offset,
+        epoch=3,
+        record_count=2,
+        first_timestamp_ms=1,
+        last_timestamp_ms=2,
+        is_control=False,
+        previous_chain=bytes(CHAIN_BYTES),
+    )
+
+
+BATCHES = st.lists(st.builds(batch, st.integers(0, 1 << 40), st.binary(min_size=1, max_size=300)), max_size=3).map(tuple)
+
+
+def me(key: ReplicaKey) -> voter_pb2.Sender:
+    return convert.sender(Identity("cluster", key.node_id, key.directory_id, 1, "controller"))
+
+
+def over_the_wire(message: Any) -> Any:
+    return type(message).FromString(message.SerializeToString())
+
+
+@given(st.builds(m.VoteRequest, KEYS, KEYS, INT32, INT32, INT64, st.booleans()))
+def test_votes(request: m.VoteRequest) -> None:
+    """Who asks stands in the sender, and comes back as the candidate."""
+    assert convert.from_vote(over_the_wire(convert.to_vote(request, me(request.candidate)))) == request
+
+
+@given(st.builds(m.BeginQuorumEpochRequest, KEYS, KEYS, INT32))
+def test_begin_quorum_epoch(request: m.BeginQuorumEpochRequest) -> None:
+    """The sender is the leader."""
+    assert convert.from_begin(over_the_wire(convert.to_begin(request, me(request.leader)))) == request
+
+
+@given(st.builds(m.EndQuorumEpochRequest, KEYS, INT32, st.lists(KEYS, max_size=4).map(tuple)))
+def test_end_quorum_epoch(request: m.EndQuorumEpochRequest) -> None:
+    """The ranking keeps its order."""
+    assert convert.from_end(over_the_wire(convert.to_end(request, me(request.leader)))) == request
+
+
+@given(st.builds(m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64))
+def test_fetches(request: m.FetchRequest) -> None:
+    """A fetch is the same on the other side, its chain and read token included."""
+    assert convert.from_fetch(over_the_wire(convert.to_fetch(request, me(request.replica)))) == request
+
+
+@given(st.builds(m.FetchSnapshotRequest, KEYS, INT32, INT64, POSITIONS, INT64, INT32))
+def test_snapshot_fetches(request: m.FetchSnapshotRequest) -> None:
+    """The same for a snapshot's chunk."""
+    message = over_the_wire(convert.to_fetch_snapshot(request, me(request.replica)))
+    assert convert.from_fetch_snapshot(message) == request
+
+
+@given(
+    st.builds(
+        m.FetchResponse,
+        error=CODES,
+        epoch=INT32,
+        leader_id=LEADERS,
+        number=INT64,
+        high_watermark=st.none() | INT64,
+        log_start=INT64,
+        batches=BATCHES,
+        diverging=st.none() | POSITIONS,
+        snapshot=st.none() | POSITIONS,
+        successors=st.lists(INT32, max_size=4).map(tuple),
+        read_token=INT64,
+    )
+)
+def test_fetch_responses(response: m.FetchResponse) -> None:
+    """Absent stays absent (an unknown high watermark is not 0), and batches are the same bytes."""
+    assert convert.from_fetch_response(over_the_wire(convert.to_fetch_response(response))) == response
+
+
+@given(CODES, INT32, LEADERS, st.booleans(), INT64, st.binary(max_size=50))
+def test_the_other_responses(
+    code: ErrorCode, epoch: int, leader: int | None, granted: bool, number: int, data: bytes
+) -> None:
+    """Leader 0 is a leader, None is none."""
+    vote = m.VoteResponse(code, epoch, leader, granted)
+    begin = m.BeginQuorumEpochResponse(code, epoch, leader)
+    end = m.EndQuorumEpochResponse(code, epoch, leader)
+    chunk = m.FetchSnapshotResponse(code, epoch, leader, number, len(data), number, data)
+    assert convert.from_vote_response(over_the_wire(convert.to_vote_response(vote))) == vote
+    assert convert.from_begin_response(over_the_wire(convert.to_begin_response(begin))) == begin
+    assert convert.from_end_response(over_the_wire(convert.to_end_response(end))) == end
+    assert convert.from_fetch_snapshot_response(over_the_wire(convert.to_fetch_snapshot_response(chunk))) == chunk
+
+
+def test_the_error_codes_are_the_wires_number_by_number() -> None:
+    """Two enums, one numbering: a code added on one side only would travel as something else."""
+    assert {code.name: code.value for code in ErrorCode} == dict(common_pb2.ErrorCode.items())
+
+
+@given(st.binary(max_size=40).filter(lambda value: len(value) != 16))
+def test_an_id_of_another_length_is_refused(directory_id: bytes) -> None:
+    """Nobody is known by half an id."""
+    sender = voter_pb2.Sender(replica=common_pb2.ReplicaKey(node_id=1, directory_id=directory_id))
+    with pytest.raises(BadMessage, match="directory_id"):
+        convert.from_fetch(voter_pb2.FetchRequest(sender=sender))
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_a_flipped_bit_in_a_batch_is_refused(position: int, mask: int) -> None:
+    """What a bad cable or a bad disk changed is not appended anywhere."""
+    data = bytearray(batch(5, bytes(200)).data)
+    data[position] ^= mask
+    with pytest.raises(BadMessage, match="batches"):
+        convert.from_fetch_response(voter_pb2.FetchResponse(batches=bytes(data)))

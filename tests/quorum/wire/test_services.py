@@ -1,0 +1,288 @@
+"""The services over real gRPC: what is translated, what is refused, and how a refusal reads."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
+
+from broker_agent import convert as broker_convert
+from metadata_log.errors import ErrorCode
+from metadata_log.records import Endpoint
+from quorum.runtime.requests import LeaderHint, Refused
+from quorum.wire import convert
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached
+from quorum.wire.server import PortInUse, serve
+from tests.quorum.wire.fake_node import IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
+
+
+async def test_a_topic_is_created_listed_described_and_deleted(client: AdminClient) -> None:
+    """One topic's life, each answer with its offset."""
+    created = await client.create_topic("orders", partitions=5, replication_factor=3, configs={"retention.ms": "1000"})
+    assert (created.name, created.partitions, created.replication_factor) == ("orders", 5, 3)
+    assert [topic.name async for topic in client.all_topics()] == ["orders"]
+    described = await client.describe_topic("orders")
+    assert [each.partition for each in described.partitions] == [0, 1, 2, 3, 4]
+    assert all(each.leader_id in each.isr and sorted(each.replicas) == [0, 1, 2] for each in described.partitions)
+    assert [(each.key, each.value) for each in described.configs] == [("retention.ms", "1000")]
+    deleted = await client.delete_topics(["orders"])
+    assert deleted.offset > 0
+    with pytest.raises(AdminError) as caught:
+        await client.describe_topic("orders")
+    assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_per_topic_errors_stand_in_the_results(client: AdminClient) -> None:
+    """The good topic is created although the other one is refused."""
+    topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("good", "no/good")]
+    response = await client.create_topics(topics)
+    assert [result.error.code for result in response.results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+    assert [topic.name async for topic in client.all_topics()] == ["good"]
+
+
+async def test_configs_are_altered_and_described(client: AdminClient) -> None:
+    """What was set on a resource is what is described."""
+    await client.create_topic("orders", 1, 3)
+    resource = admin_pb2.ConfigResource(resource_type=2, name="orders")
+    operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key="retention.ms", value="5")
+    await client.alter_configs([admin_pb2.ConfigAlteration(resource=resource, operations=[operation])])
+    described = await client.describe_configs([resource])
+    assert [(each.key, each.value) for each in described.resources[0].configs] == [("retention.ms", "5")]
+
+
+async def test_brokers_are_listed_with_what_the_controller_knows(client: AdminClient) -> None:
+    """Endpoint, state and contact; absent where nobody knows."""
+    response = await client.list_brokers()
+    assert [each.broker_id for each in response.brokers] == [0, 1, 2]
+    assert {each.state for each in response.brokers} == {broker_pb2.ONLINE}
+    assert response.brokers[0].endpoints[0].host == "b0"
+    assert not response.brokers[0].HasField("rack")
+
+
+async def test_the_quorum_is_described_by_any_node(client: AdminClient) -> None:
+    """Voters and observers apart; an age that is not known is absent, not 0."""
+    status = await client.describe_quorum()
+    assert (status.cluster_id, status.node_id, status.leader.leader_id) == ("test-cluster", 1, 1)
+    assert [each.node_id for each in status.voters] == [1, 2]
+    assert not status.voters[0].HasField("last_fetch_age_ms")
+    assert [each.status for each in status.observers] == ["observer"]
+
+
+async def test_five_mebibytes_are_refused_with_advice(client: AdminClient) -> None:
+    """gRPC's limit speaks of RESOURCE_EXHAUSTED; the user is told what to do instead."""
+    with pytest.raises(AdminError, match="send it in smaller parts") as caught:
+        await client.delete_topics(["x" * (5 << 20)])
+    assert caught.value.code is ErrorCode.RECORD_BATCH_TOO_LARGE
+
+
+async def test_more_topics_than_a_decision_holds_are_refused(client: AdminClient) -> None:
+    """Small names, too many of them."""
+    with pytest.raises(AdminError, match="send several requests"):
+        await client.delete_topics([f"t{number}" for number in range(10_001)])
+
+
+async def test_another_clusters_client_is_refused(target: str) -> None:
+    """A client that names its cluster changes nothing in another."""
+    async with AdminClient([target], cluster_id="elsewhere") as client:
+        with pytest.raises(AdminError) as caught:
+            await client.create_topic("orders")
+        assert caught.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        with pytest.raises(AdminError):
+            await client.list_snapshots()
+
+
+async def test_garbage_ends_the_call_not_the_server(channel: grpc.aio.Channel, client: AdminClient) -> None:
+    """Bytes that are no message: an error for their sender, and service as usual for the next."""
+    call = channel.unary_unary("/quorum_rpc.v1.AdminService/CreateTopics")
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call(b"\xff" * 100)
+    assert (await client.create_topic("orders", 1, 3)).name == "orders"
+
+
+async def test_a_timeout_is_not_mistaken_for_a_refusal(node: FakeNode, client: AdminClient) -> None:
+    """A change that may have happened is never repeated by the client itself."""
+    node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "it may have taken effect")
+    with pytest.raises(MayHaveHappened):
+        await client.create_topic("orders")
+
+
+async def test_the_client_follows_the_hint(node: FakeNode, target: str) -> None:
+    """A follower says who leads; the client asks there, and from then on at once."""
+    follower = FakeNode()
+    host, port = target.split(":")
+    hint = LeaderHint(1, 1, Endpoint("CONTROLLER", host, int(port)))
+    follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint)
+    server, bound = await serve(follower, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
+    async with AdminClient([f"{bound.host}:{bound.port}"], timeout_s=2.0) as client:
+        assert await client.leader() == target
+        assert (await client.create_topic("orders", 1, 3)).partitions == 1
+    assert node.cluster.image.topic_count == 1
+    await server.stop(0)
+
+
+async def test_without_a_leader_the_client_waits_no_longer_than_its_timeout(node: FakeNode, target: str) -> None:
+    """What was heard last is in the error."""
+    node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "an election is under way")
+    async with AdminClient([target], timeout_s=0.2) as client:
+        with pytest.raises(NoLeader, match="an election is under way"):
+            await client.list_topics()
+
+
+async def test_a_dead_endpoint_is_passed_over(target: str) -> None:
+    """The first address refuses, the second one answers."""
+    async with AdminClient(["127.0.0.1:1", target], timeout_s=2.0) as client:
+        assert [topic.name async for topic in client.all_topics()] == []
+        assert (await client.describe_quorum()).node_id == 1
+        with pytest.raises(NotReached):
+            await client.describe_quorum("127.0.0.1:1")
+
+
+async def test_submitted_calls_are_answered_by_id(client: AdminClient) -> None:
+    """Many changes on one stream; an error in one of them is that one's alone."""
+    async with await client.submit() as stream:
+        waiting = [
+            await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic(f"t{number}")]))
+            for number in range(20)
+        ]
+        waiting.append(await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic("t0")])))
+        answers = await asyncio.gather(*waiting)
+    assert [answer.results[0].name for answer in answers[:20]] == [f"t{number}" for number in range(20)]
+    assert answers[20].results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_broken_submit_stream_leaves_nobody_waiting(node: FakeNode) -> None:
+    """What was not answered may have happened, and its sender hears so."""
+    server, bound = await serve(node, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
+    entered = asyncio.Event()
+
+    async def never(*_: object) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    async with AdminClient([f"{bound.host}:{bound.port}"], timeout_s=2.0) as client, await client.submit() as stream:
+        node.submit = never  # type: ignore[method-assign]
+        waiting = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["x"]))
+        await entered.wait()
+        await server.stop(0)
+        with pytest.raises(MayHaveHappened):
+            await waiting
+
+
+def _topic(name: str) -> admin_pb2.NewTopic:
+    return admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3)
+
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """The agent's words in, the controller's answer out; each answer bears its request's number."""
+    stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+    registered = await stub.RegisterBroker(
+        broker_convert.register_request(
+            cluster_id="test-cluster",
+            broker_id=7,
+            incarnation=bytes([7]) * 16,
+            endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
+            features=(),
+            rack="r1",
+            log_dirs=(bytes([8]) * 16,),
+            previous_incarnation=None,
+        )
+    )
+    assert registered.error.code == 0
+    assert node.cluster.image.brokers[7].broker_epoch == registered.broker_epoch
+    stream = stub.MetadataFetch()
+    for number in (1, 2):
+        request = broker_pb2.MetadataFetchRequest(
+            cluster_id="test-cluster",
+            broker_id=7,
+            broker_epoch=registered.broker_epoch,
+            incarnation_id=bytes([7]) * 16,
+            number=number,
+        )
+        await stream.write(request)
+        answer = broker_convert.fetch_answer(await stream.read())
+        assert answer is not None
+        assert (answer.number, answer.lease_ms) == (number, 5_000)
+        assert answer.state is not None and answer.state.name == "FENCED"
+    await stream.done_writing()
+    assert await stream.read() is grpc.aio.EOF
+
+
+async def test_a_snapshot_comes_in_chunks_from_any_position(channel: grpc.aio.Channel) -> None:
+    """Chunks join to the file's bytes; what is not there is an error in the stream."""
+    stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+    request = broker_pb2.FetchMetadataSnapshotRequest(
+        cluster_id="test-cluster", snapshot=convert.to_snapshot_id(SNAPSHOT), position=1_000
+    )
+    chunks = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
+    assert b"".join(chunk.data for chunk in chunks) == SNAPSHOT_BYTES[1_000:]
+    request.snapshot.end_offset = 99
+    (chunk,) = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
+    assert chunk.error.code == ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+async def test_a_broker_of_another_cluster_is_refused(channel: grpc.aio.Channel) -> None:
+    """Also one that names none: a broker knows its cluster from its directory."""
+    stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+    for cluster_id in ("", "elsewhere"):
+        response = await stub.MetadataFetchOnce(broker_pb2.MetadataFetchRequest(cluster_id=cluster_id, number=4))
+        assert (response.error.code, response.number) == (ErrorCode.INCONSISTENT_CLUSTER_ID, 4)
+
+
+async def test_a_half_incarnation_is_refused(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """The message names the field."""
+    stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+    request = broker_pb2.MetadataFetchRequest(cluster_id="test-cluster", incarnation_id=b"half")
+    response = await stub.MetadataFetchOnce(request)
+    assert response.error.code == ErrorCode.INVALID_REQUEST
+    assert "incarnation_id" in response.error.message
+    assert node.fetches == []
+
+
+# --- voters ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "generation", "code"),
+    [("elsewhere", 1, ErrorCode.INCONSISTENT_CLUSTER_ID), ("test-cluster", 2, ErrorCode.INVALID_CONTROL_GENERATION)],
+)
+async def test_strangers_never_reach_the_core(
+    channel: grpc.aio.Channel, node: FakeNode, cluster_id: str, generation: int, code: ErrorCode
+) -> None:
+    """Another cluster's node, or one of a generation that was given up, votes for nobody here."""
+    stub: Any = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
+    sender = convert.sender(IDENTITY._replace(cluster_id=cluster_id, generation=generation, node_id=2))
+    response = await stub.Vote(voter_pb2.VoteRequest(sender=sender, epoch=9))
+    assert response.standing.error == code
+    assert not response.vote_granted
+    assert node.asked == []
+
+
+async def test_health_and_reflection_answer(channel: grpc.aio.Channel) -> None:
+    """Standard probes work without knowing this service."""
+    stub: Any = health_pb2_grpc.HealthStub(channel)
+    for service in ("", "quorum_rpc.v1.AdminService"):
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+        assert response.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def test_a_port_is_never_shared(target: str, node: FakeNode) -> None:
+    """A second server on the port is an error, not half of the connections."""
+    host, port = target.split(":")
+    with pytest.raises(PortInUse, match="is another process there"):
+        await serve(node, IDENTITY, Endpoint("CONTROLLER", host, int(port)))
+
+
+async def test_an_unknown_submitted_call_is_named_unsupported(channel: grpc.aio.Channel) -> None:
+    """A newer client's call: an answer, so that it doesn't wait."""
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    stream = stub.Submit()
+    await stream.write(admin_pb2.SubmitRequest(id=3))
+    response = await stream.read()
+    assert (response.id, response.error.code) == (3, ErrorCode.UNSUPPORTED_VERSION)
+    stream.cancel()
