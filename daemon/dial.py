@@ -1,0 +1,57 @@
+"""How a node is reached: one channel per target, made when it is first asked for, kept, and closed with the dialer.
+
+A channel connects, and connects again, by itself (`grpc_options` says how eagerly); making one costs no connection.
+"""
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+import grpc.aio
+
+from daemon.grpc_options import Options, channel_options
+from daemon.tls import TlsFiles, channel_credentials
+
+
+class Dialer:
+    """`async with Dialer() as dialer`: channels for this event loop, all closed at the end."""
+
+    def __init__(self, tls: TlsFiles | None = None, options: Options | None = None) -> None:
+        """Raises TlsUnusable if certificates cannot be read."""
+        self._credentials = channel_credentials(tls)
+        self._options = channel_options() if options is None else options
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._closed = False
+
+    def __call__(self, target: str) -> grpc.aio.Channel:
+        """The channel to `target` (`host:port`), always the same one until it is hung up."""
+        assert not self._closed, "dialed after close"
+        channel = self._channels.get(target)
+        if channel is None:
+            channel = self._channels[target] = self._open(target)
+        return channel
+
+    async def hang_up(self, target: str) -> None:
+        """Closes the channel to `target`, if there is one; its calls are cancelled. The next dial makes a new one."""
+        channel = self._channels.pop(target, None)
+        if channel is not None:
+            await channel.close()
+
+    async def close(self) -> None:
+        """Closes all; calls in flight are cancelled. Twice is fine."""
+        self._closed = True
+        channels, self._channels = list(self._channels.values()), {}
+        await asyncio.gather(*(channel.close() for channel in channels))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _open(self, target: str) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(target, options=self._options)
+        return grpc.aio.secure_channel(target, self._credentials, options=self._options)

@@ -1,0 +1,132 @@
+"""Where nodes are, as people write it: `host:port`, `id@host:port`, `LISTENER://host:port`.
+
+IPv6 addresses stand in brackets: `[::1]:9093`. Lists are separated by commas, as Kafka has them. Whatever cannot be read
+is a `BadEndpoint` (a `ValueError`, so that pydantic shows its text) that quotes what was given and says what is expected.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+PORT_MAX: Final = 65_535
+NODE_ID_MAX: Final = (1 << 31) - 1
+HOST_CHARS_MAX: Final = 253
+"""RFC 1035's limit for a name."""
+
+
+class BadEndpoint(ValueError):
+    """Text that is no address."""
+
+
+class HostPort(NamedTuple):
+    """A host and a port; port 0, where it is allowed, stands for "any free one"."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def target(self) -> str:
+        """As gRPC wants it."""
+        return str(self)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only processes of this machine can reach it."""
+        return is_loopback(self.host)
+
+
+class NodeAddress(NamedTuple):
+    """Where one node is reached."""
+
+    node_id: int
+    address: HostPort
+
+    def __str__(self) -> str:
+        return f"{self.node_id}@{self.address}"
+
+
+class Listener(NamedTuple):
+    """What a node binds or advertises under a name."""
+
+    name: str
+    address: HostPort
+
+    def __str__(self) -> str:
+        return f"{self.name}://{self.address}"
+
+
+def parse_host_port(text: str, *, any_port: bool = False) -> HostPort:
+    """`host:port` or `[ipv6]:port`. Port 0 only if `any_port`.
+
+    Raises:
+        BadEndpoint: if it is neither.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if not colon or not host or (":" in host and not bracketed):
+        raise BadEndpoint(f"host:port expected (IPv6 as [::1]:9093), not {_shown(text)}")
+    host = host[1:-1] if bracketed else host
+    if not host or len(host) > HOST_CHARS_MAX or not all(c.isascii() and (c.isalnum() or c in "-._:%") for c in host):
+        raise BadEndpoint(f"not a host name or address: {_shown(host)}")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > PORT_MAX:
+        raise BadEndpoint(f"not a port (1 to {PORT_MAX}): {_shown(port)} in {_shown(text)}")
+    if int(port) == 0 and not any_port:
+        raise BadEndpoint(f"port 0 is nothing to call: {_shown(text)}")
+    return HostPort(host, int(port))
+
+
+def parse_node_address(text: str) -> NodeAddress:
+    """`id@host:port`, as in Kafka's `controller.quorum.voters`.
+
+    Raises:
+        BadEndpoint: if it is not of that form.
+    """
+    node_id, at, address = text.strip().partition("@")
+    if not at or not (node_id.isascii() and node_id.isdigit() and len(node_id) <= 10) or int(node_id) > NODE_ID_MAX:
+        raise BadEndpoint(f"id@host:port expected, not {_shown(text)}")
+    return NodeAddress(int(node_id), parse_host_port(address))
+
+
+def parse_listener(text: str) -> Listener:
+    """`NAME://host:port`; port 0 is allowed.
+
+    Raises:
+        BadEndpoint: if it is not of that form.
+    """
+    name, slashes, address = text.strip().partition("://")
+    if not slashes or not (name.isascii() and name.replace("_", "").replace("-", "").isalnum() and len(name) <= 64):
+        raise BadEndpoint(f"NAME://host:port expected, not {_shown(text)}")
+    return Listener(name, parse_host_port(address, any_port=True))
+
+
+def parse_list(text: str | Iterable[object], parse: Callable[[str], T]) -> tuple[T, ...]:
+    """The entries of a list, written with commas or already a list, each read by `parse`.
+
+    Raises:
+        BadEndpoint: for an empty list or entry, or what `parse` raises.
+    """
+    entries = text.split(",") if isinstance(text, str) else [str(entry) for entry in text]
+    if not any(entry.strip() for entry in entries):
+        raise BadEndpoint("an empty list")
+    if not all(entry.strip() for entry in entries):
+        raise BadEndpoint(f"an empty entry in {_shown(','.join(entries))}")
+    return tuple(parse(entry) for entry in entries)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is an address that only this machine reaches. A name counts only if it is `localhost`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -1,0 +1,107 @@
+"""A gRPC server for a block of code: bound, limited, with health and reflection, and gone in order afterwards.
+
+    async with serving(HostPort("127.0.0.1", 0), add_services, health=health) as port:
+        ...
+
+Inside of the block calls are served. At its end health says "stopping", calls in flight get `grace_s` seconds, and the
+port is free again.
+"""
+
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from grpc_reflection.v1alpha import reflection
+
+from daemon.endpoints import HostPort
+from daemon.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
+from daemon.health import Health
+from daemon.tls import TlsFiles, server_credentials
+
+STOP_GRACE_S = 1.0
+
+
+class CannotBind(Exception):
+    """The address cannot be listened on; the text names it and says why."""
+
+    def __init__(self, address: HostPort, reason: str) -> None:
+        super().__init__(f"cannot listen on {address}: {reason}")
+        self.address = address
+
+
+class PortInUse(CannotBind):
+    """Somebody listens there already."""
+
+
+@asynccontextmanager
+async def serving(
+    address: HostPort,
+    add_services: Callable[[grpc.aio.Server], None],
+    *,
+    tls: TlsFiles | None = None,
+    health: Health | None = None,
+    reflect: Sequence[str] = (),
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    options: Options | None = None,
+    grace_s: float = STOP_GRACE_S,
+) -> AsyncIterator[int]:
+    """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
+
+    `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows; without any it is off.
+
+    Raises:
+        PortInUse: if another process listens there.
+        CannotBind: for any other reason of the operating system.
+        TlsUnusable: if certificates cannot be read.
+    """
+    credentials = server_credentials(tls)
+    server = grpc.aio.server(
+        options=server_options() if options is None else options,
+        maximum_concurrent_rpcs=CONCURRENT_RPCS_MAX,
+        interceptors=interceptors,
+    )
+    add_services(server)
+    if health is not None:
+        await health.add_to(server)
+    if reflect:
+        reflection.enable_server_reflection([*reflect, reflection.SERVICE_NAME], server)
+    port = _bind(server, address, credentials)
+    await server.start()
+    try:
+        yield port
+    finally:
+        if health is not None:
+            await health.leave()
+        await server.stop(grace_s)
+
+
+def _bind(server: Any, address: HostPort, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address.target)
+        else:
+            port = server.add_secure_port(address.target, credentials)
+    except RuntimeError as e:
+        raise _why_not(address) from e
+    if port == 0:
+        raise _why_not(address)
+    return int(port)
+
+
+def _why_not(address: HostPort) -> CannotBind:
+    """gRPC does not say what was wrong; binding once more by hand does."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as e:
+        if e.errno == errno.EADDRINUSE:
+            return PortInUse(address, "the port is in use")
+        return CannotBind(address, e.strerror or str(e))
+    return CannotBind(address, "refused by gRPC")
