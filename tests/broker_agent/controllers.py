@@ -5,6 +5,7 @@ It keeps the contract of `broker.proto` and can be told to misbehave: to be mute
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,23 @@ from snapshots.store import SnapshotStore
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
 LEASE_MS = 5_000
+
+
+class Pulse:
+    """Something has happened, somewhere: tests that wait for a state look again, and never sleep."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def beat(self) -> None:
+        event, self._event = self._event, asyncio.Event()
+        event.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Returns once `condition` holds; fails after 10 s."""
+        async with asyncio.timeout(10):
+            while not condition():
+                await self._event.wait()
 
 
 class History:
@@ -93,8 +111,9 @@ def registration(broker_id: int, incarnation: bytes) -> RegisterBroker:
 class FakeController(broker_pb2_grpc.BrokerServiceServicer):
     """Answers from a `History`; unfences whoever is caught up and does not object."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, pulse: Pulse | None = None) -> None:
         self.history = history
+        self.pulse = pulse or Pulse()
         self.fetches: list[Any] = []
         self.registrations: list[Any] = []
         self.lease_ms = LEASE_MS
@@ -147,6 +166,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
     async def MetadataFetch(self, requests: Any, context: Any) -> Any:  # noqa: N802
         async for request in requests:
             self.fetches.append(request)
+            self.pulse.beat()
             yield await self._fetched(request)
 
     async def _fetched(self, request: Any) -> Any:

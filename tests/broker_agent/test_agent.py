@@ -23,7 +23,7 @@ from daemon.dial import Dialer
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.records import Endpoint, Topic
-from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, registration
+from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
 SESSION = SessionConfig(
     max_wait_ms=200, fenced_max_wait_ms=100, request_timeout_ms=500, backoff_ms=10, backoff_max_ms=50
@@ -33,11 +33,13 @@ SESSION = SessionConfig(
 class Quiet:
     """A log that keeps what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, pulse: Pulse) -> None:
         self.events: list[tuple[str, dict[str, object]]] = []
+        self._pulse = pulse
 
     def info(self, event: str, **fields: object) -> None:
         self.events.append((event, fields))
+        self._pulse.beat()
 
     warning = error = info
 
@@ -48,8 +50,10 @@ class Quiet:
 class Process:
     """One broker process, as far as it can be one inside a test."""
 
-    def __init__(self, path: Path, addresses: list[Address], config: SessionConfig = SESSION, seed: int = 1) -> None:
-        self.log = Quiet()
+    def __init__(
+        self, path: Path, pulse: Pulse, addresses: list[Address], config: SessionConfig = SESSION, seed: int = 1
+    ) -> None:
+        self.log = Quiet(pulse)
         self.dialer = Dialer()
         self.incarnation = bytes([seed]) * 16
         identity = BrokerIdentity(CLUSTER_ID, 4, self.incarnation, (Endpoint("PLAINTEXT", "b4", 9092),), (), None, ())
@@ -75,13 +79,6 @@ class Process:
         return await asyncio.wait_for(self.running, 10)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Turns the loop until `condition` holds; the test's own timeout ends what never comes."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest_asyncio.fixture
 async def controller(tmp_path: Path) -> AsyncIterator[FakeController]:
     controller = await FakeController(History(tmp_path / "controller")).start()
@@ -95,7 +92,7 @@ async def start(tmp_path: Path, controller: FakeController) -> AsyncIterator[Cal
 
     def begin(*addresses: Address, **options: Any) -> Process:
         at = [*addresses] or [Address("127.0.0.1", controller.port)]
-        processes.append(Process(tmp_path / "broker", at, **options))
+        processes.append(Process(tmp_path / "broker", controller.pulse, at, **options))
         return processes[-1]
 
     yield begin
@@ -122,7 +119,7 @@ async def test_a_broker_comes_up_follows_and_leaves(controller: FakeController, 
     controller.holds_leaders = True
     process.agent.stop()
     asked = len(controller.fetches)
-    await until(lambda: sum(fetch.wants_shut_down for fetch in controller.fetches[asked:]) >= 3)
+    await controller.pulse.until(lambda: sum(fetch.wants_shut_down for fetch in controller.fetches[asked:]) >= 3)
     assert process.agent.state is BrokerState.STOPPING
     controller.holds_leaders = False
     exit_ = await asyncio.wait_for(process.running, 10)
@@ -183,12 +180,12 @@ async def test_without_a_controller_the_lease_lapses_and_the_next_confirmed_answ
     process = start()
     await process.reaches(BrokerState.ONLINE)
     await controller.stop()
-    await until(lambda: process.agent.lease_lapsed)
+    await controller.pulse.until(lambda: process.agent.lease_lapsed)
     assert process.agent.state is BrokerState.ONLINE
     assert not process.agent.may_serve()
 
     await controller.start()
-    await until(process.agent.may_serve)
+    await controller.pulse.until(process.agent.may_serve)
     assert process.agent.leases_lapsed == 1
     assert len(controller.registrations) == 1
 
@@ -199,7 +196,7 @@ async def test_a_broker_that_was_forgotten_registers_anew(controller: FakeContro
     await process.reaches(BrokerState.ONLINE)
     epoch = process.agent.broker_epoch
     controller.write(registration(4, b"x" * 16))
-    await until(lambda: process.agent.broker_epoch not in (None, epoch))
+    await controller.pulse.until(lambda: process.agent.broker_epoch not in (None, epoch))
     await process.reaches(BrokerState.ONLINE)
 
     assert [fields["state"] for fields in process.log.said("broker state")] == ["fenced", "online", "fenced", "online"]
@@ -212,11 +209,11 @@ async def test_an_image_that_is_wrong_is_dropped_and_fetched_anew(controller: Fa
     controller.digest_is_wrong = True
     before = process.agent.cache.current.offset
     controller.write(Topic("a", b"a" * 16))
-    await until(lambda: process.agent.stores_dropped > 0)
+    await controller.pulse.until(lambda: process.agent.stores_dropped > 0)
     assert process.agent.cache.current.offset >= before
 
     controller.digest_is_wrong = False
-    await until(lambda: process.agent.cache.current.image == controller.history.image)
+    await controller.pulse.until(lambda: process.agent.cache.current.image == controller.history.image)
     await process.reaches(BrokerState.ONLINE)
     assert "digest" in str(process.log.said("store dropped")[0]["reason"])
 
@@ -304,7 +301,7 @@ async def test_snapshots_are_written_at_marks(controller: FakeController, start:
     controller.write(Topic("a", b"a" * 16))
     end = controller.history.mark()
     controller.write(Topic("b", b"b" * 16))
-    await until(lambda: bool(process.log.said("snapshot written")))
+    await controller.pulse.until(lambda: bool(process.log.said("snapshot written")))
 
     (ours,) = (tmp_path / "broker" / "@metadata").glob("*.checkpoint")
     assert ours.read_bytes() == controller.history.snapshot_bytes(end)
