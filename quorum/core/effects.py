@@ -80,7 +80,7 @@ class AppendBatches:
 
 @dataclass(frozen=True, slots=True)
 class AppendControl:
-    """As leader of `epoch`, append this control record."""
+    """As leader of `epoch`, append this control record: the one that opens the epoch, or the voters it was formatted with."""
 
     epoch: Epoch
     record: LeaderChange | Voters

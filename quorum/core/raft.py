@@ -7,6 +7,8 @@
     follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
     leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
     serving, parking   how a leader answers a fetch
+    log_reports        the log has grown, was cut, is flushed, begins at a snapshot
+    timers             what is due when, in each role
     quorum_state       the desk at which they all work, and the one door between roles
 
 How to drive it. Call `step`, carry the effects out in their order, each complete before the next. An effect that changes the
@@ -27,8 +29,7 @@ from typing import assert_never
 
 from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.log_shape import LogShape
-from metadata_log.records import KRaftVersion, Voters
-from quorum.core import describe, election, follower, leader, serving, votes
+from quorum.core import describe, election, follower, leader, log_reports, serving, timers, votes
 from quorum.core.config import RaftConfig
 from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.inputs import (
@@ -63,7 +64,7 @@ from quorum.core.messages import (
 from quorum.core.parking import high_watermark_told
 from quorum.core.progress import ReplicaStatus
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached, Why
+from quorum.core.roles import Follower, Leader, Resigned, Role, Why
 from quorum.core.voters import VoterHistory, VoterSet
 
 
@@ -132,7 +133,7 @@ class RaftCore:
     def _dispatch(self, input: Input) -> None:  # noqa: A002
         match input:
             case TimerFired():
-                self._on_timer()
+                timers.on_timer(self._q)
             case RequestReceived():
                 self._on_request(input)
             case ResponseReceived():
@@ -142,7 +143,7 @@ class RaftCore:
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._q, node_id)
             case Appended() | Truncated() | Flushed() | LogStartMoved() | SnapshotInstalled() | SnapshotInstallFailed():
-                self._on_log(input)
+                log_reports.on_report(self._q, input)
             case ConfirmReads(token=token):
                 if isinstance(self._q.role, Leader):
                     leader.on_confirm_reads(self._q, self._q.role, token)
@@ -202,107 +203,11 @@ class RaftCore:
             case _ as request:
                 assert_never(request)
 
-    def _on_log(
-        self, report: Appended | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
-    ) -> None:
-        q = self._q
-        match report:
-            case Appended(shape=shape, control=control):
-                self._on_appended(shape, control)
-            case Truncated(shape=shape):
-                assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
-                q.shape, q.awaiting_log = shape, False
-                q.voters = q.voters.truncate(shape.end)
-            case Flushed(shape=shape):
-                q.shape = shape
-                if isinstance(q.role, Leader):
-                    leader.advance_high_watermark(q, q.role)
-            case LogStartMoved(shape=shape):
-                q.shape = shape
-            case SnapshotInstalled(shape=shape, voters=voters):
-                assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
-                q.shape, q.awaiting_log = shape, False
-                q.voters = VoterHistory.from_snapshot(voters)
-                q.raise_high_watermark(shape.start.offset)
-                follower.on_log_replaced(q)
-            case SnapshotInstallFailed():
-                q.awaiting_log = False
-                q.back_off()
-            case _:
-                assert_never(report)
-
-    def _on_appended(self, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]) -> None:
-        q = self._q
-        assert shape.end >= q.shape.end, f"an append that shortens the log: {q.shape.end} -> {shape.end}"
-        q.shape, q.awaiting_log = shape, False
-        voters_changed = False
-        for offset, record in control:
-            if isinstance(record, Voters):
-                q.voters = q.voters.append(offset, record)
-                voters_changed = True
-        match q.role:
-            case Leader() as term:
-                leader.on_log_grown(q, term, voters_changed=voters_changed)
-            case Follower():
-                follower.on_log_grown(q)
-            case _:
-                raise AssertionError(f"something was appended as {q.role.role}")
-
     # --- time -----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
         """When to feed `TimerFired`; None: not before something else happens. After `TimerFired` it lies in the future."""
-        if self._stopped is not None:
-            return None
-        q = self._q
-        deadlines: list[int] = []
-        match q.role:
-            case Unattached(election_deadline_ms=deadline_ms):
-                if q.is_voter:
-                    deadlines.append(deadline_ms)
-            case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
-                deadlines.extend((deadline_ms, *asked.ask_at_ms.values()))
-            case Follower() as role:
-                deadlines.append(follower.deadline_ms(q, role))
-            case Leader() as term:
-                deadline = leader.next_deadline_ms(q, term)
-                if deadline is not None:
-                    deadlines.append(deadline)
-            case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
-                deadlines.extend(tell_at_ms.values())
-                if not q.shutting_down:
-                    deadlines.append(deadline_ms)
-            case _:
-                assert_never(q.role)
-        if q.shutting_down and not isinstance(q.role, Resigned):
-            return None
-        if follower.may_fetch(q):
-            deadlines.append(q.retry_at_ms)
-        return min(deadlines, default=None)
-
-    def _on_timer(self) -> None:
-        """Everything that is due. A role that ends may leave one whose time has come as well; that is done too."""
-        q = self._q
-        if q.shutting_down and not isinstance(q.role, Resigned):
-            return
-        match q.role:
-            case Unattached() as role:
-                follower.on_unattached_timer(q, role)
-            case Follower() as role:
-                follower.on_timer(q, role)
-            case Prospective() | Candidate():
-                election.on_timer(q)
-            case Leader() as term:
-                leader.on_timer(q, term)
-            case Resigned(deadline_ms=deadline_ms) if deadline_ms <= q.now_ms and not q.shutting_down:
-                # It has waited long enough: in the next epoch it may run like anyone, and at once.
-                q.become_unattached(q.epoch + 1, Why.REST_IS_OVER)
-                if q.is_voter:
-                    election.become_prospective(q, Why.ELECTION_TIMEOUT)
-            case Resigned():
-                leader.tell_successors(q)
-            case _:
-                assert_never(q.role)
+        return None if self._stopped is not None else timers.next_deadline_ms(self._q)
 
     # --- views ----------------------------------------------------------------------------------------------------
 

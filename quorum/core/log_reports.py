@@ -1,0 +1,68 @@
+"""What the log reports of itself: grown, cut, flushed, replaced by a snapshot. The core never guesses, it is told.
+
+The voter set is a function of the log (KIP-853), so this is also where it changes.
+"""
+
+from typing import TypeAlias, assert_never
+
+from metadata_log.ids import Offset
+from metadata_log.log_shape import LogShape
+from metadata_log.records import KRaftVersion, Voters
+from quorum.core import follower, leader
+from quorum.core.inputs import (
+    Appended,
+    Flushed,
+    LogStartMoved,
+    SnapshotInstalled,
+    SnapshotInstallFailed,
+    Truncated,
+)
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Follower, Leader
+from quorum.core.voters import VoterHistory
+
+LogReport: TypeAlias = Appended | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
+
+
+def on_report(q: QuorumState, report: LogReport) -> None:
+    match report:
+        case Appended(shape=shape, control=control):
+            _on_appended(q, shape, control)
+        case Truncated(shape=shape):
+            assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
+            q.shape, q.awaiting_log = shape, False
+            q.voters = q.voters.truncate(shape.end)
+        case Flushed(shape=shape):
+            q.shape = shape
+            if isinstance(q.role, Leader):
+                leader.advance_high_watermark(q, q.role)
+        case LogStartMoved(shape=shape):
+            q.shape = shape
+        case SnapshotInstalled(shape=shape, voters=voters):
+            assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
+            q.shape, q.awaiting_log = shape, False
+            q.voters = VoterHistory.from_snapshot(voters)
+            q.raise_high_watermark(shape.start.offset)
+            follower.on_log_replaced(q)
+        case SnapshotInstallFailed():
+            q.awaiting_log = False
+            q.back_off()
+        case _:
+            assert_never(report)
+
+
+def _on_appended(q: QuorumState, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]) -> None:
+    assert shape.end >= q.shape.end, f"an append that shortens the log: {q.shape.end} -> {shape.end}"
+    q.shape, q.awaiting_log = shape, False
+    voters_changed = False
+    for offset, record in control:
+        if isinstance(record, Voters):
+            q.voters = q.voters.append(offset, record)
+            voters_changed = True
+    match q.role:
+        case Leader() as term:
+            leader.on_log_grown(q, term, voters_changed=voters_changed)
+        case Follower():
+            follower.on_log_grown(q)
+        case _:
+            raise AssertionError(f"something was appended as {q.role.role}")
