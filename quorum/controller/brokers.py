@@ -10,13 +10,12 @@ controller finds every partition in a valid state, and begins again.
 """
 
 import random
-from collections.abc import Callable
 from typing import Final
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER, NodeId, Offset, uuid_text
+from metadata_log.ids import NO_LEADER, NodeId, uuid_text
 from metadata_log.image import MetadataImage
-from metadata_log.partition_state import ISR, LEADER, REPLICAS
+from metadata_log.partition_state import ISR, LEADER
 from metadata_log.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
 from metadata_log.records import UnregisterBroker as UnregisterBrokerRecord
 from quorum.controller.broker_view import BrokerViews
@@ -37,27 +36,15 @@ from quorum.controller.commands import (
     UnregisterBrokerReply,
 )
 from quorum.controller.config import ControllerConfig
-from quorum.controller.contact import BrokerState, Next, next_state
+from quorum.controller.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.decision import NOTHING_NEW, ControllerError, Decision
-from quorum.controller.partitions import PartitionChangeBuilder, PartitionWalk, Visited, allows_unclean_election
 from quorum.controller.registration import check_registration, registration_record
 from quorum.controller.sessions import Session, Sessions
+from quorum.controller.shutdowns import Shutdowns
+from quorum.controller.walks import PartitionWalk, Visited
 
 STALLED_WALK_MS: Final = 1_000
 """A walk that has not gone on for so long was cut short by a batch that never came to be; it is begun again."""
-
-
-class _Stop:
-    """A controlled shutdown under way."""
-
-    __slots__ = ("done_offset", "held_by", "walk")
-
-    def __init__(self, walk: PartitionWalk) -> None:
-        self.walk = walk
-        self.held_by: list[tuple[bytes, int]] = []
-        """Partitions that it leads still, because it is alone in their ISR, though another replica could catch up."""
-        self.done_offset: Offset | None = None
-        """The end of the records that moved its last leaders; set once."""
 
 
 class Brokers:
@@ -68,7 +55,7 @@ class Brokers:
         self.sessions = Sessions(config.session_timeout_ms)
         self.views = BrokerViews(rng)
         self._leaving: dict[NodeId, PartitionWalk] = {}
-        self._stops: dict[NodeId, _Stop] = {}
+        self._shutdowns = Shutdowns(config, self.sessions, self.views)
         self._electing: dict[NodeId, PartitionWalk] = {}
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
@@ -79,7 +66,7 @@ class Brokers:
         self.sessions.clear()
         self.views.reset()
         self._leaving.clear()
-        self._stops.clear()
+        self._shutdowns.clear()
         self._electing.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
@@ -130,7 +117,7 @@ class Brokers:
         return broker
 
     def _forget(self, broker_id: NodeId) -> None:
-        self._stops.pop(broker_id, None)
+        self._shutdowns.forget(broker_id)
         self._electing.pop(broker_id, None)
         if self._leaving.pop(broker_id, None) is not None:
             self.views.unbar(broker_id)
@@ -158,38 +145,13 @@ class Brokers:
         def without(visited: Visited) -> PartitionChange | None:
             if broker_id not in visited.state[ISR]:
                 return None
-            return self._builder(image, visited, active).without(broker_id).build()
+            return visited.builder(image, active).without(broker_id).build()
 
-        changes: list[MetadataRecord] = [*self._step(image, walk, without, now_ms)]
+        changes: list[MetadataRecord] = [*walk.step(image, without, self._config, now_ms)]
         if walk.is_done:
             del self._leaving[broker_id]
             self.views.unbar(broker_id)
         return changes, walk.is_done
-
-    def _builder(self, image: MetadataImage, visited: Visited, active: frozenset[NodeId]) -> PartitionChangeBuilder:
-        topic = visited.topic
-        return PartitionChangeBuilder(
-            topic.topic_id,
-            visited.partition,
-            visited.state,
-            active,
-            lambda: allows_unclean_election(image, topic.name),
-        )
-
-    def _step(
-        self,
-        image: MetadataImage,
-        walk: PartitionWalk,
-        visit: Callable[[Visited], PartitionChange | None],
-        now_ms: int,
-    ) -> list[PartitionChange]:
-        walk.last_step_ms = now_ms
-        return walk.step(
-            image,
-            visit,
-            changes_max=self._config.slice_changes_max,
-            partitions_max=self._config.slice_partitions_max,
-        )
 
     def _fence(self, image: MetadataImage, broker: RegisterBroker, reply: CommandReply, now_ms: int) -> Decision:
         """The broker's way out, and the fence record once it is out."""
@@ -257,7 +219,7 @@ class Brokers:
             return self._lose_log_dirs(image, broker, contact, now_ms)
         if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
             return self._change_state(image, broker, contact, session, now_ms)
-        return self._others_may_go(image) if self._stops else NOTHING_NEW
+        return self._others_may_go(image) if self._shutdowns.any else NOTHING_NEW
 
     def _change_state(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, session: Session, now_ms: int
@@ -266,7 +228,7 @@ class Brokers:
         if state is BrokerState.STOPPING or (
             state is BrokerState.ONLINE and contact.wants_shut_down and not contact.wants_fence
         ):
-            return self._stop(image, broker, session, now_ms)
+            return self._stop(image, broker, now_ms)
         is_caught_up = contact.offset > broker.broker_epoch
         match next_state(
             state,
@@ -314,10 +276,10 @@ class Brokers:
         def elect(visited: Visited) -> PartitionChange | None:
             if visited.state[LEADER] != NO_LEADER:
                 return None
-            return self._builder(image, visited, active).build()
+            return visited.builder(image, active).build()
 
         walk = self._electing[broker_id]
-        changes = self._step(image, walk, elect, now_ms)
+        changes = walk.step(image, elect, self._config, now_ms)
         if not walk.is_done:
             return changes, ElectLeaderless(broker_id)
         del self._electing[broker_id]
@@ -339,84 +301,23 @@ class Brokers:
 
     # --- controlled shutdown ---------------------------------------------------------------------------------------
 
-    def _stop(self, image: MetadataImage, broker: RegisterBroker, session: Session | None, now_ms: int) -> Decision:
-        """The next step of a controlled shutdown, the first one included."""
-        broker_id = broker.broker_id
-        stop = self._stops.get(broker_id)
-        if stop is None:
-            stop = self._stops[broker_id] = _Stop(PartitionWalk(image, broker_id, now_ms))
-        moves, leads = self._move_leaders(image, broker_id, stop, now_ms)
-        is_settled = stop.walk.is_done and not stop.held_by
-        state = state_of(broker)
-        if state is BrokerState.ONLINE:
-            is_held = leads or not stop.walk.is_done
-        else:
-            is_held = bool(moves) or not is_settled or not self._is_seen(image, broker_id, stop)
-        next_one = next_state(state, wants_fence=False, wants_shut_down=True, is_caught_up=True, is_held=is_held)
-        if next_one is Next.MAY_GO:
-            # Fencing looks at every partition again: it takes the broker out of what it still leads, for want of others.
-            if session is not None:
-                session.may_go = True
-            return self._fence(image, broker, BrokerContactReply(), now_ms)
-        records: tuple[MetadataRecord, ...] = tuple(moves)
-        if state is BrokerState.ONLINE:
-            flag = BrokerRegistrationChange(broker_id, broker.broker_epoch, in_controlled_shutdown=True)
-            records = (flag, *moves)
-        if is_settled and stop.done_offset is None:
-            stop.done_offset = image.offset + len(records)
-        return Decision(records, BrokerContactReply(), then=None if stop.walk.is_done else ContinueShutdown(broker_id))
-
-    def _move_leaders(
-        self, image: MetadataImage, broker_id: NodeId, stop: _Stop, now_ms: int
-    ) -> tuple[list[PartitionChange], bool]:
-        """Moves what can be moved now, and whether the broker led any of what was looked at.
-
-        A partition that it leads alone stays with it. It holds the shutdown up only where another replica is active and
-        may yet catch up: nobody waits for what can't come.
-        """
-        active = self.views.of(image).active - {broker_id}
-        leads = False
-        held_before, stop.held_by = stop.held_by, []
-
-        def move(visited: Visited) -> PartitionChange | None:
-            nonlocal leads
-            state = visited.state
-            if broker_id not in state[ISR]:
-                return None
-            if state[LEADER] == broker_id:
-                leads = True
-                if active.isdisjoint(state[ISR]):
-                    if not active.isdisjoint(state[REPLICAS]):
-                        stop.held_by.append((visited.topic.topic_id, visited.partition))
-                    return None
-            return self._builder(image, visited, active).without(broker_id).build()
-
-        changes: list[PartitionChange] = []
-        for index, (topic_id, partition) in enumerate(held_before):
-            if index >= self._config.slice_partitions_max or len(changes) >= self._config.slice_changes_max:
-                stop.held_by = held_before[index:] + stop.held_by
-                leads = True
-                break
-            topic = image.topic_by_id(topic_id)
-            state = None if topic is None else topic.state(partition)
-            change = None if topic is None or state is None else move(Visited(topic, partition, state))
-            if change is not None:
-                changes.append(change)
-        return changes + self._step(image, stop.walk, move, now_ms), leads
-
-    def _is_seen(self, image: MetadataImage, broker_id: NodeId, stop: _Stop) -> bool:
-        """Whether every active broker has applied the records that moved the last leaders."""
-        if stop.done_offset is None:
-            return False
-        lowest = self.sessions.lowest_offset(self.views.of(image).active - {broker_id}, image)
-        return lowest is None or lowest >= stop.done_offset
+    def _stop(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
+        """The next step of a controlled shutdown, the first one included; the last one is a fencing."""
+        decision = self._shutdowns.advance(image, broker, now_ms)
+        if decision is not None:
+            return decision
+        session = self.sessions.of(broker.broker_id, broker.broker_epoch)
+        if session is not None:
+            session.may_go = True
+        # Fencing looks at every partition again: it takes the broker out of what it still leads, for want of others.
+        return self._fence(image, broker, BrokerContactReply(), now_ms)
 
     def _others_may_go(self, image: MetadataImage) -> Decision:
         """Somebody else has got further: that may be what a stopping broker waits for."""
-        for broker_id, stop in self._stops.items():
-            if self._is_seen(image, broker_id, stop):
-                return Decision((), BrokerContactReply(), then=ContinueShutdown(broker_id))
-        return NOTHING_NEW
+        broker_id = self._shutdowns.first_let_go(image)
+        if broker_id is None:
+            return NOTHING_NEW
+        return Decision((), BrokerContactReply(), then=ContinueShutdown(broker_id))
 
     def continue_shutdown(self, image: MetadataImage, command: ContinueShutdown, now_ms: int) -> Decision:
         """More leaders moved, or the broker let go, if it still is stopping."""
@@ -424,16 +325,8 @@ class Brokers:
         if (
             broker is None
             or broker.fenced
-            or command.broker_id not in self._stops
-            or command.broker_id in self._leaving
+            or broker.broker_id not in self._shutdowns
+            or broker.broker_id in self._leaving
         ):
             return Decision((), FollowUpReply())
-        session = self.sessions.of(broker.broker_id, broker.broker_epoch)
-        return self._stop(image, broker, session, now_ms)
-
-
-def state_of(broker: RegisterBroker) -> BrokerState:
-    """The state that a registration says; FENCED where both flags are set."""
-    if broker.fenced:
-        return BrokerState.FENCED
-    return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
+        return self._stop(image, broker, now_ms)

@@ -12,6 +12,8 @@ records that moved its leaders: so whoever still comes to it with old metadata f
 from enum import Enum
 from typing import Final, NamedTuple
 
+from metadata_log.records import RegisterBroker
+
 
 class BrokerState(Enum):
     """A broker as the controller sees it (design of the broker's own states: `broker_agent.session`)."""
@@ -21,6 +23,13 @@ class BrokerState(Enum):
     FENCED = "fenced"
     ONLINE = "online"
     STOPPING = "stopping"
+
+
+def state_of(broker: RegisterBroker) -> BrokerState:
+    """The state that a registration says; FENCED where both flags are set."""
+    if broker.fenced:
+        return BrokerState.FENCED
+    return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
 
 
 class Next(Enum):

@@ -19,7 +19,7 @@ from metadata_log.ids import NodeId, Offset
 from metadata_log.image import MetadataImage
 from metadata_log.records import RegisterBroker
 from quorum.controller.alter_partition import alter_partitions
-from quorum.controller.brokers import Brokers, state_of
+from quorum.controller.brokers import Brokers
 from quorum.controller.commands import (
     AllocateProducerIds,
     AlterConfigs,
@@ -40,7 +40,7 @@ from quorum.controller.commands import (
 )
 from quorum.controller.config import ControllerConfig
 from quorum.controller.configs import alter_configs
-from quorum.controller.contact import BrokerState
+from quorum.controller.contact import BrokerState, state_of
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.features import allocate_producer_ids, bootstrap_features, register_controller
 from quorum.controller.sessions import UNKNOWN_OFFSET

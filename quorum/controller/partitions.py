@@ -1,4 +1,4 @@
-"""How one partition changes: who stays in its ISR, who leads it, and how a leader's own proposals are judged.
+"""How one partition changes: who stays in its ISR, and who leads it.
 
 Elections are clean: the leader stays if it may; else it is the first replica, in the order of the assignment, that stands
 in the ISR and is active (registered, unfenced, not shutting down); else nobody. Only where the topic allows unclean
@@ -7,8 +7,8 @@ elections may an active replica outside the ISR take over: it becomes the whole 
 The last member of an ISR never leaves it, also when it is fenced: it is the only one known to have everything (M4).
 """
 
-from collections.abc import Callable, Iterator, Set
-from typing import Final, NamedTuple
+from collections.abc import Callable, Set
+from typing import Final
 
 from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image import MetadataImage
@@ -19,16 +19,12 @@ from metadata_log.records import (
     TOPIC_RESOURCE,
     PartitionChange,
 )
-from metadata_log.topic_image import CHUNK_PARTITIONS, TopicImage
 
 RECOVERY_STATE: Final = 5
 LEADER_EPOCH: Final = 6
 PARTITION_EPOCH: Final = 7
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
-
-_CHUNK_COST: Final = 4
-"""Coming to a chunk costs about as much as looking at so many partitions."""
 
 
 def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
@@ -103,62 +99,3 @@ class PartitionChangeBuilder:
         return PartitionChange(
             self._topic_id, self._partition, isr=isr, leader=new_leader, leader_recovery_state=recovery
         )
-
-
-class Visited(NamedTuple):
-    """A partition on a walk."""
-
-    topic: TopicImage
-    partition: int
-    state: PartitionState
-
-
-class PartitionWalk:
-    """A walk over all partitions that have a replica on one broker, in slices over several decisions.
-
-    Which topics those are is settled at the start. That is sound for who makes sure first that the broker can enter no
-    further ISR: what is created meanwhile, or was passed already, can't come to concern the walk.
-    """
-
-    __slots__ = ("_next_chunk", "_topic_ids", "broker_id", "last_step_ms")
-
-    def __init__(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> None:
-        self.broker_id = broker_id
-        self.last_step_ms = now_ms
-        self._topic_ids = list(reversed(image.topics_of_broker(broker_id)))
-        self._next_chunk = 0
-
-    @property
-    def is_done(self) -> bool:
-        return not self._topic_ids
-
-    def step(
-        self,
-        image: MetadataImage,
-        visit: Callable[[Visited], PartitionChange | None],
-        *,
-        changes_max: int,
-        partitions_max: int,
-    ) -> list[PartitionChange]:
-        """The next slice: what `visit` makes of the partitions; exceeds neither limit by more than a chunk's 64."""
-        changes: list[PartitionChange] = []
-        seen = 0
-        while self._topic_ids and len(changes) < changes_max and seen < partitions_max:
-            topic = image.topic_by_id(self._topic_ids[-1])
-            if topic is None or self._next_chunk >= len(topic.chunks):
-                self._topic_ids.pop()
-                self._next_chunk = 0
-                continue
-            for visited in self._chunk(topic):
-                change = visit(visited)
-                if change is not None:
-                    changes.append(change)
-            seen += _CHUNK_COST + len(topic.chunks[self._next_chunk])
-            self._next_chunk += 1
-        return changes
-
-    def _chunk(self, topic: TopicImage) -> Iterator[Visited]:
-        first = self._next_chunk * CHUNK_PARTITIONS
-        for number, state in enumerate(topic.chunks[self._next_chunk], first):
-            if self.broker_id in state[REPLICAS]:
-                yield Visited(topic, number, state)

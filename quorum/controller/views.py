@@ -14,9 +14,8 @@ from metadata_log.image import MetadataImage
 from metadata_log.partition_state import LEADER, REPLICAS
 from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
 from metadata_log.topic_image import TopicImage
-from quorum.controller.brokers import state_of
 from quorum.controller.config_keys import KEYS
-from quorum.controller.contact import BrokerState
+from quorum.controller.contact import BrokerState, state_of
 from quorum.controller.controller import Controller
 
 TOPICS_PAGE_MAX: Final = 1_000

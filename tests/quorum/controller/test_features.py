@@ -1,0 +1,52 @@
+"""Features, controllers' registrations, and what a configuration may be."""
+
+import random
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.image import EMPTY_IMAGE
+from metadata_log.records import Endpoint, FeatureLevel, FeatureRange, RegisterController
+from quorum.controller.commands import BootstrapFeatures, RegisterControllerCommand
+from quorum.controller.config import ControllerConfig
+from quorum.controller.controller import Controller
+from quorum.controller.decision import ControllerError
+from tests.quorum.controller.cluster import Cluster
+
+
+def test_features_are_finalized_once() -> None:
+    """By the first active controller of a cluster; later ones find them."""
+    controller = Controller(ControllerConfig(), random.Random(0))
+    decision = controller.decide(EMPTY_IMAGE, BootstrapFeatures(), 0)
+
+    assert decision.records == (FeatureLevel("metadata.version", 1),)
+    assert Cluster(0).run(BootstrapFeatures()).records == []
+    with pytest.raises(ControllerError, match=r"metadata\.version 2 is not supported: 1 to 1 are"):
+        controller.decide(EMPTY_IMAGE, BootstrapFeatures(2), 0)
+
+
+def test_a_controller_registers_and_says_it_only_once() -> None:
+    """The same again writes nothing; nonsense is refused with its reason."""
+    cluster = Cluster(0)
+    endpoints = (Endpoint("CONTROLLER", "c1", 9093),)
+    features = (FeatureRange("metadata.version", 1, 1),)
+    command = RegisterControllerCommand(1, bytes(15) + b"1", endpoints, features)
+    assert cluster.run(command).records == [RegisterController(1, command.incarnation_id, endpoints, features)]
+    assert cluster.run(command).records == []
+
+    with pytest.raises(ControllerError, match="controller 1: no endpoints") as refused:
+        cluster.run(RegisterControllerCommand(1, bytes(16), (), features))
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+    with pytest.raises(ControllerError, match="the node does not know it"):
+        cluster.run(RegisterControllerCommand(1, bytes(16), endpoints, ()))
+
+
+def test_a_configuration_names_all_that_is_wrong_with_it() -> None:
+    """At once, not one by one."""
+    assert ControllerConfig().problems() == []
+    assert ControllerConfig(session_timeout_ms=0, default_partitions=-1, records_max=20_000).problems() == [
+        "broker.session.timeout.ms must be at least 1, not 0",
+        "num.partitions must be at least 1, not -1",
+        "records_max must be between 2 and 10,000, not 20000",
+    ]
+    assert ControllerConfig(slice_changes_max=9_000).problems() == ["slice_changes_max must be below 4950, not 9000"]
