@@ -1,0 +1,78 @@
+"""Three real controllers on one event loop: real gRPC on loopback, real disk, real clock."""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc.aio
+
+from daemon.clock import RealClock
+from metadata_log.files import RealDirectory
+from metadata_log.identity import Identity, write_identity
+from metadata_log.ids import uuid_text
+from metadata_log.records import Endpoint, Voter, Voters
+from quorum.runtime.loop import NodeLoop
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from quorum.wire.client import AdminClient
+from quorum.wire.peers import Peers
+from quorum.wire.server import ControllerServer
+from snapshots.store import SnapshotStore
+
+
+class Quorum:
+    """The loops by node id, and where they listen."""
+
+    def __init__(self, path: Path, config: NodeConfig) -> None:
+        self._path = path
+        self._config = config
+        self._rng = random.Random(7)
+        self.cluster_id = uuid_text(self._rng.randbytes(16))
+        self.loops: dict[int, NodeLoop] = {}
+        self.servers: dict[int, ControllerServer] = {}
+        self.endpoints: dict[int, Endpoint] = {}
+        self._identities: dict[int, Identity] = {}
+
+    async def start(self) -> None:
+        for node_id in (1, 2, 3):
+            self.servers[node_id] = ControllerServer()
+            self.endpoints[node_id] = self.servers[node_id].bind(Endpoint("CONTROLLER", "127.0.0.1", 0))
+            self._identities[node_id] = Identity(self.cluster_id, node_id, self._rng.randbytes(16), 1, "controller")
+        voters = Voters(tuple(Voter(i, self._identities[i].directory_id, (self.endpoints[i],)) for i in (1, 2, 3)))
+        for node_id, identity in self._identities.items():
+            directory = RealDirectory(self._path / str(node_id))
+            write_identity(directory, identity)
+            SnapshotStore(directory.subdirectory(LOG_DIRECTORY)).write_bootstrap(voters)
+            await self._start_one(node_id, directory)
+
+    async def _start_one(self, node_id: int, directory: RealDirectory) -> None:
+        identity = self._identities[node_id]
+        directory.lock()
+        peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
+        peers.set_endpoints({i: e for i, e in self.endpoints.items() if i != node_id})
+        opened = open_directory(directory, identity, self._config)
+        loop = NodeLoop(opened, self._config, peers, RealClock(), self._rng)
+        self.loops[node_id] = loop
+        await loop.start()
+        await self.servers[node_id].serve(loop, identity)
+
+    async def stop_one(self, node_id: int) -> None:
+        loop = self.loops.pop(node_id)
+        await loop.stop()
+        await self.servers.pop(node_id).stop()
+
+    def client(self) -> AdminClient:
+        return AdminClient([f"127.0.0.1:{endpoint.port}" for endpoint in self.endpoints.values()])
+
+
+@asynccontextmanager
+async def quorum_of_three(path: Path, config: NodeConfig | None = None) -> AsyncIterator[Quorum]:
+    """Up inside of the block, stopped after it."""
+    quorum = Quorum(path, config or NodeConfig())
+    await quorum.start()
+    try:
+        yield quorum
+    finally:
+        for node_id in list(quorum.loops):
+            await quorum.stop_one(node_id)
