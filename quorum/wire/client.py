@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
+from daemon.grpc_options import channel_options
 from metadata_log.errors import ErrorCode
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call, was_never_sent
 from quorum.wire.submit_stream import SubmitStream
@@ -297,4 +298,4 @@ def _only(results: Any) -> Any:
 
 
 def _dial_insecurely(target: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(target)
+    return grpc.aio.insecure_channel(target, options=channel_options())

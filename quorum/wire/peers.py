@@ -206,8 +206,10 @@ class _FetchStream:
         assert self._asked is None and not self.is_over
         self._asked = asked
         self._deadline_s = self._loop.time() + timeout_ms / 1_000
-        if self._timer is None:
+        if self._timer is None or self._timer.when() > self._deadline_s:
             # One timer watches over many fetches: when it fires early, it is set to the deadline of the one in flight.
+            if self._timer is not None:
+                self._timer.cancel()
             self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
         if self._waker is not None and not self._waker.done():
             self._waker.set_result(None)

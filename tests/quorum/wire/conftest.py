@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from metadata_log.records import Endpoint
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.client import AdminClient
 from quorum.wire.server import serve
-from tests.quorum.wire.fake_node import IDENTITY, FakeNode
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 
 @pytest.fixture
@@ -20,9 +19,8 @@ def node() -> FakeNode:
 @pytest.fixture
 async def target(node: FakeNode) -> AsyncIterator[str]:
     face: ControllerNode = node
-    server, bound = await serve(face, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
-    yield f"{bound.host}:{bound.port}"
-    await server.stop(0)
+    async with serve(face, IDENTITY, ANY_PORT, grace_s=0) as port:
+        yield f"127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from metadata_log.ids import Offset, OffsetAndEpoch
@@ -37,6 +38,7 @@ from tests.quorum.controller.cluster import Cluster
 
 T = TypeVar("T")
 
+ANY_PORT = HostPort("127.0.0.1", 0)
 IDENTITY = Identity("test-cluster", 1, bytes([1]) * 16, 1, "controller")
 SNAPSHOT = OffsetAndEpoch(7, 1)
 SNAPSHOT_BYTES = bytes(range(256)) * 10_000

@@ -12,8 +12,8 @@ from metadata_log.records import Endpoint
 from quorum.core.inputs import Failure
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Request, Response, VoteRequest
 from quorum.wire.peers import Peers
-from quorum.wire.server import ControllerServer, serve
-from tests.quorum.wire.fake_node import IDENTITY, SNAPSHOT_BYTES, FakeNode
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT_BYTES, FakeNode
 
 ME = ReplicaKey(2, bytes([2]) * 16)
 THEM = ReplicaKey(1, IDENTITY.directory_id)
@@ -31,11 +31,11 @@ async def peers() -> AsyncIterator[Peers]:
 
 
 @pytest.fixture
-async def server(node: FakeNode, peers: Peers) -> AsyncIterator[ControllerServer]:
-    server, bound = await serve(node, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
-    peers.set_endpoints({1: bound})
-    yield server
-    await server.stop(0)
+async def served(node: FakeNode, peers: Peers) -> AsyncIterator[FakeNode]:
+    """The node, served, and known to the peers."""
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        peers.set_endpoints({1: at(port)})
+        yield node
 
 
 async def ask(peers: Peers, request: Request, timeout_ms: int = 2_000, destination: int = 1) -> Response | Failure:
@@ -44,11 +44,15 @@ async def ask(peers: Peers, request: Request, timeout_ms: int = 2_000, destinati
     return await outcome
 
 
+def at(port: int) -> Endpoint:
+    return Endpoint("CONTROLLER", "127.0.0.1", port)
+
+
 def fetch(number: int) -> FetchRequest:
     return FetchRequest(ME, 1, number, 0, 0, b"", 0, 100, 1 << 20)
 
 
-async def test_each_request_brings_its_own_answer(peers: Peers, server: ControllerServer, node: FakeNode) -> None:
+async def test_each_request_brings_its_own_answer(peers: Peers, served: FakeNode) -> None:
     """Calls and fetches; what arrives at the other node is what was sent."""
     vote = VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True)
     answer = await ask(peers, vote)
@@ -58,8 +62,8 @@ async def test_each_request_brings_its_own_answer(peers: Peers, server: Controll
         assert isinstance(answer, FetchResponse) and answer.number == number
     chunk = await ask(peers, FetchSnapshotRequest(ME, 1, 9, OffsetAndEpoch(7, 1), 100, 50))
     assert getattr(chunk, "data", b"") == SNAPSHOT_BYTES[100:150]
-    assert node.asked[0] == vote
-    assert node.asked[1:6] == [fetch(number) for number in range(1, 6)]
+    assert served.asked[0] == vote
+    assert served.asked[1:6] == [fetch(number) for number in range(1, 6)]
 
 
 async def test_nobody_there_is_refused(peers: Peers) -> None:
@@ -70,39 +74,37 @@ async def test_nobody_there_is_refused(peers: Peers) -> None:
     assert await ask(peers, fetch(2), destination=9) is Failure.BROKEN
 
 
-async def test_a_silent_peer_is_timed_out_and_asked_anew(
-    peers: Peers, server: ControllerServer, node: FakeNode
-) -> None:
+async def test_a_silent_peer_is_timed_out_and_asked_anew(peers: Peers, served: FakeNode) -> None:
     """A fetch that is not answered in time fails, and the next one is not stuck behind it."""
     hold = asyncio.Event()
-    answer_now = node.raft
+    answer_now = served.raft
 
     async def silent(request: Request) -> Response:
         await hold.wait()
         return await answer_now(request)
 
     assert isinstance(await ask(peers, fetch(1)), FetchResponse)
-    node.raft = silent  # type: ignore[method-assign]
+    served.raft = silent  # type: ignore[method-assign]
     assert await ask(peers, fetch(2), timeout_ms=50) is Failure.TIMED_OUT
     assert await ask(peers, VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True), timeout_ms=50) is Failure.TIMED_OUT
-    node.raft = answer_now  # type: ignore[method-assign]
+    served.raft = answer_now  # type: ignore[method-assign]
     answer = await ask(peers, fetch(3))
     assert isinstance(answer, FetchResponse) and answer.number == 3
 
 
-async def test_a_new_fetch_supersedes_the_one_in_flight(peers: Peers, server: ControllerServer, node: FakeNode) -> None:
+async def test_a_new_fetch_supersedes_the_one_in_flight(peers: Peers, served: FakeNode) -> None:
     """The first is told that it failed; the second is answered. Nobody is told twice."""
     entered = asyncio.Event()
-    answer_now = node.raft
+    answer_now = served.raft
 
     async def silent(request: Request) -> Response:
         entered.set()
         return await asyncio.get_running_loop().create_future()
 
-    node.raft = silent  # type: ignore[method-assign]
+    served.raft = silent  # type: ignore[method-assign]
     first = asyncio.ensure_future(ask(peers, fetch(1)))
     await entered.wait()
-    node.raft = answer_now  # type: ignore[method-assign]
+    served.raft = answer_now  # type: ignore[method-assign]
     assert isinstance(await ask(peers, fetch(2)), FetchResponse)
     assert await first is Failure.BROKEN
 
@@ -111,19 +113,18 @@ async def test_a_dead_process_is_reported_at_once(peers: Peers, node: FakeNode) 
     """The stream breaks, the reconnect is refused: no timer has to pass."""
     refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     peers.on_peer_refused(refused.set_result)
-    server, bound = await serve(node, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
-    peers.set_endpoints({1: bound})
-    assert isinstance(await ask(peers, fetch(1)), FetchResponse)
     entered = asyncio.Event()
 
     async def silent(request: Request) -> Response:
         entered.set()
         return await asyncio.get_running_loop().create_future()
 
-    node.raft = silent  # type: ignore[method-assign]
-    waiting = asyncio.ensure_future(ask(peers, fetch(2), timeout_ms=60_000))
-    await entered.wait()
-    await server.stop(0)
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        peers.set_endpoints({1: at(port)})
+        assert isinstance(await ask(peers, fetch(1)), FetchResponse)
+        node.raft = silent  # type: ignore[method-assign]
+        waiting = asyncio.ensure_future(ask(peers, fetch(2), timeout_ms=60_000))
+        await entered.wait()
     assert await waiting is Failure.BROKEN
     assert await refused == 1
 
@@ -131,9 +132,8 @@ async def test_a_dead_process_is_reported_at_once(peers: Peers, node: FakeNode) 
 async def test_a_moved_peer_is_dialled_at_its_new_endpoint(peers: Peers, node: FakeNode) -> None:
     """And its old stream is not used any more."""
     for epoch in (5, 6):
-        server, bound = await serve(node, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
-        peers.set_endpoints({1: bound})
-        node.answer_fetch = lambda request, epoch=epoch: FetchResponse(ErrorCode.NONE, epoch, 1, request.number)
-        answer = await ask(peers, fetch(epoch))
-        assert isinstance(answer, FetchResponse) and answer.epoch == epoch
-        await server.stop(0)
+        async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+            peers.set_endpoints({1: at(port)})
+            node.answer_fetch = lambda request, epoch=epoch: FetchResponse(ErrorCode.NONE, epoch, 1, request.number)
+            answer = await ask(peers, fetch(epoch))
+            assert isinstance(answer, FetchResponse) and answer.epoch == epoch

@@ -1,22 +1,26 @@
 """The services over real gRPC: what is translated, what is refused, and how a refusal reads."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
 from broker_agent import convert as broker_convert
+from daemon.endpoints import HostPort
+from daemon.server import PortInUse
 from metadata_log.errors import ErrorCode
-from metadata_log.records import Endpoint
+from metadata_log.records import Endpoint, FeatureRange
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire import convert
 from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached
-from quorum.wire.server import PortInUse, serve
-from tests.quorum.wire.fake_node import IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
 
 
 async def test_a_topic_is_created_listed_described_and_deleted(client: AdminClient) -> None:
@@ -115,12 +119,13 @@ async def test_the_client_follows_the_hint(node: FakeNode, target: str) -> None:
     host, port = target.split(":")
     hint = LeaderHint(1, 1, Endpoint("CONTROLLER", host, int(port)))
     follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint)
-    server, bound = await serve(follower, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
-    async with AdminClient([f"{bound.host}:{bound.port}"], timeout_s=2.0) as client:
+    async with (
+        serve(follower, IDENTITY, ANY_PORT, grace_s=0) as other_port,
+        AdminClient([f"127.0.0.1:{other_port}"], timeout_s=2.0) as client,
+    ):
         assert await client.leader() == target
         assert (await client.create_topic("orders", 1, 3)).partitions == 1
     assert node.cluster.image.topic_count == 1
-    await server.stop(0)
 
 
 async def test_without_a_leader_the_client_waits_no_longer_than_its_timeout(node: FakeNode, target: str) -> None:
@@ -155,18 +160,19 @@ async def test_submitted_calls_are_answered_by_id(client: AdminClient) -> None:
 
 async def test_a_broken_submit_stream_leaves_nobody_waiting(node: FakeNode) -> None:
     """What was not answered may have happened, and its sender hears so."""
-    server, bound = await serve(node, IDENTITY, Endpoint("CONTROLLER", "127.0.0.1", 0))
     entered = asyncio.Event()
 
     async def never(*_: object) -> Any:
         entered.set()
         await asyncio.Event().wait()
 
-    async with AdminClient([f"{bound.host}:{bound.port}"], timeout_s=2.0) as client, await client.submit() as stream:
-        node.submit = never  # type: ignore[method-assign]
-        waiting = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["x"]))
-        await entered.wait()
-        await server.stop(0)
+    async with contextlib.AsyncExitStack() as stack:
+        async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+            client = await stack.enter_async_context(AdminClient([f"127.0.0.1:{port}"], timeout_s=2.0))
+            stream = await stack.enter_async_context(await client.submit())
+            node.submit = never  # type: ignore[method-assign]
+            waiting = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["x"]))
+            await entered.wait()
         with pytest.raises(MayHaveHappened):
             await waiting
 
@@ -187,7 +193,7 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             broker_id=7,
             incarnation=bytes([7]) * 16,
             endpoints=(Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-            features=(),
+            features=(FeatureRange("metadata.version", 1, 1),),
             rack="r1",
             log_dirs=(bytes([8]) * 16,),
             previous_incarnation=None,
@@ -266,16 +272,22 @@ async def test_strangers_never_reach_the_core(
 async def test_health_and_reflection_answer(channel: grpc.aio.Channel) -> None:
     """Standard probes work without knowing this service."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
-    for service in ("", "quorum_rpc.v1.AdminService"):
-        response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
-        assert response.status == health_pb2.HealthCheckResponse.SERVING
+    response = await stub.Check(health_pb2.HealthCheckRequest(service=""))
+    assert response.status == health_pb2.HealthCheckResponse.SERVING
+    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
+    stream = reflection.ServerReflectionInfo()
+    await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
+    listed = await stream.read()
+    assert "quorum_rpc.v1.AdminService" in [each.name for each in listed.list_services_response.service]
+    stream.cancel()
 
 
 async def test_a_port_is_never_shared(target: str, node: FakeNode) -> None:
     """A second server on the port is an error, not half of the connections."""
     host, port = target.split(":")
-    with pytest.raises(PortInUse, match="is another process there"):
-        await serve(node, IDENTITY, Endpoint("CONTROLLER", host, int(port)))
+    with pytest.raises(PortInUse, match="in use"):
+        async with serve(node, IDENTITY, HostPort(host, int(port))):
+            raise AssertionError("two servers on one port")
 
 
 async def test_an_unknown_submitted_call_is_named_unsupported(channel: grpc.aio.Channel) -> None:
