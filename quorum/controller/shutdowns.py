@@ -73,7 +73,7 @@ class Shutdowns:
         if state is BrokerState.ONLINE:
             is_held = leads or not shutdown.walk.is_done
         else:
-            is_held = bool(moves) or not shutdown.is_settled or not self._is_seen(image, broker_id, shutdown)
+            is_held = not self._is_seen(image, broker_id, shutdown)
         next_one = next_state(state, wants_fence=False, wants_shut_down=True, is_caught_up=True, is_held=is_held)
         if next_one is Next.MAY_GO:
             return None
@@ -125,7 +125,7 @@ class Shutdowns:
         return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
 
     def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:
-        """Whether every active broker has applied the records that moved the last leaders."""
+        """Whether every active broker has applied the records that moved the last leaders; not before they are written."""
         if shutdown.done_offset is None:
             return False
         lowest = self._sessions.lowest_offset(self._views.of(image).active - {broker_id}, image)

@@ -256,7 +256,7 @@ def test_a_large_fencing_moves_first_and_fences_last() -> None:
         steps += 1
         if following is not None:
             assert not cluster.image.brokers[0].fenced
-            assert cluster.contact(0) == []
+            assert cluster.contact(0) == cluster.contact(0, wants_shut_down=True) == []
             cluster.create(f"meanwhile-{steps}", 3, 3)
             assert all(0 not in partition.isr for partition in cluster.partitions(f"meanwhile-{steps}"))
     assert steps >= 5
