@@ -11,11 +11,10 @@ this broker unfenced in the cache too.
 """
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, assert_never
 
@@ -61,11 +60,6 @@ from metadata_log.records import Endpoint, FeatureRange
 from metadata_log.replay import ReplayStopped
 
 T = TypeVar("T")
-
-
-def boot_clock_ms() -> int:
-    """Milliseconds since boot, suspended time included: a lease must not outlive a machine's sleep."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class Log(Protocol):
@@ -193,6 +187,14 @@ class Agent:
         while self.state is not state:
             await self._changed.wait()
 
+    async def changed(self) -> None:
+        """Returns at the next change of state, lease or cache."""
+        await self._changed.wait()
+
+    def advertise(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """What is registered is `endpoints`. Before `run`."""
+        self.identity = replace(self.identity, endpoints=endpoints)
+
     def stop(self) -> None:
         """Leave in order: leaders first. `run` returns once the controller agrees, or the deadline has passed."""
         self.feed(StopRequested())
@@ -272,8 +274,10 @@ class Agent:
             case LeaseLapsed():
                 self.leases_lapsed += 1
                 self._log.warning("lease lapsed", serving=self.may_serve(), controller=self._client.target)
+                self._announce()
             case LeaseRenewed():
                 self._log.info("lease renewed")
+                self._announce()
             case Exit():
                 assert self._exit is not None
                 if not self._exit.done():

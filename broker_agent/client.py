@@ -17,22 +17,12 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
 from broker_agent import convert
 from broker_agent.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 
 CHUNK_BYTES_MAX = 4 << 20
 SNAPSHOT_BYTES_MAX = 64 << 30
 """No snapshot is larger; a size that says so is not believed."""
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    @property
-    def target(self) -> str:
-        """As gRPC and people write it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 class SnapshotUnavailable(Exception):
@@ -54,7 +44,7 @@ Dial = Callable[[str], grpc.aio.Channel]
 class ControllerClient:
     """The way to the active controller. Lives on one event loop; `report` gets what comes back."""
 
-    def __init__(self, bootstrap: Sequence[Address], dial: Dial, report: Callable[[Input], None]) -> None:
+    def __init__(self, bootstrap: Sequence[HostPort], dial: Dial, report: Callable[[Input], None]) -> None:
         assert bootstrap
         self._bootstrap = tuple(bootstrap)
         self._turn = 0
@@ -74,7 +64,7 @@ class ControllerClient:
     def turn_to(self, leader: LeaderHint | None) -> None:
         """From now on asks `leader`, or the next bootstrap server where nobody was named."""
         if leader is not None:
-            address = Address(leader.host, leader.port)
+            address = HostPort(leader.host, leader.port)
         else:
             self._turn = (self._turn + 1) % len(self._bootstrap)
             address = self._bootstrap[self._turn]

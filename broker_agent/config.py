@@ -1,224 +1,130 @@
 """What a broker can be told, under Kafka's names; every mistake in it is named at once.
 
-Values come as a flat mapping from file, environment and command line (`daemon` merges them), as text or as YAML has them.
+A field is the key with dots: `node_id` is `node.id`, `tls.private_key` is `tls.private.key`.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any
 
-from broker_agent.client import Address
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+
 from broker_agent.lifecycle import LeaseMode
-from metadata_log.ids import NodeId
-from metadata_log.records import Endpoint
+from daemon.config import Config, ConfigErrors, ConfigProblem, effective, load_config
+from daemon.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
+from daemon.logs import FORMATS, LEVELS
+from daemon.tls import InsecureListener, TlsFiles, check_listener
 
-T = TypeVar("T")
-
-NODE_ID_MAX: Final = (1 << 31) - 1
-_ANYWHERE: Final = frozenset({"0.0.0.0", "::", ""})
-_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+_ANYWHERE = frozenset({"0.0.0.0", "::"})
 
 
-class ConfigMistakes(ValueError):
-    """The configuration cannot be worked with; `mistakes` are all the reasons, one sentence each."""
+def _listeners(value: Any) -> tuple[Listener, ...]:
+    listeners = parse_list(value, parse_listener)
+    if len({each.name for each in listeners}) != len(listeners):
+        raise ValueError("a listener is named twice")
+    return listeners
 
-    def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("; ".join(mistakes))
-        self.mistakes = mistakes
+
+def _word(*words: str) -> PlainValidator:
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError(f"one of {', '.join(words)} expected, not {value!r:.80}")
+        return str(value)
+
+    return PlainValidator(read)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    """A checked configuration."""
+def _lease_mode(value: Any) -> LeaseMode:
+    words = [mode.value for mode in LeaseMode]
+    if value not in words:
+        raise ValueError(f"one of {', '.join(words)} expected, not {value!r:.80}")
+    return LeaseMode(value)
 
-    node_id: NodeId
-    listeners: tuple[Endpoint, ...]
-    """What is bound."""
-    advertised_listeners: tuple[Endpoint, ...]
-    """What is registered: how others reach it. A port of 0 stands for the one that was bound."""
-    rack: str | None
-    controllers: tuple[Address, ...]
+
+Listeners = Annotated[tuple[Listener, ...], PlainValidator(_listeners)]
+Addresses = Annotated[tuple[HostPort, ...], PlainValidator(lambda value: parse_list(value, parse_host_port))]
+AnyAddress = Annotated[HostPort, PlainValidator(lambda value: parse_host_port(str(value), any_port=True))]
+
+
+class TlsSection(BaseModel):
+    """PEM files; all three or none of the section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    certificate_chain: Path
+    private_key: Path
+    certificate_authority: Path
+
+
+class BrokerConfig(Config):
+    """A broker's configuration. Times are in milliseconds."""
+
+    node_id: int = Field(ge=0, le=NODE_ID_MAX)
+    listeners: Listeners = (Listener("PLAINTEXT", HostPort("127.0.0.1", 9092)),)
+    """What is bound. Without TLS that is loopback, unless `allow.insecure.remote` says otherwise."""
+    advertised_listeners: Listeners = ()
+    """What is registered: how others reach it; the listeners themselves if empty. Port 0 is the one that was bound."""
+    broker_rack: str | None = None
+    controller_quorum_bootstrap_servers: Addresses
     metadata_log_dir: Path
-    session_timeout_ms: int
-    lease_mode: LeaseMode
-    initial_registration_timeout_ms: int
-    shutdown_deadline_ms: int
-    fetch_max_wait_ms: int
-    metrics_listener: Address | None
-    insecure_anywhere: bool
-    """Listeners without TLS may be bound to other addresses than loopback ones."""
-    log_level: str
-    log_format: str
+    broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
+    """As the controllers have it: here only to check what must fit into it."""
+    lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
+    initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
+    controlled_shutdown_deadline_ms: int = Field(15_000, ge=0, le=86_400_000)
+    metadata_fetch_max_wait_ms: int = Field(2_000, ge=10, le=600_000)
+    metrics_listener: AnyAddress | None = None
+    """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
+    allow_insecure_remote: bool = False
+    tls: TlsSection | None = None
+    log_level: Annotated[str, _word(*LEVELS)] = "info"
+    log_format: Annotated[str, _word(*FORMATS)] = "auto"
+
+    @property
+    def advertised(self) -> tuple[Listener, ...]:
+        """What is registered."""
+        return self.advertised_listeners or self.listeners
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        return None if self.tls is None else TlsFiles(**self.tls.model_dump())
 
 
-def parse(values: Mapping[str, object]) -> BrokerConfig:
-    """The configuration that `values` say.
+def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> BrokerConfig:
+    """The configuration that file, environment and `--set key=value` say together.
 
     Raises:
-        ConfigMistakes: naming every one of them.
+        ConfigErrors: naming everything that is wrong with it.
     """
-    reader = _Reader(values)
-    listeners = reader.take("listeners", _endpoints, "PLAINTEXT://127.0.0.1:9092")
-    config = BrokerConfig(
-        node_id=reader.take("node.id", _whole(0, NODE_ID_MAX)),
-        listeners=listeners,
-        advertised_listeners=reader.take("advertised.listeners", _endpoints, listeners),
-        rack=reader.take("broker.rack", _text, None),
-        controllers=reader.take("controller.quorum.bootstrap.servers", _addresses),
-        metadata_log_dir=reader.take("metadata.log.dir", _path),
-        session_timeout_ms=reader.take("broker.session.timeout.ms", _whole(100, 3_600_000), 9_000),
-        lease_mode=reader.take("lease.mode", _lease_mode, LeaseMode.STRICT),
-        initial_registration_timeout_ms=reader.take(
-            "initial.broker.registration.timeout.ms", _whole(100, 86_400_000), 60_000
-        ),
-        shutdown_deadline_ms=reader.take("controlled.shutdown.deadline.ms", _whole(0, 86_400_000), 15_000),
-        fetch_max_wait_ms=reader.take("metadata.fetch.max.wait.ms", _whole(10, 600_000), 2_000),
-        metrics_listener=reader.take("metrics.listener", _address, None),
-        insecure_anywhere=reader.take("insecure.listeners.anywhere", _flag, False),
-        log_level=reader.take("log.level", _one_of("debug", "info", "warning", "error"), "info"),
-        log_format=reader.take("log.format", _one_of("auto", "json", "text"), "auto"),
-    )
-    reader.refuse_unknown()
-    if not reader.mistakes:
-        reader.mistakes.extend(_contradictions(config))
-    if reader.mistakes:
-        raise ConfigMistakes(reader.mistakes)
+    config = load_config(BrokerConfig, path, environment, overrides)
+    origins = {row.key: row.origin for row in effective(config)}
+    problems = [ConfigProblem(key, text, origins.get(key, "")) for key, text in _contradictions(config)]
+    if problems:
+        raise ConfigErrors(problems)
     return config
 
 
-def _contradictions(config: BrokerConfig) -> list[str]:
-    """What no single value shows."""
-    found = []
-    bound = {each.listener for each in config.listeners}
-    advertised = {each.listener for each in config.advertised_listeners}
+def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    """What no single value shows: key, and what is wrong."""
+    bound, advertised = {each.name for each in config.listeners}, {each.name for each in config.advertised}
     if bound != advertised:
-        differing = ", ".join(sorted(bound ^ advertised))
-        found.append(f"advertised.listeners: must name the same listeners as listeners; differing: {differing}")
-    found += [
-        f"advertised.listeners: {each.host!r} is no address that others can reach ({each.listener})"
-        for each in config.advertised_listeners
-        if each.host in _ANYWHERE
-    ]
-    found += [
-        f"listeners: {each.listener} is without TLS and would be open to others on {each.host!r}; bind 127.0.0.1, or set "
-        "insecure.listeners.anywhere to true"
-        for each in config.listeners
-        if each.host not in _LOOPBACK and not config.insecure_anywhere
-    ]
-    if config.fetch_max_wait_ms * 3 > config.session_timeout_ms:
-        found.append(
-            f"metadata.fetch.max.wait.ms: {config.fetch_max_wait_ms} leaves no room for three fetches in "
-            f"broker.session.timeout.ms ({config.session_timeout_ms})"
+        yield (
+            "advertised.listeners",
+            f"must name the same listeners as listeners; differing: {', '.join(sorted(bound ^ advertised))}",
         )
-    return found
-
-
-class _Reader:
-    """Takes values by name and remembers what was wrong."""
-
-    def __init__(self, values: Mapping[str, object]) -> None:
-        self._values = values
-        self._known: set[str] = set()
-        self.mistakes: list[str] = []
-
-    def take(self, name: str, parser: Callable[[object], T], *default: Any) -> T:
-        """The value, or the default; with neither, or with one that cannot be read, a mistake and nothing usable."""
-        self._known.add(name)
-        value = self._values.get(name)
-        if value is None and not default:
-            self.mistakes.append(f"{name}: missing")
-            return None  # type: ignore[return-value] # never used: mistakes are raised first
-        if value is None:
-            return parser(default[0]) if isinstance(default[0], str) else default[0]
+    for each in config.advertised:
+        if each.address.host in _ANYWHERE:
+            yield "advertised.listeners", f"{each} is no address that others can reach"
+    for each in config.listeners:
         try:
-            return parser(value)
-        except ValueError as e:
-            self.mistakes.append(f"{name}: {e}")
-            return None  # type: ignore[return-value]
-
-    def refuse_unknown(self) -> None:
-        for name in sorted(self._values.keys() - self._known):
-            self.mistakes.append(f"{name}: not a key of a broker's configuration")
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str | int | float) or isinstance(value, bool) or not str(value):
-        raise ValueError(f"text expected, not {value!r}")
-    return str(value)
-
-
-def _whole(least: int, most: int) -> Callable[[object], int]:
-    def parse_whole(value: object) -> int:
-        text = _text(value)
-        if not (text.isascii() and text.lstrip("-").isdigit() and len(text) <= 12):
-            raise ValueError(f"a whole number expected, not {value!r}")
-        number = int(text)
-        if not least <= number <= most:
-            raise ValueError(f"{number} is not between {least} and {most}")
-        return number
-
-    return parse_whole
-
-
-def _one_of(*words: str) -> Callable[[object], str]:
-    def parse_word(value: object) -> str:
-        if value not in words:
-            raise ValueError(f"one of {', '.join(words)} expected, not {value!r}")
-        return str(value)
-
-    return parse_word
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return value == "true"
-    raise ValueError(f"true or false expected, not {value!r}")
-
-
-def _lease_mode(value: object) -> LeaseMode:
-    return LeaseMode(_one_of(*[mode.value for mode in LeaseMode])(value))
-
-
-def _path(value: object) -> Path:
-    return Path(_text(value)).expanduser()
-
-
-def _items(value: object) -> list[str]:
-    """A list, as YAML has it or separated by commas."""
-    items = value if isinstance(value, list) else _text(value).split(",")
-    texts = [_text(item).strip() for item in items]
-    if not texts or not all(texts):
-        raise ValueError(f"an empty entry in {value!r}")
-    return texts
-
-
-def _address(value: object) -> Address:
-    host, colon, port = _text(value).strip().rpartition(":")
-    if not colon:
-        raise ValueError(f"host:port expected, not {value!r}")
-    return Address(host.removeprefix("[").removesuffix("]"), _whole(0, 65_535)(port))
-
-
-def _addresses(value: object) -> tuple[Address, ...]:
-    addresses = tuple(_address(item) for item in _items(value))
-    for address in addresses:
-        if not address.host or not address.port:
-            raise ValueError(f"{address.target} is no address that can be called")
-    return addresses
-
-
-def _endpoint(text: str) -> Endpoint:
-    listener, slashes, rest = text.partition("://")
-    if not slashes or not listener.replace("_", "").isalnum():
-        raise ValueError(f"NAME://host:port expected, not {text!r}")
-    return Endpoint(listener, *_address(rest))
-
-
-def _endpoints(value: object) -> tuple[Endpoint, ...]:
-    endpoints = tuple(_endpoint(item) for item in _items(value))
-    if len({each.listener for each in endpoints}) != len(endpoints):
-        raise ValueError("a listener is named twice")
-    return endpoints
+            check_listener(each.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote)
+        except InsecureListener as e:
+            yield "listeners", str(e)
+    if config.metadata_fetch_max_wait_ms * 3 > config.broker_session_timeout_ms:
+        yield (
+            "metadata.fetch.max.wait.ms",
+            (
+                f"{config.metadata_fetch_max_wait_ms} leaves no room for three fetches in broker.session.timeout.ms "
+                f"({config.broker_session_timeout_ms})"
+            ),
+        )

@@ -1,36 +1,38 @@
-"""A broker process put together: its directory, its agent, a server for each listener. What `brokerd` runs.
+"""A broker process put together: its directory, its agent, a server for each listener, and what supervisors ask of it.
 
-Ports are bound before the broker registers, because what it registers are those ports; until it is Online the servers say
+Ports are bound before the broker registers, because those ports are what it registers; until it is Online the servers say
 why they answer nobody.
 """
 
+import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from random import Random
 
-import grpc
-from quorum_rpc.v1 import client_pb2_grpc
+import grpc.aio
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.agent import Agent, BrokerIdentity, Log
-from broker_agent.client import ControllerClient
+from broker_agent.client import ControllerClient, Dial
 from broker_agent.config import BrokerConfig
-from broker_agent.lifecycle import Exit
+from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.session import Session, SessionConfig
 from broker_agent.store import BrokerStore
-from broker_agent.wire import ClusterMetadata
+from broker_agent.wire import ClusterMetadata, describe
+from daemon.dial import Dialer
+from daemon.health import ADMIN, QUORUM, Health, serving_http
+from daemon.metrics import Metrics
+from daemon.notify import notify
+from daemon.server import serving
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, check_identity, read_identity
 from metadata_log.records import Endpoint, FeatureRange
 
 FEATURES = (FeatureRange("metadata.version", 1, 1),)
 """What this release works with."""
-
-Dial = Callable[[str], grpc.aio.Channel]
-MakeServer = Callable[[], grpc.aio.Server]
-
-
-class PortInUse(OSError):
-    """A listener's address cannot be bound; the message names it."""
+WATCHDOG_INTERVAL_S = 1.0
+_SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
 
 
 def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
@@ -42,7 +44,7 @@ def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
         LogFormatError: its `meta.properties` cannot be read.
     """
     path = config.metadata_log_dir
-    directory = RealDirectory(path) if path.is_dir() else None
+    directory = RealDirectory(path) if path.is_dir() else None  # a directory that is not there is not made here
     found = None if directory is None else read_identity(directory)
     identity = check_identity(found, node_id=config.node_id, role="broker", where=str(path))
     assert directory is not None
@@ -50,113 +52,137 @@ def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
     return directory, identity
 
 
-class BrokerProcess:
-    """One broker: `start` it, `run` it to its end, `close` it."""
+async def run_broker(
+    config: BrokerConfig, now_ms: Callable[[], int], log: Log, started: Callable[[Agent], None]
+) -> Exit:
+    """One broker from its directory to its exit. `started` gets the agent once its ports are bound.
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        directory: RealDirectory,
-        identity: Identity,
-        *,
-        dial: Dial,
-        make_server: MakeServer,
-        now_ms: Callable[[], int],
-        log: Log,
-    ) -> None:
-        self.config = config
-        self.identity = identity
-        self.agent: Agent
-        self.listeners: tuple[Endpoint, ...] = ()
-        """What is bound, with the ports that were given."""
-        self._directory = directory
-        self._dial = dial
-        self._make_server = make_server
-        self._now_ms = now_ms
-        self._log = log
-        self._servers: list[grpc.aio.Server] = []
-        self._rng = Random(secrets.randbits(64))
+    Raises:
+        What `open_directory` raises; CannotBind, TlsUnusable: a listener cannot be served; OSError, FlushFailed: the disk.
+    """
+    directory, identity = open_directory(config)
+    health, metrics = Health(), Metrics(process=True)
+    async with AsyncExitStack() as stack:
+        stack.callback(directory.unlock)
+        dialer = await stack.enter_async_context(Dialer(config.tls_files))
+        agent = make_agent(config, directory, identity, dialer, now_ms, log)
+        if config.metrics_listener is not None:
+            measure(agent, metrics)
+            port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
+            log.info("metrics", port=port)
+        bound = await stack.enter_async_context(serving_clients(agent, config, health))
+        for each in bound:
+            log.info("listening", listener=each.listener, host=each.host, port=each.port)
+        agent.advertise(advertised(config, bound))
+        await stack.enter_async_context(telling(agent, health))
+        started(agent)
+        return await agent.run()
 
-    async def start(self) -> None:
-        """Binds every listener and starts to serve.
 
-        Raises:
-            PortInUse: naming the listener.
-        """
-        config = self.config
-        servers = [self._make_server() for _ in config.listeners]
-        self.listeners = tuple(
-            each._replace(port=_bind(server, each)) for server, each in zip(servers, config.listeners, strict=True)
-        )
-        self.agent = self._agent(_advertised(config, self.listeners))
-        for server, each in zip(servers, self.listeners, strict=True):
-            service = ClusterMetadata(self.agent, each.listener)
-            client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
-            await server.start()
-            self._servers.append(server)
-            self._log.info("listening", listener=each.listener, host=each.host, port=each.port)
-
-    def _agent(self, endpoints: tuple[Endpoint, ...]) -> Agent:
-        config = self.config
-        identity = BrokerIdentity(
-            cluster_id=self.identity.cluster_id,
-            broker_id=config.node_id,
-            incarnation=secrets.token_bytes(16),
-            endpoints=endpoints,
-            features=FEATURES,
-            rack=config.rack,
-            log_dirs=(self.identity.directory_id,),
-        )
-        session = Session(session_config(config), self._rng)
-        controllers = list(config.controllers)
-        self._rng.shuffle(controllers)  # brokers that start together do not all knock at the first one
-        return Agent(
-            identity,
-            session,
-            BrokerStore(self._directory),
-            lambda report: ControllerClient(controllers, self._dial, report),
-            now_ms=self._now_ms,
-            log=self._log,
-        )
-
-    async def run(self) -> Exit:
-        """Until the broker has left, or cannot go on; see `Agent.run`."""
-        return await self.agent.run()
-
-    def stop(self) -> None:
-        """SIGTERM: leave in order."""
-        self.agent.stop()
-
-    async def close(self) -> None:
-        """Stops serving and gives the directory back."""
-        for server in self._servers:
-            await server.stop(0.5)
-        self._directory.unlock()
+def make_agent(
+    config: BrokerConfig, directory: RealDirectory, identity: Identity, dial: Dial, now_ms: Callable[[], int], log: Log
+) -> Agent:
+    """The agent of this directory, not yet running."""
+    rng = Random(secrets.randbits(64))
+    controllers = list(config.controller_quorum_bootstrap_servers)
+    rng.shuffle(controllers)  # brokers that start together do not all knock at the same door
+    broker = BrokerIdentity(
+        cluster_id=identity.cluster_id,
+        broker_id=config.node_id,
+        incarnation=secrets.token_bytes(16),
+        endpoints=(),
+        features=FEATURES,
+        rack=config.broker_rack,
+        log_dirs=(identity.directory_id,),
+    )
+    return Agent(
+        broker,
+        Session(session_config(config), rng),
+        BrokerStore(directory),
+        lambda report: ControllerClient(controllers, dial, report),
+        now_ms=now_ms,
+        log=log,
+    )
 
 
 def session_config(config: BrokerConfig) -> SessionConfig:
     """The session's times as they were configured."""
     return SessionConfig(
         lease_mode=config.lease_mode,
-        max_wait_ms=config.fetch_max_wait_ms,
-        fenced_max_wait_ms=min(500, config.fetch_max_wait_ms),
-        initial_registration_timeout_ms=config.initial_registration_timeout_ms,
-        shutdown_deadline_ms=config.shutdown_deadline_ms,
+        max_wait_ms=config.metadata_fetch_max_wait_ms,
+        fenced_max_wait_ms=min(500, config.metadata_fetch_max_wait_ms),
+        initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+        shutdown_deadline_ms=config.controlled_shutdown_deadline_ms,
     )
 
 
-def _bind(server: grpc.aio.Server, endpoint: Endpoint) -> int:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    try:
-        port: int = server.add_insecure_port(f"{host}:{endpoint.port}")
-    except RuntimeError as e:
-        raise PortInUse(f"{endpoint.listener}: cannot bind {host}:{endpoint.port}; is another process there?") from e
-    return port
-
-
-def _advertised(config: BrokerConfig, bound: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
     """What is registered: the advertised listeners, a port of 0 replaced by the one that was bound."""
     ports = {each.listener: each.port for each in bound}
     return tuple(
-        each if each.port else each._replace(port=ports[each.listener]) for each in config.advertised_listeners
+        Endpoint(each.name, each.address.host, each.address.port or ports[each.name]) for each in config.advertised
+    )
+
+
+@asynccontextmanager
+async def serving_clients(agent: Agent, config: BrokerConfig, health: Health) -> AsyncIterator[tuple[Endpoint, ...]]:
+    """Serves every listener inside of the block; gives what is bound. Health is told at the first one."""
+    async with AsyncExitStack() as stack:
+        bound: list[Endpoint] = []
+        for each in config.listeners:
+            service = ClusterMetadata(agent, each.name)
+
+            def add(server: grpc.aio.Server, service: ClusterMetadata = service) -> None:
+                client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+
+            served = serving(
+                each.address, add, tls=config.tls_files, health=None if bound else health, reflect=(_SERVICE,)
+            )
+            port = await stack.enter_async_context(served)
+            bound.append(Endpoint(each.name, each.address.host, port))
+        yield tuple(bound)
+
+
+@asynccontextmanager
+async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
+    """Inside of the block health checks and systemd are told how the broker is."""
+    task = asyncio.get_running_loop().create_task(_tell(agent, health))
+    try:
+        yield
+    finally:
+        notify("STOPPING=1")
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _tell(agent: Agent, health: Health) -> None:
+    told = ""
+    while True:
+        trouble = None if agent.may_serve() else describe(agent)
+        # What is asked of a broker is metadata: as long as it may answer, both are well.
+        await health.set(QUORUM, trouble)
+        await health.set(ADMIN, trouble)
+        status = f"{agent.state.name.lower()}: {agent.reason}"
+        if status != told:
+            told = status
+            notify(f"STATUS={status}" + ("\nREADY=1" if agent.state is BrokerState.ONLINE else ""))
+        notify("WATCHDOG=1")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(agent.changed(), WATCHDOG_INTERVAL_S)
+
+
+def measure(agent: Agent, metrics: Metrics) -> None:
+    """A broker's metrics, read when somebody asks."""
+    metrics.gauge_of("broker_state", "1 offline, 2 fenced, 3 online, 4 stopping", lambda: agent.state.value)
+    metrics.gauge_of("broker_serving", "1 while clients are answered", agent.may_serve)
+    metrics.gauge_of("broker_lease_lapsed", "1 while no controller confirms this broker", lambda: agent.lease_lapsed)
+    metrics.gauge_of("broker_leases_lapsed", "How often that has happened", lambda: agent.leases_lapsed)
+    metrics.gauge_of("broker_stores_dropped", "How often the local copy was fetched anew", lambda: agent.stores_dropped)
+    metrics.gauge_of("snapshot_loads", "Snapshots fetched and loaded", lambda: agent.snapshots_loaded)
+    metrics.gauge_of("last_applied_offset", "One past the last applied record", lambda: agent.cache.current.offset)
+    metrics.gauge_of("high_watermark", "One past the last record known as committed", lambda: agent.high_watermark)
+    metrics.gauge_of(
+        "metadata_lag_offsets",
+        "Committed records that are not applied here",
+        lambda: max(0, agent.high_watermark - agent.cache.current.offset),
     )

@@ -14,12 +14,13 @@ import pytest_asyncio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 
 from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
-from broker_agent.client import Address, ControllerClient
+from broker_agent.client import ControllerClient
 from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.session import Session, SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
 from daemon.dial import Dialer
+from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.records import Endpoint, Topic
@@ -51,7 +52,7 @@ class Process:
     """One broker process, as far as it can be one inside a test."""
 
     def __init__(
-        self, path: Path, pulse: Pulse, addresses: list[Address], config: SessionConfig = SESSION, seed: int = 1
+        self, path: Path, pulse: Pulse, addresses: list[HostPort], config: SessionConfig = SESSION, seed: int = 1
     ) -> None:
         self.log = Quiet(pulse)
         self.dialer = Dialer()
@@ -90,8 +91,8 @@ async def controller(tmp_path: Path) -> AsyncIterator[FakeController]:
 async def start(tmp_path: Path, controller: FakeController) -> AsyncIterator[Callable[..., Process]]:
     processes: list[Process] = []
 
-    def begin(*addresses: Address, **options: Any) -> Process:
-        at = [*addresses] or [Address("127.0.0.1", controller.port)]
+    def begin(*addresses: HostPort, **options: Any) -> Process:
+        at = [*addresses] or [HostPort("127.0.0.1", controller.port)]
         processes.append(Process(tmp_path / "broker", controller.pulse, at, **options))
         return processes[-1]
 
@@ -165,7 +166,7 @@ async def test_a_hint_leads_to_the_controller(controller: FakeController, start:
     endpoint = common_pb2.Endpoint(listener="CONTROLLER", host="127.0.0.1", port=controller.port)
     follower.hint = common_pb2.LeaderHint(leader_id=1, epoch=1, endpoint=endpoint)
     await follower.start()
-    process = start(Address("127.0.0.1", 1), Address("127.0.0.1", follower.port))
+    process = start(HostPort("127.0.0.1", 1), HostPort("127.0.0.1", follower.port))
     await process.reaches(BrokerState.ONLINE)
 
     assert len(follower.registrations) == 1
@@ -231,7 +232,7 @@ async def test_a_controller_of_another_cluster_ends_the_process_with_a_clear_rea
 
 async def test_a_broker_without_any_controller_gives_up_in_time(start: Start) -> None:
     """initial.broker.registration.timeout.ms."""
-    process = start(Address("127.0.0.1", 1), config=SessionConfig(initial_registration_timeout_ms=200, backoff_ms=10))
+    process = start(HostPort("127.0.0.1", 1), config=SessionConfig(initial_registration_timeout_ms=200, backoff_ms=10))
     exit_ = await asyncio.wait_for(process.running, 10)
 
     assert exit_.code == 1
