@@ -36,6 +36,7 @@ from broker_agent.lifecycle import (
     Fetch,
     FindController,
     Input,
+    LeaderHint,
     LeaseLapsed,
     LeaseRenewed,
     Position,
@@ -65,6 +66,8 @@ T = TypeVar("T")
 class Log(Protocol):
     """A structured log: an event and its fields."""
 
+    def debug(self, event: str, **fields: object) -> object: ...
+
     def info(self, event: str, **fields: object) -> object: ...
 
     def warning(self, event: str, **fields: object) -> object: ...
@@ -92,6 +95,7 @@ class AgentTimes:
     flush_interval_ms: int = 1_000
     """What was applied is durable at the latest so much later. A crash costs fetching it again, nothing else."""
     snapshot_timeout_ms: int = 600_000
+    search_log_interval_ms: int = 5_000
 
 
 class _Step(NamedTuple):
@@ -130,6 +134,7 @@ class Agent:
         self._times = times
         self._inbox: deque[Input] = deque()
         self._stepping = False
+        self._search_told_ms = -times.search_log_interval_ms
         self._timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -260,7 +265,7 @@ class Agent:
             case AbandonFetch():
                 self._client.abandon_fetch()
             case FindController(leader, reason):
-                self._log.info("looking for the controller", asked=self._client.target, reason=reason, hint=leader)
+                self._tell_of_search(reason, leader)
                 self._client.turn_to(leader)
             case ApplyBatches():
                 self._spawn(self._apply(effect))
@@ -284,6 +289,15 @@ class Agent:
                     self._exit.set_result(effect)
             case _:
                 assert_never(effect)
+
+    def _tell_of_search(self, reason: str, leader: LeaderHint | None) -> None:
+        """One line in a while: a broker without a controller asks several times a second, for as long as it takes."""
+        now_ms = self._now_ms()
+        is_time = now_ms >= self._search_told_ms + self._times.search_log_interval_ms
+        tell = self._log.info if is_time else self._log.debug
+        tell("looking for the controller", asked=self._client.target, reason=reason, hint=leader)
+        if is_time:
+            self._search_told_ms = now_ms
 
     def _register_request(self, effect: Register) -> broker_pb2.RegisterBrokerRequest:
         identity = self.identity

@@ -25,6 +25,12 @@ def _listeners(value: Any) -> tuple[Listener, ...]:
     return listeners
 
 
+def _path(value: Any) -> Path:
+    if not isinstance(value, str | Path) or not str(value):
+        raise ValueError(f"a path expected, not {value!r:.80}")
+    return Path(value).expanduser()
+
+
 def _word(*words: str) -> PlainValidator:
     def read(value: Any) -> str:
         if value not in words:
@@ -66,7 +72,7 @@ class BrokerConfig(Config):
     """What is registered: how others reach it; the listeners themselves if empty. Port 0 is the one that was bound."""
     broker_rack: str | None = None
     controller_quorum_bootstrap_servers: Addresses
-    metadata_log_dir: Path
+    metadata_log_dir: Annotated[Path, PlainValidator(_path)]
     broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
     """As the controllers have it: here only to check what must fit into it."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT

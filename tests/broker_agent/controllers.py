@@ -146,6 +146,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
+        self.pulse.beat()
 
     def _refusal(self) -> common_pb2.Error | None:
         if self.refuse_with is None:
@@ -154,6 +155,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
 
     async def RegisterBroker(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.registrations.append(request)
+        self.pulse.beat()
         refusal = self._refusal()
         if refusal is not None:
             return broker_pb2.RegisterBrokerResponse(error=refusal, leader=self.hint)

@@ -42,7 +42,7 @@ class Quiet:
         self.events.append((event, fields))
         self._pulse.beat()
 
-    warning = error = info
+    debug = warning = error = info
 
     def said(self, event: str) -> list[dict[str, object]]:
         return [fields for name, fields in self.events if name == event]
