@@ -39,7 +39,7 @@ from broker_agent.session import Session, SessionConfig
 from broker_agent.store import BrokerStore, WrongHistory
 from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.records import Endpoint
+from metadata_log.records import Endpoint, FeatureRange
 from metadata_log.replay import ReplayStopped
 from quorum.controller.commands import RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
@@ -241,9 +241,9 @@ class SimBroker:
             broker_id=self.broker_id,
             incarnation_id=self.incarnation_id,
             endpoints=(Endpoint("CLIENT", "127.0.0.1", 9_000 + self.broker_id),),
-            features=(),
+            features=(FeatureRange("metadata.version", 1, 1),),
             rack=None,
-            log_dirs=(),
+            log_dirs=(self.broker_id.to_bytes(16, "big"),),
             previous_incarnation_id=effect.previous_incarnation,
         )
         deadline_ms = int(self.cluster.now_ms) + effect.timeout_ms
@@ -296,7 +296,7 @@ def _answer(number: int, fetched: MetadataFetched) -> FetchAnswer:
     return FetchAnswer(
         number=number,
         result=FetchResult(fetched.result.value),
-        state=None if standing is None else BrokerState(int(standing.state)),
+        state=None if standing is None else BrokerState[standing.state.name],
         batches=b"".join(batch.data for batch in fetched.batches),
         previous_chain=fetched.previous_chain,
         end_offset=fetched.end_offset,

@@ -48,6 +48,7 @@ class Cluster:
         self._sequence = 0
         self.network = Network(self.options, random.Random(self.rng.random()), self.schedule, self.coverage)
         self.controllers = self._format_controllers()
+        self.laws.everyone = self.controllers
         self.brokers = [SimBroker(self, 101 + index) for index in range(self.options.brokers)]
         self._clients = [SimClient(self, f"k{index}") for index in range(2)]
         self._faults = Faults(self)

@@ -270,6 +270,7 @@ class SimController:
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         self._count_down()
+        self.cluster.laws.about_to_reply(self)
         on_answer = self._replies.pop(reply_to, None)
         assert on_answer is not None, f"{self.name} answers {reply_to} twice, or nobody"
         on_answer(answer)

@@ -30,6 +30,7 @@ class Laws:
     """Everything that must hold over the whole run."""
 
     def __init__(self, controllers: int, coverage: Coverage) -> None:
+        self.everyone: "list[SimController]" = []
         self._controllers = controllers
         self._coverage = coverage
         self._leaders: dict[Epoch, tuple[NodeId, int]] = {}
@@ -206,6 +207,7 @@ class Laws:
 
     def about_to_send(self, controller: "SimController", request: Request) -> None:
         """A message is leaving: what it says is durable."""
+        self._check_watermark(controller, self.everyone)
         durable = controller.durable_epoch()
         epoch = request.epoch - 1 if isinstance(request, VoteRequest) and request.pre_vote else request.epoch
         if epoch > durable:
@@ -215,6 +217,10 @@ class Laws:
                 "R12 DurableBeforeAck",
                 f"c{controller.node_id} acknowledges {request.fetch_offset}; flushed is {controller.log.shape.flushed_end}",
             )
+
+    def about_to_reply(self, controller: "SimController") -> None:
+        """A turn may be cut short after it has spoken: what it speaks of is looked at first."""
+        self._check_watermark(controller, self.everyone)
 
     def restarted(self, controller: "SimController") -> None:
         """After a crash the log holds at least what was durable before it."""
