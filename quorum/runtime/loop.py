@@ -103,6 +103,7 @@ class NodeLoop:
         self._waiting: dict[ReplyTo, asyncio.Future[Answer]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
+        self._left = False
         self._farewells: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -123,6 +124,9 @@ class NodeLoop:
         if self.node.stopped is None:
             self._post(StopRequested())
             await self._said_farewell()
+        # The server may still be up, so that whom this node has told of its leaving finds it. From here on nothing comes
+        # through any more: the directory is about to be somebody else's.
+        self._left = True
         if self._timer is not None:
             self._timer.cancel()
         self._refuse_all(Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint()))
@@ -190,6 +194,8 @@ class NodeLoop:
     async def _ask(self, event: Callable[[ReplyTo], Event]) -> Answer:
         if self.node.stopped is not None:
             raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
+        if self._left:
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
         self._last_reply_to += 1
         reply_to = self._last_reply_to
         future: asyncio.Future[Answer] = self._loop.create_future()
@@ -263,6 +269,8 @@ class NodeLoop:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
+        if self._left:
+            return
         now_ms = self._clock.now_ms()
         due_ms = self._timer_due_ms
         if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:

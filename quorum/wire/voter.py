@@ -74,8 +74,9 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             return reply(await self._node.raft(translate(message)))
         except BadMessage:
             return _refusal(response_type, ErrorCode.INVALID_REQUEST)
-        except Refused as e:
-            return _refusal(response_type, e.code)
+        except Refused:
+            # A node refuses Raft's requests only when it stops: whoever asked may try again later, as after a break.
+            return _refusal(response_type, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _stranger(self, message: Any) -> ErrorCode:
         """Why the sender is none of ours; NONE if it is."""

@@ -1,0 +1,172 @@
+"""`quorumd --config FILE [--set KEY=VALUE ...]`: one controller.
+
+Exit codes: 0 it left in order; 1 it could not go on, and a restart may help; 2 wrong usage; 78 a configuration or a
+directory that a restart will not mend; 128 + n at a second SIGINT or SIGTERM.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import secrets
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import grpc
+
+from daemon.clock import RealClock
+from daemon.config import load_config
+from daemon.dial import Dialer
+from daemon.endpoints import HostPort
+from daemon.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
+from daemon.health import Health, serving_http
+from daemon.logs import Logs, get_logger
+from daemon.metrics import Metrics
+from daemon.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
+from daemon.server import CannotBind
+from daemon.signals import handling_signals
+from daemon.tls import InsecureListener, TlsUnusable, check_listener
+from metadata_log.errors import LogFormatError
+from metadata_log.files import DirectoryInUse, FlushFailed, RealDirectory
+from metadata_log.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
+from metadata_log.ids import uuid_text
+from metadata_log.records import Endpoint
+from quorum.config import QuorumConfig
+from quorum.runtime.loop import NodeLoop
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import Opened, open_directory
+from quorum.wire.observe import add_metrics, watch
+from quorum.wire.peers import Peers
+from quorum.wire.server import serve
+
+log = get_logger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script `quorumd`."""
+    parser = argparse.ArgumentParser(prog="quorumd", description="One controller of a metaquorum cluster.")
+    parser.add_argument("--config", required=True, type=Path, help="a YAML file with Kafka's names for things")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
+    options = parser.parse_args(arguments)
+    sys.exit(run(lambda: _configured(options.config, options.set)))
+
+
+async def _configured(path: Path, overrides: Sequence[str]) -> int:
+    config = load_config(QuorumConfig, path, os.environ, overrides)
+    node_config = config.node_config()
+    with Logs(config.log_level, config.log_format, node_id=config.node_id) as logs:
+        try:
+            return await _run(config, node_config, logs)
+        except (UnformattedDirectory, ForeignDirectory, LogFormatError, InsecureListener, TlsUnusable) as e:
+            log.error("cannot start", reason=str(e))
+            return EXIT_CONFIG
+        except (DirectoryInUse, CannotBind, FlushFailed, OSError) as e:
+            log.error("cannot go on", reason=str(e))
+            return EXIT_FAILURE
+
+
+async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int:
+    warning = check_listener(
+        config.listener.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote
+    )
+    if warning is not None:
+        log.warning("insecure", reason=warning)
+    opened = open_locked(config, node_config)
+    loop = NodeLoop(opened, node_config, _peers(config, opened), RealClock(), random.Random(secrets.randbits(64)))
+    health, metrics = Health(), Metrics(process=True)
+    add_metrics(metrics, loop)
+    asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = serve(loop, opened.identity, config.listener.address, tls=config.tls_files, health=health)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
+        port = await stack.enter_async_context(_running(loop, serving))
+        log.info("listening", host=config.listener.address.host, port=port, cluster_id=opened.identity.cluster_id)
+        if config.metrics_listener is not None:
+            await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
+        watching = asyncio.ensure_future(watch(loop, health, logs))
+        stack.callback(watching.cancel)
+        await asyncio.wait((asked_to_stop, loop.stopped, watching), return_when=asyncio.FIRST_COMPLETED)
+        if loop.stopped.done():
+            log.error("stopped", reason=loop.stopped.result())
+            return EXIT_FAILURE
+        if watching.done():
+            watching.result()
+        log.info("stopping", signal=asked_to_stop.result())
+    return EXIT_OK
+
+
+@asynccontextmanager
+async def _running(loop: NodeLoop, serving: AbstractAsyncContextManager[int]) -> AsyncIterator[int]:
+    """The node at work, and served; at the end it leaves first and its server goes after it. Gives the port.
+
+    It also starts first, so that whoever is answered is answered by a node that votes. It sends nothing before its first
+    election timeout, so a port that is in use still ends this process before it has taken part in anything.
+    """
+    async with AsyncExitStack() as stack:
+        await loop.start()
+        try:
+            port = await stack.enter_async_context(serving)
+        except BaseException:
+            await loop.stop()
+            raise
+        stack.push_async_callback(loop.stop)
+        yield port
+
+
+def open_locked(config: QuorumConfig, node_config: NodeConfig) -> Opened:
+    """The node's directory, locked for this process, and what is in it.
+
+    Raises:
+        UnformattedDirectory, ForeignDirectory: the message says what to do.
+        DirectoryInUse: another process runs on it.
+        LogFormatError: what is there cannot be trusted.
+    """
+    path = config.metadata_log_dir
+    directory = RealDirectory(path) if path.is_dir() else None
+    found = None if directory is None else read_identity(directory)
+    identity = check_identity(found, node_id=config.node_id, role="controller", where=str(path))
+    assert directory is not None
+    directory.lock()
+    try:
+        opened = open_directory(directory, identity, node_config)
+    except BaseException:
+        directory.unlock()
+        raise
+    _log_opened(identity, opened)
+    return opened
+
+
+def _log_opened(identity: Identity, opened: Opened) -> None:
+    shape = opened.log.shape
+    log.info(
+        "opened",
+        cluster_id=identity.cluster_id,
+        directory_id=uuid_text(identity.directory_id),
+        log_start_offset=shape.start.offset,
+        log_end_offset=shape.end,
+        epoch=opened.election.epoch,
+        voters=str(opened.voters.latest),
+    )
+
+
+def _peers(config: QuorumConfig, opened: Opened) -> Peers:
+    """The other voters where the log says they are, unless the configuration knows better."""
+    backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, config.controller.quorum.election_timeout_ms // 2)
+    options = channel_options(reconnect_backoff_max_ms=backoff_ms)
+
+    def dial(endpoint: Endpoint) -> grpc.aio.Channel:
+        # A dialer of its own for each peer: a peer that moves away and back is dialled anew, never on a closed channel.
+        return Dialer(config.tls_files, options)(HostPort(endpoint.host, endpoint.port).target)
+
+    peers = Peers(opened.identity, dial)
+    recorded = {voter.node_id: voter.endpoints[0] for voter in opened.voters.latest.voters if voter.endpoints}
+    endpoints = {**recorded, **config.voter_endpoints}
+    endpoints.pop(opened.identity.node_id, None)
+    peers.set_endpoints(endpoints)
+    return peers
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What a running controller shows of itself without being asked by an operator: log lines, health, metrics.
+
+All of it is read from the node's status, which costs microseconds. Changes are looked for a few times a second.
+"""
+
+import asyncio
+
+from daemon.health import ADMIN, LIVE, QUORUM, Health
+from daemon.logs import Logs, get_logger
+from daemon.metrics import Metrics
+from daemon.notify import notify
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.requests import NodeStatus
+
+log = get_logger(__name__)
+
+LOOK_INTERVAL_S = 0.2
+
+
+async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) -> None:
+    """Until it is cancelled: keeps `health` true, and logs each change of role, epoch or leader."""
+    before: tuple[object, ...] = ()
+    was_ready = False
+    await health.set(LIVE, None)
+    while True:
+        status = node.status()
+        now = (status.role, status.epoch, status.leader.leader_id)
+        if now != before:
+            before = now
+            if logs is not None:
+                logs.bind(role=status.role, epoch=status.epoch)
+            log.info("role", leader_id=status.leader.leader_id, log_end_offset=status.log_end_offset)
+            notify(f"STATUS={status.role} in epoch {status.epoch}, leader {status.leader.leader_id}")
+        trouble = trouble_of(status)
+        await health.set(QUORUM, trouble)
+        await health.set(ADMIN, trouble)
+        if trouble is None and not was_ready:
+            was_ready = True
+            notify("READY=1")
+        await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+def trouble_of(status: NodeStatus) -> str | None:
+    """Why this node is not ready; None if it is."""
+    if status.leader.leader_id is None:
+        return "no leader is known"
+    if status.high_watermark is None:
+        return "the high watermark is not known yet"
+    return None
+
+
+def add_metrics(metrics: Metrics, node: ControllerNode) -> None:
+    """Kafka's raft and controller metrics, read when the page is asked for. NaN where this node does not know."""
+
+    def number(value: int | None) -> float:
+        return float("nan") if value is None else float(value)
+
+    metrics.gauge_of("current_epoch", "The epoch that this node is in", lambda: node.status().epoch)
+    metrics.gauge_of("current_leader", "The leader's node id", lambda: number(node.status().leader.leader_id))
+    metrics.gauge_of("active_controller", "1 where this node is active", lambda: float(node.status().is_active))
+    metrics.gauge_of("high_watermark", "All below is committed", lambda: number(node.status().high_watermark))
+    metrics.gauge_of("log_start_offset", "The first offset in the log", lambda: node.status().log_start_offset)
+    metrics.gauge_of("log_end_offset", "One past the last record", lambda: node.status().log_end_offset)
+    metrics.gauge_of("flushed_end_offset", "All below is durable here", lambda: node.status().flushed_end_offset)
+    metrics.gauge_of("last_applied_offset", "All below is in the image", lambda: node.status().applied_offset)
