@@ -103,8 +103,8 @@ class History:
         return data
 
 
-def registration(broker_id: int, incarnation: bytes) -> RegisterBroker:
-    endpoints = (Endpoint("PLAINTEXT", f"b{broker_id}", 9092),)
+def registration(broker_id: int, incarnation: bytes, endpoints: tuple[Endpoint, ...] = ()) -> RegisterBroker:
+    endpoints = endpoints or (Endpoint("PLAINTEXT", f"b{broker_id}", 9092),)
     return RegisterBroker(broker_id, incarnation, endpoints, (), None, True, False, (), FROM_OFFSET)
 
 
@@ -162,7 +162,8 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         known = self.history.image.brokers.get(request.broker_id)
         if known is not None and known.incarnation_id == request.incarnation_id:
             return broker_pb2.RegisterBrokerResponse(broker_epoch=known.broker_epoch)
-        offset = self.write(registration(request.broker_id, request.incarnation_id))
+        endpoints = tuple(Endpoint(each.listener, each.host, each.port) for each in request.endpoints)
+        offset = self.write(registration(request.broker_id, request.incarnation_id, endpoints))
         return broker_pb2.RegisterBrokerResponse(broker_epoch=offset)
 
     async def MetadataFetch(self, requests: Any, context: Any) -> Any:  # noqa: N802
