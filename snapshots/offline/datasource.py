@@ -1,0 +1,214 @@
+"""`spark.read.format("metadata_log")`: a node's log as tables, read in parallel, without dying on damage.
+
+    spark.read.format("metadata_log").option("path", DIR).option("mode", "records").load()
+
+Options:
+    path          a data directory, an `@metadata` directory, or a JSON list of several
+    mode          batches (default), records, entities or activity: see `schema`
+    until         flushed (default: what was durable when the reading began), end, or an offset
+    since         an offset; only for entities
+    types         type numbers, comma-separated; only for records
+    invisible     JSON list of [from, to) offset ranges to leave out; only for entities
+    base          name of the snapshot that the log stands on, to be read before it; only for entities
+    first_ms, bucket_ms    where time begins and how finely it is cut; only for activity
+    split_bytes   about how large a stretch one task reads (32 MiB)
+
+One `InputPartition` is one stretch of a file between two batch boundaries. Planning reads names and headers in the driver's
+planner; workers open the files themselves, so a log in an object store is read where the workers are.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from metadata_log.batch import Batch
+from metadata_log.codec import decode_batch, split_payload
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import Offset
+from metadata_log.records import MetadataRecord
+from metadata_log.segment import base_offset_of
+from snapshots.offline import rows
+from snapshots.offline.inputs import NodeLog, find_logs
+from snapshots.offline.readonly import ReadOnlyDirectory
+from snapshots.offline.scan import FileRange, Scanned, scan, split
+from snapshots.offline.schema import TABLES, BatchBuilder, spark_schema
+from snapshots.reader import batches_of
+
+SPLIT_BYTES: Final = 32 << 20
+
+
+class Settings(NamedTuple):
+    """The options, understood."""
+
+    paths: tuple[str, ...]
+    mode: str
+    until: str
+    since: Offset
+    types: frozenset[int] | None
+    invisible: tuple[tuple[Offset, Offset], ...]
+    base: str | None
+    first_ms: int
+    bucket_ms: int
+    split_bytes: int
+
+
+def parse_options(options: Mapping[str, str]) -> Settings:
+    """Raises ValueError: an option that makes no sense."""
+    path = options.get("path")
+    if not path:
+        raise ValueError('metadata_log: say which log with .option("path", DIRECTORY)')
+    mode = options.get("mode", "batches")
+    if mode not in TABLES:
+        raise ValueError(f"metadata_log: mode {mode!r}; there are {', '.join(TABLES)}")
+    until = options.get("until", "flushed")
+    if until not in ("flushed", "end") and not until.isdigit():
+        raise ValueError(f"metadata_log: until {until!r}; it can be flushed, end or an offset")
+    types = options.get("types")
+    return Settings(
+        paths=tuple(json.loads(path)) if path.startswith("[") else (path,),
+        mode=mode,
+        until=until,
+        since=int(options.get("since", "0")),
+        types=None if types is None else frozenset(map(int, types.split(","))),
+        invisible=tuple((begin, end) for begin, end in json.loads(options.get("invisible", "[]"))),
+        base=options.get("base"),
+        first_ms=int(options.get("first_ms", "0")),
+        bucket_ms=max(1, int(options.get("bucket_ms", "60000"))),
+        split_bytes=max(1, int(options.get("split_bytes", str(SPLIT_BYTES)))),
+    )
+
+
+class Stretch(InputPartition):  # type: ignore[misc]
+    """What one task reads: a stretch of a segment, or (stretch None) the base snapshot."""
+
+    def __init__(self, node: str, directory: str, stretch: FileRange | None, until: Offset | None) -> None:
+        super().__init__((node, directory, stretch, until))
+        self.node = node
+        self.directory = directory
+        self.stretch = stretch
+        self.until = until
+
+
+class MetadataLogSource(DataSource):  # type: ignore[misc]
+    """See the file's head."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "metadata_log"
+
+    def schema(self) -> StructType:
+        return spark_schema(TABLES[parse_options(self.options).mode])
+
+    def reader(self, schema: StructType) -> "MetadataLogReader":
+        return MetadataLogReader(parse_options(self.options))
+
+
+class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
+    """Plans the stretches, and reads one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def partitions(self) -> list[InputPartition]:
+        settings = self._settings
+        stretches: list[InputPartition] = []
+        for log in find_logs(settings.paths):
+            until = _until(log, settings.until)
+            if settings.base is not None:
+                stretches.append(Stretch(log.node, log.path, None, None))
+            stretches += [Stretch(log.node, log.path, each, until) for each in _stretches(log, settings, until)]
+        return stretches
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        settings = self._settings
+        builder = BatchBuilder(TABLES[settings.mode])
+        if isinstance(partition, Stretch):
+            for row in self._rows(partition):
+                payload = row[-1] if settings.mode == "entities" else row[-3] if settings.mode == "records" else None
+                builder.add(row, len(payload) if isinstance(payload, bytes) else 0)
+                if builder.is_full:
+                    yield builder.take()
+        yield builder.take()
+
+    def _rows(self, partition: Stretch) -> Iterator[rows.Row]:
+        settings = self._settings
+        directory = ReadOnlyDirectory(partition.directory)
+        if partition.stretch is None:
+            assert settings.base is not None
+            yield from rows.snapshot_entity_rows(_snapshot_records(directory, settings.base))
+            return
+        stretch, node, name = partition.stretch, partition.node, partition.stretch.name
+        try:
+            file = directory.open(name)
+        except FileNotFoundError:
+            return  # retired since the planning: whoever needs it will miss it
+        try:
+            scanned = scan(file, stretch, partition.until)
+            if settings.mode == "batches":
+                for each in scanned:
+                    yield rows.batch_row(node, name, each)
+            elif settings.mode == "records":
+                for each in scanned:
+                    yield from rows.record_rows(node, name, each, settings.types)
+            elif settings.mode == "entities":
+                yield from _entities(scanned, settings, partition.until)
+            else:
+                counts = rows.activity(_intact(scanned), settings.first_ms, settings.bucket_ms)
+                for (kind, bucket), count in counts.items():
+                    yield (kind, bucket, count)
+        finally:
+            file.close()
+
+
+def _until(log: NodeLog, until: str) -> Offset | None:
+    if until == "end":
+        return None
+    return log.durable_end if until == "flushed" else int(until)
+
+
+def _stretches(log: NodeLog, settings: Settings, until: Offset | None) -> Iterator[FileRange]:
+    names = [segment.name for segment in log.segments]
+    following = [*(segment.base_offset for segment in log.segments[1:]), None]
+    for name, next_base in zip(names, following, strict=True):
+        base_offset = base_offset_of(name)
+        assert base_offset is not None
+        is_before = settings.mode == "entities" and next_base is not None and next_base <= settings.since
+        if is_before or (until is not None and base_offset >= until and base_offset > 0):
+            continue
+        try:
+            file = log.directory.open(name)
+        except FileNotFoundError:
+            continue
+        try:
+            yield from split(file, name, settings.split_bytes)
+        finally:
+            file.close()
+
+
+def _intact(scanned: Iterator[Scanned]) -> Iterator[Batch]:
+    return (each.batch for each in scanned if each.batch is not None)
+
+
+def _entities(scanned: Iterator[Scanned], settings: Settings, until: Offset | None) -> Iterator[rows.Row]:
+    end = until if until is not None else (1 << 63) - 1
+    for batch in _intact(scanned):
+        try:
+            yield from rows.entity_rows(batch, settings.since, end, settings.invisible)
+        except LogFormatError as e:
+            raise LogFormatError(f"batch {batch}: {e}") from e
+
+
+def _snapshot_records(directory: ReadOnlyDirectory, name: str) -> Iterator[tuple[MetadataRecord, bytes]]:
+    file = directory.open(name)
+    try:
+        for _, batch in batches_of(file, f"{directory.path_text}/{name}"):
+            if not batch.is_control:
+                packed = split_payload(batch.payload, batch.record_count)
+                records: list[Any] = decode_batch(batch)
+                yield from zip(records, packed, strict=True)
+    finally:
+        file.close()

@@ -1,0 +1,276 @@
+"""Folding a log entity by entity, in parallel, by the rules of `metadata_log.entities`.
+
+    entities --repartition(entity), sort(entity, generation, offset)--> one pass per task, entity after entity
+
+`fold_records` gives the canonical records that a snapshot is made of. `fold_digests` gives the image's digest at any number
+of offsets in the same pass (each task a partial sum: the digest is a plain sum, so the driver adds a few numbers), and what
+the audit wants to know of the state at the last of them.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from metadata_log.codec import decode_records, encode_valid
+from metadata_log.delta import EVERY_TOPIC, InvalidRecord
+from metadata_log.digest import MODULUS, digest_to_bytes, record_hash
+from metadata_log.entities import OrderKey, fold
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import Offset
+from metadata_log.records import MetadataRecord, Partition, RegisterBroker, Topic
+from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
+from snapshots.offline.schema import Column, arrow_schema, spark_schema
+from snapshots.offline.survey import Placed, read_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CANONICAL: Final = (Column("order_key", "binary"), Column("payload", "binary"))
+FOLDED: Final = (
+    Column("kind", "string"),
+    Column("number", "long"),
+    Column("value", "binary", True),
+    Column("text", "string", True),
+)
+"""What `fold_digests` gives out: see `_Totals`."""
+
+_DECODE_RECORDS: Final = 500
+_DECODE_BYTES: Final = 256 << 10
+
+Batches = Iterator[pa.RecordBatch]
+
+
+class Event(NamedTuple):
+    """One record of one entity, in the order in which they took effect."""
+
+    generation: int
+    offset: Offset
+    payload: bytes
+
+
+class EntityGroup(NamedTuple):
+    entity: str
+    events: list[Event]
+
+
+def read_entities(
+    spark: "SparkSession",
+    path: str,
+    *,
+    until: Offset,
+    since: Offset = 0,
+    base: str | None = None,
+    invisible: Iterable[tuple[Offset, Offset]] = (),
+) -> "DataFrame":
+    """The entities table of [since, until), and of the snapshot `base` before it."""
+    options: dict[str, object] = {"until": until, "since": since, "invisible": [list(each) for each in invisible]}
+    if base is not None:
+        options["base"] = base
+    entities = read_table(spark, [path], "entities", **options)
+    return entities.repartition("entity").sortWithinPartitions("entity", "generation", "offset")
+
+
+def fold_records(entities: "DataFrame", every_topic: Iterable[Placed]) -> "DataFrame":
+    """The canonical records, in one partition, in canonical order."""
+    run = _RecordsFold(_every_topic_events(every_topic))
+    folded = entities.mapInArrow(run, spark_schema(CANONICAL))
+    return folded.repartition(1).sortWithinPartitions("order_key")
+
+
+class FoldResult(NamedTuple):
+    """What is left of a log when all entities are folded."""
+
+    digests: dict[Offset, tuple[bytes, int]]
+    """Digest and number of canonical records at each cut."""
+    misfits: tuple[tuple[Offset, str, str], ...]
+    """(offset, entity, reason) of records that do not fit what came before."""
+    brokers: dict[int, bool]
+    """Registered brokers at the last cut: whether each is fenced."""
+    in_isr: dict[int, str]
+    """Brokers in any ISR at the last cut, with one partition as an example."""
+    replicas: dict[int, str]
+    """Brokers with any replica at the last cut, with an example."""
+    record_types: dict[str, int]
+    """How many canonical records of each type there are at the last cut."""
+
+
+def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Iterable[Offset]) -> FoldResult:
+    """Digests at each of `cuts`, misfits, and the state at the last cut."""
+    ordered = tuple(sorted(set(cuts)))
+    run = _DigestsFold(_every_topic_events(every_topic), ordered)
+    rows = entities.mapInArrow(run, spark_schema(FOLDED)).toArrow().to_pylist()
+    sums = dict.fromkeys(ordered, 0)
+    counts = dict.fromkeys(ordered, 0)
+    misfits: list[tuple[Offset, str, str]] = []
+    brokers: dict[int, bool] = {}
+    examples: dict[str, dict[int, str]] = {"isr": {}, "replica": {}}
+    types: dict[str, int] = {}
+    for row in rows:
+        kind, number = row["kind"], row["number"]
+        if kind == "digest":
+            sums[number] += int.from_bytes(row["value"], "big")
+        elif kind == "count":
+            counts[number] += int(row["text"])
+        elif kind == "misfit":
+            misfits.append((number, row["value"].decode(), row["text"]))
+        elif kind == "broker":
+            brokers[number] = row["text"] == "fenced"
+        elif kind == "type":
+            types[row["text"]] = types.get(row["text"], 0) + number
+        else:
+            examples[kind].setdefault(number, row["text"])
+    digests = {cut: (digest_to_bytes(sums[cut] % MODULUS), counts[cut]) for cut in ordered}
+    return FoldResult(digests, tuple(sorted(misfits)), brokers, examples["isr"], examples["replica"], types)
+
+
+# --- on the workers ---------------------------------------------------------------------------------------------------
+
+
+def _every_topic_events(placed: Iterable[Placed]) -> tuple[Event, ...]:
+    return tuple(Event(FROM_LOG, each.offset, each.payload) for each in placed)
+
+
+def _groups(batches: Batches, every_topic: tuple[Event, ...]) -> Iterator[EntityGroup]:
+    """The entities of one task, each with all its events in order. Sorted input; an entity lies in one task wholly."""
+
+    def rows() -> Iterator[tuple[str, Event]]:
+        for batch in batches:
+            columns = [batch.column(i).to_pylist() for i in range(4)]
+            for entity, generation, offset, payload in zip(*columns, strict=True):
+                yield entity, Event(generation, offset, payload)
+
+    for entity, group in groupby(rows(), key=lambda row: row[0]):
+        key = entity_of(entity)
+        if key == EVERY_TOPIC:
+            continue
+        events = [event for _, event in group]
+        if every_topic and key[0] == EVERY_TOPIC[0]:
+            born = events[0]
+            later = [e for e in every_topic if born.generation == FROM_SNAPSHOT or e.offset > born.offset]
+            events = sorted([*events, *later])
+        yield EntityGroup(entity, events)
+
+
+def _decoded(events: list[Event]) -> Iterator[tuple[Offset, MetadataRecord]]:
+    pending: list[Event] = []
+    size = 0
+    for event in events:
+        if pending and (len(pending) >= _DECODE_RECORDS or size + len(event.payload) > _DECODE_BYTES):
+            yield from _decode(pending)
+            pending, size = [], 0
+        pending.append(event)
+        size += len(event.payload)
+    yield from _decode(pending)
+
+
+def _decode(events: list[Event]) -> Iterator[tuple[Offset, Any]]:
+    records = decode_records(b"".join(event.payload for event in events), len(events))
+    return zip((event.offset for event in events), records, strict=True)
+
+
+class _RecordsFold:
+    """Entities to canonical records. An object and not a closure, so that workers find it by its name."""
+
+    def __init__(self, every_topic: tuple[Event, ...]) -> None:
+        self._every_topic = every_topic
+
+    def __call__(self, batches: Batches) -> Batches:
+        schema = arrow_schema(CANONICAL)
+        keys: list[bytes] = []
+        payloads: list[bytes] = []
+        for entity, events in _groups(batches, self._every_topic):
+            for order_key, record in fold(entity_of(entity), _decoded(events)):
+                keys.append(order_key)
+                payloads.append(encode_valid(record))
+            if len(keys) >= 10_000:
+                yield _record_batch(schema, keys, payloads)
+                keys, payloads = [], []
+        yield _record_batch(schema, keys, payloads)
+
+
+def _record_batch(schema: pa.Schema, *columns: list[Any]) -> pa.RecordBatch:
+    arrays = [pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class _DigestsFold:
+    """Entities to partial sums; one RecordBatch per task, at its end."""
+
+    def __init__(self, every_topic: tuple[Event, ...], cuts: tuple[Offset, ...]) -> None:
+        self._every_topic = every_topic
+        self._cuts = cuts
+
+    def __call__(self, batches: Batches) -> Batches:
+        totals = _Totals(self._cuts)
+        for entity, events in _groups(batches, self._every_topic):
+            totals.take(entity, events)
+        rows = totals.rows()
+        yield _record_batch(arrow_schema(FOLDED), *(map(list, zip(*rows, strict=True)) if rows else ([], [], [], [])))
+
+
+class _Totals:
+    """What one task has summed up."""
+
+    def __init__(self, cuts: tuple[Offset, ...]) -> None:
+        self._cuts = cuts
+        self._sums = dict.fromkeys(cuts, 0)
+        self._counts = dict.fromkeys(cuts, 0)
+        self._misfits: list[tuple[Offset, str, str]] = []
+        self._brokers: dict[int, bool] = {}
+        self._examples: dict[tuple[str, int], str] = {}
+        self._types: dict[str, int] = {}
+
+    def take(self, entity: str, events: list[Event]) -> None:
+        state: list[tuple[OrderKey, MetadataRecord]] = []
+        share, seen = 0, 0
+        for cut in self._cuts:
+            until = sum(1 for event in events if event.generation == FROM_SNAPSHOT or event.offset < cut)
+            if until > seen:
+                seen = until
+                folded = self._fold(entity, events[:until])
+                if folded is None:
+                    return
+                state = folded
+                share = sum(record_hash(record) for _, record in state)
+            self._sums[cut] += share
+            self._counts[cut] += len(state)
+        self._note_state(state)
+
+    def _fold(self, entity: str, events: list[Event]) -> list[tuple[OrderKey, MetadataRecord]] | None:
+        try:
+            return fold(entity_of(entity), _decoded(events))
+        except InvalidRecord as e:
+            self._misfits.append((e.offset, entity, e.reason))
+        except LogFormatError as e:
+            self._misfits.append((events[-1].offset, entity, str(e)))
+        return None
+
+    def _note_state(self, state: list[tuple[OrderKey, MetadataRecord]]) -> None:
+        topic = ""
+        for _, record in state:
+            name = type(record).__name__
+            self._types[name] = self._types.get(name, 0) + 1
+            if isinstance(record, Topic):
+                topic = record.name
+            elif isinstance(record, RegisterBroker):
+                self._brokers[record.broker_id] = record.fenced
+            elif isinstance(record, Partition):
+                for broker_id in record.isr:
+                    self._examples.setdefault(("isr", broker_id), f"{topic}-{record.partition}")
+                for broker_id in record.replicas:
+                    self._examples.setdefault(("replica", broker_id), f"{topic}-{record.partition}")
+
+    def rows(self) -> list[tuple[str, int, bytes | None, str | None]]:
+        found: list[tuple[str, int, bytes | None, str | None]] = []
+        for cut in self._cuts:
+            found.append(("digest", cut, digest_to_bytes(self._sums[cut] % MODULUS), None))
+            found.append(("count", cut, None, str(self._counts[cut])))
+        found += [("misfit", offset, entity.encode(), reason) for offset, entity, reason in self._misfits]
+        found += [
+            ("broker", broker, None, "fenced" if fenced else "online") for broker, fenced in self._brokers.items()
+        ]
+        found += [(kind, broker, None, example) for (kind, broker), example in self._examples.items()]
+        found += [("type", count, None, name) for name, count in self._types.items()]
+        return found

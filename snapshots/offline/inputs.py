@@ -1,0 +1,138 @@
+"""What lies in a node's directory: segments, snapshots, how far it was durable, and whose it is.
+
+A directory may be a data directory (`meta.properties` and `@metadata/`), or an `@metadata` directory by itself. It may be
+that of a running node: so the note `flushed` is read before the segments are listed, and nothing above it counts. What is
+above may be half written, or replaced a moment later.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from metadata_log.errors import LogFormatError
+from metadata_log.identity import IDENTITY_NAME, Identity, read_identity
+from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_start
+from metadata_log.segment import base_offset_of
+from snapshots.format import BOOTSTRAP_END, parse_name
+from snapshots.offline.readonly import ReadOnlyDirectory
+
+METADATA_DIRECTORY: Final = "@metadata"
+
+
+class SegmentFile(NamedTuple):
+    """One file of the log."""
+
+    name: str
+    base_offset: Offset
+    size: int
+
+
+class NodeLog(NamedTuple):
+    """One node's log directory, as it was found."""
+
+    node: str
+    """What findings call it: the node's id where the directory tells, else the directory's name."""
+    path: str
+    """The `@metadata` directory."""
+    identity: Identity | None
+    segments: tuple[SegmentFile, ...]
+    snapshots: tuple[OffsetAndEpoch, ...]
+    """By offset and epoch; without the bootstrap one."""
+    has_bootstrap: bool
+    flushed: Flushed | None
+    start: LogStart | None
+
+    @property
+    def start_offset(self) -> Offset:
+        """Where the log starts: as noted, or else where its first segment does."""
+        if self.start is not None:
+            return self.start.start.offset
+        return self.segments[0].base_offset if self.segments else 0
+
+    @property
+    def durable_end(self) -> Offset | None:
+        """All below was durable once; None where no note tells."""
+        return None if self.flushed is None else self.flushed.end
+
+    @property
+    def directory(self) -> ReadOnlyDirectory:
+        return ReadOnlyDirectory(self.path)
+
+
+class NoLogHere(LogFormatError):
+    """The directory holds no metadata log."""
+
+
+def find_log(path: str) -> NodeLog:
+    """The log in `path`, a data directory or an `@metadata` one.
+
+    Raises:
+        NoLogHere: there is none.
+        LogFormatError: `meta.properties` or `log-start` is damaged.
+    """
+    given = ReadOnlyDirectory(path)
+    names = given.names()
+    if METADATA_DIRECTORY in names:
+        return _read(given.subdirectory(METADATA_DIRECTORY), given)
+    if given.path_text.endswith("/" + METADATA_DIRECTORY):
+        return _read(given, ReadOnlyDirectory(given.path_text.removesuffix("/" + METADATA_DIRECTORY)))
+    if any(base_offset_of(name) is not None or parse_name(name) is not None for name in names):
+        return _read(given, given)
+    raise NoLogHere(
+        f"{path}: neither a data directory (with {METADATA_DIRECTORY}/ in it) nor a directory of log segments"
+    )
+
+
+def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
+    """The logs in `paths`, each with a node name of its own."""
+    logs: list[NodeLog] = []
+    for log in map(find_log, paths):
+        taken = {other.node for other in logs}
+        name, number = log.node, 2
+        while name in taken:
+            name, number = f"{log.node} ({number})", number + 1
+        logs.append(log._replace(node=name))
+    return tuple(logs)
+
+
+def read_flushed(directory: ReadOnlyDirectory) -> Flushed | None:
+    """The note of how far the log is durable; None where there is none that can be read."""
+    if not directory.exists(FLUSHED_NAME):
+        return None
+    note = FlushedNote(directory)
+    try:
+        return note.read()
+    finally:
+        note.close()
+
+
+def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:
+    flushed = read_flushed(metadata)  # first: see the file's head
+    start = read_start(metadata)
+    identity = read_identity(data) if data.exists(IDENTITY_NAME) else None
+    segments, snapshots = [], []
+    for name in metadata.names():
+        base_offset = base_offset_of(name)
+        parsed = parse_name(name)
+        if base_offset is not None:
+            segments.append(SegmentFile(name, base_offset, metadata.size_of(name)))
+        elif parsed is not None and not parsed[1]:
+            snapshots.append(parsed[0])
+    if start is not None and start.resetting:
+        segments = []
+    return NodeLog(
+        node=_node_name(identity, data),
+        path=metadata.path_text,
+        identity=identity,
+        segments=tuple(sorted(segments, key=lambda segment: segment.base_offset)),
+        snapshots=tuple(sorted(end for end in snapshots if end != BOOTSTRAP_END)),
+        has_bootstrap=BOOTSTRAP_END in snapshots,
+        flushed=flushed,
+        start=start,
+    )
+
+
+def _node_name(identity: Identity | None, data: ReadOnlyDirectory) -> str:
+    if identity is None:
+        return data.path_text.rsplit("/", 1)[-1]
+    return f"{identity.role} {identity.node_id}"

@@ -1,0 +1,112 @@
+"""Directories that are only read: a node's live directory, a copy of it, or one in an object store.
+
+The same face as `metadata_log.files.Directory`, so that everything that reads logs and snapshots reads these too; whatever
+would change something raises. A job never writes into a directory of a node.
+
+Paths are those of the machine, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `hdfs://` (and `s3a://`, Hadoop's
+name for the first).
+"""
+
+import io
+from typing import Any, NoReturn
+
+from pyarrow import fs
+
+from metadata_log.files import Directory, FileTooLarge
+
+
+class ReadOnlyFile:
+    """A file of a `ReadOnlyDirectory`."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def size(self) -> int:
+        return int(self._source.size())
+
+    def read_at(self, position: int, length: int) -> bytes:
+        left = self.size() - position
+        return bytes(self._source.read_at(min(length, left), position)) if left > 0 else b""
+
+    def write_at(self, position: int, data: bytes) -> None:
+        _refuse()
+
+    def truncate(self, size: int) -> None:
+        _refuse()
+
+    def preallocate(self, size: int) -> None:
+        _refuse()
+
+    def flush(self) -> None:
+        _refuse()
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class ReadOnlyDirectory:
+    """One directory. It need not be there: then it is empty."""
+
+    def __init__(self, path: str) -> None:
+        self.path_text = path.rstrip("/") or "/"
+        if "://" in path:
+            uri = "s3://" + path[6:] if path.startswith("s3a://") else path
+            self._filesystem, self._root = fs.FileSystem.from_uri(uri)
+        else:
+            self._filesystem, self._root = fs.LocalFileSystem(), path
+        self._root = self._root.rstrip("/") or "/"
+
+    def names(self) -> list[str]:
+        selector = fs.FileSelector(self._root, allow_not_found=True)
+        return sorted(info.base_name for info in self._filesystem.get_file_info(selector))
+
+    def exists(self, name: str) -> bool:
+        found = self._filesystem.get_file_info(f"{self._root}/{name}").type
+        return bool(found != fs.FileType.NotFound)
+
+    def size_of(self, name: str) -> int:
+        """The size of a file; 0 where there is none."""
+        return int(self._filesystem.get_file_info(f"{self._root}/{name}").size or 0)
+
+    def open(self, name: str, *, create: bool = False) -> ReadOnlyFile:
+        return ReadOnlyFile(self._filesystem.open_input_file(f"{self._root}/{name}"))
+
+    def read(self, name: str, max_bytes: int) -> bytes:
+        file = self.open(name)
+        try:
+            if file.size() > max_bytes:
+                raise FileTooLarge(f"{self.path_text}/{name}: more than {max_bytes} bytes")
+            return file.read_at(0, max_bytes)
+        finally:
+            file.close()
+
+    def subdirectory(self, name: str) -> "ReadOnlyDirectory":
+        return ReadOnlyDirectory(f"{self.path_text}/{name}")
+
+    def write_atomic(self, name: str, data: bytes) -> None:
+        _refuse()
+
+    def rename(self, old: str, new: str) -> None:
+        _refuse()
+
+    def move(self, name: str, target: Directory) -> None:
+        _refuse()
+
+    def remove(self, name: str) -> None:
+        _refuse()
+
+    def flush(self) -> None:
+        _refuse()
+
+    def lock(self) -> None:
+        _refuse()
+
+    def unlock(self) -> None:
+        _refuse()
+
+    def free_bytes(self) -> int:
+        return 0
+
+
+def _refuse() -> NoReturn:
+    raise io.UnsupportedOperation("this directory is only read")

@@ -1,0 +1,157 @@
+"""From what was scanned to the rows of the tables in `schema`. No Spark in here: `dump` uses these without it.
+
+What cannot be decoded becomes a row with an error in the tables for people, and is left out of those for folding; whoever
+folds looks at the batches first.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from metadata_log.batch import Batch
+from metadata_log.codec import UnknownRecord, decode_batch, record_to_json, split_payload
+from metadata_log.delta import EntityKey
+from metadata_log.entities import entity_keys
+from metadata_log.errors import LogFormatError
+from metadata_log.ids import NO_LEADER, Offset
+from metadata_log.records import (
+    RECORD_VERSION,
+    TYPE_NUMBERS,
+    BrokerRegistrationChange,
+    MetadataRecord,
+    PartitionChange,
+    Record,
+)
+from snapshots.offline.scan import Scanned
+
+Row = tuple[object, ...]
+
+_US: Final = 1_000
+FROM_SNAPSHOT: Final = 0
+FROM_LOG: Final = 1
+
+
+def entity_text(key: EntityKey) -> str:
+    """A key as one string, for grouping and for people: `["topic", "..."]`, compact."""
+    return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
+
+
+def entity_of(text: str) -> EntityKey:
+    """The key behind `entity_text`."""
+    return tuple(json.loads(text))
+
+
+def batch_row(node: str, file: str, scanned: Scanned) -> Row:
+    """One row of `batches`."""
+    batch = scanned.batch
+    place = (node, file, scanned.position, scanned.length)
+    if batch is None:
+        nothing = (None, None, scanned.expected_offset, None, None, None, None, None)
+        return (*place, *nothing, False, None, scanned.previous_chain, None, scanned.error)
+    return (
+        *place, batch.base_offset, batch.end_offset, scanned.expected_offset, batch.epoch, batch.is_control,
+        batch.record_count, batch.first_timestamp_ms * _US, batch.last_timestamp_ms * _US,
+        True, batch.chain, scanned.previous_chain, scanned.chain_ok, scanned.error,
+    )  # fmt: skip
+
+
+def peek_type(packed: bytes) -> int:
+    """The type number of a packed record without decoding it; -1 where that takes decoding."""
+    at = 1 if packed[0] & 0xF0 == 0x90 else 3
+    return packed[at] if len(packed) > at and packed[at] < 0x80 else -1
+
+
+def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | None = None) -> Iterator[Row]:
+    """The rows of `records` for one batch; with `types`, only records of those."""
+    batch = scanned.batch
+    if batch is None:
+        if types is None:
+            yield _error_row(node, file, scanned, scanned.error)
+        return
+    try:
+        packed = split_payload(batch.payload, batch.record_count)
+        if types is not None and not any(peek_type(each) in types or peek_type(each) < 0 for each in packed):
+            return
+        records = decode_batch(batch)
+    except LogFormatError as e:
+        yield _error_row(node, file, scanned, str(e))
+        return
+    timestamp = batch.last_timestamp_ms * _US
+    for offset, record, payload in zip(range(batch.base_offset, batch.end_offset), records, packed, strict=True):
+        number, version = (
+            (record.type_number, record.version)
+            if isinstance(record, UnknownRecord)
+            else (TYPE_NUMBERS[type(record)], RECORD_VERSION)
+        )
+        if types is not None and number not in types:
+            continue
+        as_json = record_to_json(record)
+        keys = [] if isinstance(record, UnknownRecord) else [entity_text(key) for key in entity_keys(record)]
+        yield (
+            node, file, scanned.position, offset, batch.epoch, timestamp, number, as_json["type"], version, keys,
+            payload, json.dumps(as_json["data"], ensure_ascii=False), None,
+        )  # fmt: skip
+
+
+def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> Row:
+    offset = scanned.batch.base_offset if scanned.batch is not None else scanned.expected_offset
+    return (node, file, scanned.position, offset, None, None, None, None, None, [], None, None, error)
+
+
+def entity_rows(
+    batch: Batch, since: Offset, until: Offset, invisible: Iterable[tuple[Offset, Offset]]
+) -> Iterator[Row]:
+    """The rows of `entities` for one batch: records in [since, until) that are not in `invisible` ranges.
+
+    Raises:
+        LogFormatError: it does not decode.
+    """
+    if batch.is_control or batch.end_offset <= since or batch.base_offset >= until:
+        return
+    packed = split_payload(batch.payload, batch.record_count)
+    for offset, record, payload in zip(
+        range(batch.base_offset, batch.end_offset), decode_batch(batch), packed, strict=True
+    ):
+        if not since <= offset < until or any(begin <= offset < end for begin, end in invisible):
+            continue
+        if isinstance(record, UnknownRecord):
+            raise LogFormatError(f"offset {offset}: type {record.type_number}, version {record.version}, is unknown")
+        for key in entity_keys(record):
+            yield (entity_text(key), FROM_LOG, offset, payload)
+
+
+def snapshot_entity_rows(records: Iterable[tuple[MetadataRecord, bytes]]) -> Iterator[Row]:
+    """The rows of `entities` for the canonical records of a snapshot, each with its bytes."""
+    for place, (record, payload) in enumerate(records):
+        for key in entity_keys(record):
+            yield (entity_text(key), FROM_SNAPSHOT, place, payload)
+
+
+def activity(batches: Iterable[Batch], first_ms: int, bucket_ms: int) -> Counter[tuple[str, int]]:
+    """How often each kind of thing happened, by stretch of time: record types, and what they mean."""
+    counts: Counter[tuple[str, int]] = Counter()
+    for batch in batches:
+        bucket = max(0, batch.last_timestamp_ms - first_ms) // bucket_ms
+        try:
+            records = decode_batch(batch)
+        except LogFormatError:
+            continue
+        for record in records:
+            for kind in _kinds(record):
+                counts[kind, bucket] += 1
+    return counts
+
+
+def _kinds(record: Record | UnknownRecord) -> Iterator[str]:
+    if isinstance(record, UnknownRecord):
+        yield f"type:Unknown({record.type_number})"
+        return
+    yield f"type:{type(record).__name__}"
+    if isinstance(record, PartitionChange):
+        if record.isr is not None:
+            yield "isr change"
+        if record.leader is not None:
+            yield "partition lost its leader" if record.leader == NO_LEADER else "partition leader change"
+    elif isinstance(record, BrokerRegistrationChange) and record.fenced is not None:
+        yield "broker fenced" if record.fenced else "broker unfenced"

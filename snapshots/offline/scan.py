@@ -1,0 +1,177 @@
+"""Reads one stretch of a segment's file and goes on after damage: what cannot be read becomes a `Scanned` with an error.
+
+    [ header | batch | batch | ~~~~~~~ | batch | 0 0 0 0
+                               ^ error   ^ found again by looking for the next intact batch of a later offset
+
+Damage does not cascade: after it the chain before the next batch is unknown, and that batch is not blamed for it.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
+from metadata_log.errors import LogFormatError
+from metadata_log.files import File
+from metadata_log.ids import Offset
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header
+
+_WINDOW_BYTES: Final = 4 << 20
+_CHAIN_AT: Final = 48
+_HEADER_RESERVED_AT: Final = 68
+_BATCH_BEGINS: Final = re.compile(rb"\x01[\x00\x01]\x00\x00")
+_PLACE_AT: Final = 16
+_PLACE: Final = struct.Struct(">QI")
+"""Base offset and record count, as they stand in a batch's header."""
+
+
+class Scanned(NamedTuple):
+    """A batch, or a place where there should be one."""
+
+    position: int
+    length: int
+    batch: Batch | None
+    """None where there is damage."""
+    expected_offset: Offset | None
+    """Where the log stands just before: known as long as there was no damage."""
+    previous_chain: bytes | None
+    """The chain before, as the file has it: its header's, or the previous batch's. None after damage."""
+    chain_ok: bool | None
+    """None where `previous_chain` is unknown, or the batch is."""
+    error: str | None
+
+
+class FileRange(NamedTuple):
+    """A stretch of a segment's file from one batch boundary to another."""
+
+    name: str
+    start: int
+    stop: int
+    expected_offset: Offset | None
+    previous_chain: bytes | None
+    """Both unknown (None) at a file's start: its header tells."""
+
+
+class Window:
+    """A file read forward in large pieces."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self._data = b""
+        self._start = 0
+
+    def at(self, position: int, length: int) -> tuple[bytes, int]:
+        """Bytes, and the place in them that is `position`; at least `length` of them from there on, unless the file ends."""
+        at = position - self._start
+        if not 0 <= at <= len(self._data) - length:
+            self._data = self._file.read_at(position, max(length, _WINDOW_BYTES))
+            self._start, at = position, 0
+        return self._data, at
+
+
+def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
+    """Stretches of about `split_bytes` that begin and end at batch boundaries, by the headers alone; nothing is believed.
+
+    Where the headers stop making sense, the rest is one stretch.
+    """
+    size = file.size()
+    ranges: list[FileRange] = []
+    begun = FileRange(name, 0, size, None, None)
+    window, position = Window(file), SEGMENT_HEADER_BYTES
+    expected: Offset | None = None
+    chain: bytes | None = None
+    while size > split_bytes and position < size:
+        data, at = window.at(position, HEADER_BYTES)
+        try:
+            length = batch_length(data[at : at + HEADER_BYTES])
+        except LogFormatError:
+            break
+        if position - begun.start >= split_bytes:
+            ranges.append(begun._replace(stop=position))
+            begun = FileRange(name, position, size, expected, chain)
+        base_offset, count = _PLACE.unpack_from(data, at + _PLACE_AT)
+        expected, chain = base_offset + count, data[at + _CHAIN_AT : at + HEADER_BYTES]
+        position += length
+    return [*ranges, begun]
+
+
+def scan(file: File, stretch: FileRange, until: Offset | None = None) -> Iterator[Scanned]:
+    """The batches of one stretch, in order; ends at the zero tail, or where the log stands at `until`.
+
+    A batch that begins below `until` is given out whole.
+    """
+    position, expected, chain = stretch.start, stretch.expected_offset, stretch.previous_chain
+    if position == 0:
+        error = None
+        head = file.read_at(0, SEGMENT_HEADER_BYTES)
+        try:
+            header = unpack_header(head)
+            expected, chain = header.start.offset, header.previous_chain
+            if expected != base_offset_of(stretch.name):
+                error = f"the header names base offset {expected}"
+            elif any(head[_HEADER_RESERVED_AT:]):
+                error = "reserved bytes of the segment header are not zero"
+        except LogFormatError as e:
+            error = str(e)
+        if error is not None:
+            expected, chain = base_offset_of(stretch.name), None
+            if until is not None and expected is not None and expected >= until:
+                return
+            yield Scanned(0, SEGMENT_HEADER_BYTES, None, expected, None, None, error)
+        position = SEGMENT_HEADER_BYTES
+    window = Window(file)
+    while position < stretch.stop and (until is None or expected is None or expected < until):
+        data, at = window.at(position, BATCH_BYTES_MAX)
+        if at >= len(data) or (data[at] == 0 and _is_zero(file, position, stretch.stop)):
+            return
+        try:
+            batch = decode(data, at)
+        except LogFormatError as e:
+            after = _next_intact(file, position, stretch.stop, expected)
+            stop = stretch.stop if after is None else after
+            yield Scanned(position, stop - position, None, expected, chain, None, str(e))
+            position, expected, chain = stop, None, None
+            continue
+        chain_ok = None if chain is None else verify_chain(batch, chain)
+        yield Scanned(position, len(batch.data), batch, expected, chain, chain_ok, None)
+        position += len(batch.data)
+        expected, chain = batch.end_offset, batch.chain
+
+
+def _is_zero(file: File, position: int, stop: int) -> bool:
+    while position < stop:
+        data = file.read_at(position, min(_WINDOW_BYTES, stop - position))
+        if not data:
+            return True
+        if data.strip(b"\x00"):
+            return False
+        position += len(data)
+    return True
+
+
+def _next_intact(file: File, position: int, stop: int, above: Offset | None) -> int | None:
+    """The nearest place after `position` where an intact batch of a later offset begins; None if there is none."""
+    head = file.read_at(position, HEADER_BYTES)
+    try:
+        likely = position + batch_length(head)
+    except LogFormatError:
+        likely = stop
+    if likely < stop and _intact(file.read_at(likely, BATCH_BYTES_MAX), 0, above):
+        return likely
+    overlap = BATCH_BYTES_MAX
+    start = position + 1
+    while start < stop:
+        data = file.read_at(start, _WINDOW_BYTES + overlap)
+        for match in _BATCH_BEGINS.finditer(data, 0, min(len(data), _WINDOW_BYTES + 4)):
+            if start + match.start() < stop and _intact(data, match.start(), above):
+                return start + match.start()
+        start += _WINDOW_BYTES
+    return None
+
+
+def _intact(data: bytes, at: int, above: Offset | None) -> bool:
+    try:
+        return decode(data, at).base_offset >= (above or 0)
+    except LogFormatError:
+        return False

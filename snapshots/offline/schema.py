@@ -1,0 +1,136 @@
+"""The tables that a metadata log is read as, each column said once, for Arrow and for Spark.
+
+Spark takes a Python source's Arrow batches only if they equal the declared schema in names, types and nullability, so both
+schemas are made from one list.
+
+    batches     one row per batch, and per place where there should be one
+    records     one row per record, as people and queries want it
+    entities    one row per record and entity that it changes: what a fold needs, and no more
+    activity    how many records of which kind there were in each stretch of time
+"""
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class Column(NamedTuple):
+    """One column. Types: string, long, int, boolean, binary, timestamp, strings (an array)."""
+
+    name: str
+    type_name: str
+    nullable: bool = False
+
+
+BATCHES: Final = (
+    Column("node", "string"),
+    Column("file", "string"),
+    Column("position", "long"),
+    Column("bytes", "long"),
+    Column("base_offset", "long", True),
+    Column("end_offset", "long", True),
+    Column("expected_offset", "long", True),
+    Column("epoch", "long", True),
+    Column("control", "boolean", True),
+    Column("record_count", "int", True),
+    Column("first_timestamp", "timestamp", True),
+    Column("last_timestamp", "timestamp", True),
+    Column("crc_ok", "boolean"),
+    Column("chain", "binary", True),
+    Column("previous_chain", "binary", True),
+    Column("chain_ok", "boolean", True),
+    Column("error", "string", True),
+)
+
+RECORDS: Final = (
+    Column("node", "string"),
+    Column("file", "string"),
+    Column("position", "long"),
+    Column("offset", "long", True),
+    Column("epoch", "long", True),
+    Column("timestamp", "timestamp", True),
+    Column("type", "int", True),
+    Column("type_name", "string", True),
+    Column("version", "int", True),
+    Column("entities", "strings"),
+    Column("payload", "binary", True),
+    Column("json", "string", True),
+    Column("error", "string", True),
+)
+
+ENTITIES: Final = (
+    Column("entity", "string"),
+    Column("generation", "int"),
+    Column("offset", "long"),
+    Column("payload", "binary"),
+)
+"""`generation` 0: from a snapshot that the log stands on, `offset` being the place in it; 1: from the log."""
+
+ACTIVITY: Final = (
+    Column("kind", "string"),
+    Column("bucket", "long"),
+    Column("count", "long"),
+)
+
+TABLES: Final = {"batches": BATCHES, "records": RECORDS, "entities": ENTITIES, "activity": ACTIVITY}
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "strings": pa.list_(pa.field("element", pa.string(), nullable=False)),
+}
+
+
+def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
+    """The columns as Arrow has them."""
+    return pa.schema([pa.field(column.name, _ARROW[column.type_name], column.nullable) for column in columns])
+
+
+def spark_schema(columns: tuple[Column, ...]) -> "StructType":
+    """The columns as Spark has them."""
+    from pyspark.sql import types as t
+
+    spark_types = {
+        "string": t.StringType(),
+        "long": t.LongType(),
+        "int": t.IntegerType(),
+        "boolean": t.BooleanType(),
+        "binary": t.BinaryType(),
+        "timestamp": t.TimestampType(),
+        "strings": t.ArrayType(t.StringType(), containsNull=False),
+    }
+    return t.StructType([t.StructField(each.name, spark_types[each.type_name], each.nullable) for each in columns])
+
+
+class BatchBuilder:
+    """Collects rows and gives them out as Arrow RecordBatches of bounded size."""
+
+    ROWS: Final = 10_000
+    BYTES: Final = 8 << 20
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self._schema = arrow_schema(columns)
+        self._rows: list[tuple[object, ...]] = []
+        self._bytes = 0
+
+    def add(self, row: tuple[object, ...], payload_bytes: int = 0) -> None:
+        self._rows.append(row)
+        self._bytes += payload_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._rows) >= self.ROWS or self._bytes >= self.BYTES
+
+    def take(self) -> pa.RecordBatch:
+        """All rows so far, as one RecordBatch."""
+        columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
+        arrays = [pa.array(values, type=field.type) for values, field in zip(columns, self._schema, strict=True)]
+        self._rows, self._bytes = [], 0
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

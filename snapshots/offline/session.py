@@ -1,0 +1,60 @@
+"""The Spark session that the jobs run in: local unless told otherwise, quiet, in UTC.
+
+Settings that are not taste: workers run `python3` from the PATH unless told the driver's own interpreter, and then miss
+Arrow; filters are not pushed into Python sources unless switched on; a checkout that is not installed must be on the
+workers' path too.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snapshots.offline.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+
+LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
+
+
+def start_session(
+    master: str | None = None, *, app_name: str = "metaquorum offline", shuffle_partitions: int | None = None
+) -> "SparkSession":
+    """A session with the `metadata_log` data source. `master` None: as spark-submit says, else `local[*]`.
+
+    Raises:
+        JavaNotFound: its text says what to install.
+    """
+    require_java()
+    python_path = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    from snapshots.offline.datasource import MetadataLogSource
+
+    is_submitted = "SPARK_ENV_LOADED" in os.environ
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None or not is_submitted:
+        builder = builder.master(master or "local[*]")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_FILE}",
+    }
+    if shuffle_partitions is not None:
+        settings["spark.sql.shuffle.partitions"] = str(shuffle_partitions)
+    for key, value in settings.items():
+        if not (is_submitted and key.startswith("spark.driver")):
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(MetadataLogSource)
+    return spark

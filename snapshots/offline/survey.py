@@ -1,0 +1,106 @@
+"""The first look at one log, which every job begins with: its batches, and the records that concern all others.
+
+Batches are judged in Spark and only what is needed comes to the driver: a handful of numbers, and the *punctuation*: control
+records (who leads, who votes, where the marks are), the markers of transactions, and the rare `ClearElr` that speaks of every
+topic at once. They must be known before the rest can be folded entity by entity.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+from metadata_log.codec import decode_records
+from metadata_log.delta import EVERY_TOPIC
+from metadata_log.entities import TRANSACTION_MARKERS, entity_keys, invisible_ranges
+from metadata_log.ids import Epoch, Offset
+from metadata_log.records import (
+    TYPE_NUMBERS,
+    AbortTransaction,
+    BeginTransaction,
+    ClearElr,
+    ControlRecord,
+    EndTransaction,
+    KRaftVersion,
+    LeaderChange,
+    SnapshotMark,
+    Voters,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CONTROL: Final = (LeaderChange, KRaftVersion, Voters, SnapshotMark)
+PUNCTUATION: Final = frozenset(TYPE_NUMBERS[cls] for cls in (*_CONTROL, *TRANSACTION_MARKERS, ClearElr))
+
+
+class Placed(NamedTuple):
+    """A record, and where it stands."""
+
+    offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+    record: Any
+    payload: bytes
+
+
+class Punctuation(NamedTuple):
+    """The records of one node's log that concern all others, by offset."""
+
+    control: tuple[Placed, ...]
+    markers: tuple[Placed, ...]
+    every_topic: tuple[Placed, ...]
+
+    def invisible(self, until: Offset) -> list[tuple[Offset, Offset]]:
+        """The offset ranges below `until` that never took effect.
+
+        Raises:
+            LogFormatError: the markers do not pair.
+        """
+        markers = [
+            (placed.offset, cast(BeginTransaction | EndTransaction | AbortTransaction, placed.record))
+            for placed in self.markers
+            if placed.offset < until
+        ]
+        return invisible_ranges(markers, until)
+
+    def marks(self) -> list[Offset]:
+        """The ends that snapshots may have: just after each mark."""
+        return [placed.offset + 1 for placed in self.control if isinstance(placed.record, SnapshotMark)]
+
+    def last_before(self, kind: type[ControlRecord], until: Offset) -> Any:
+        """The newest control record of this kind below `until`; None if there is none."""
+        found = [p.record for p in self.control if isinstance(p.record, kind) and p.offset < until]
+        return found[-1] if found else None
+
+
+def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: object) -> "DataFrame":
+    """One of the tables in `schema` over these directories."""
+    reader = spark.read.format("metadata_log").option("path", json.dumps(paths)).option("mode", mode)
+    for key, value in options.items():
+        reader = reader.option(key, str(value))
+    return reader.load()
+
+
+def read_punctuation(spark: "SparkSession", paths: list[str], until: Offset | str) -> dict[str, Punctuation]:
+    """The punctuation of each node's log, by the node's name; of what can be decoded."""
+    types = ",".join(map(str, sorted(PUNCTUATION)))
+    table = read_table(spark, paths, "records", until=until, types=types)
+    columns = ("node", "offset", "epoch", "timestamp", "payload")
+    found: dict[str, list[Placed]] = {}
+    for row in table.where("error IS NULL").select(*columns).toArrow().to_pylist():
+        record = decode_records(row["payload"], 1)[0]
+        timestamp_ms = int(row["timestamp"].timestamp() * 1_000 + 0.5)
+        placed = Placed(row["offset"], row["epoch"], timestamp_ms, record, row["payload"])
+        found.setdefault(row["node"], []).append(placed)
+    return {node: _sort(placed) for node, placed in found.items()}
+
+
+def _sort(placed: list[Placed]) -> Punctuation:
+    placed.sort(key=lambda each: each.offset)
+    return Punctuation(
+        tuple(each for each in placed if isinstance(each.record, _CONTROL)),
+        tuple(each for each in placed if type(each.record) in TRANSACTION_MARKERS),
+        tuple(each for each in placed if EVERY_TOPIC in entity_keys(each.record)),
+    )
+
+
+NO_PUNCTUATION: Final = Punctuation((), (), ())

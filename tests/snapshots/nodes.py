@@ -1,0 +1,163 @@
+"""Data directories as the controllers leave them: logs with elections, marks, transactions and snapshots at the marks."""
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from metadata_log.delta import MetadataDelta
+from metadata_log.files import RealDirectory
+from metadata_log.identity import Identity, write_identity
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.image import Provenance, evolved
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import (
+    AbortTransaction,
+    BeginTransaction,
+    Endpoint,
+    EndTransaction,
+    LeaderChange,
+    MetadataRecord,
+    Record,
+    SnapshotMark,
+    Topic,
+    Voter,
+    Voters,
+)
+from snapshots.format import SnapshotMeta, genesis
+from snapshots.store import SnapshotStore
+from tests.metadata_log.histories import History
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+NODES = (1, 2, 3)
+VOTERS = Voters(tuple(Voter(i, bytes([i]) * 16, (Endpoint("CONTROLLER", "127.0.0.1", 9090 + i),)) for i in NODES))
+LOG_CONFIG = LogConfig(segment_bytes=16 << 10, tail_bytes=4 << 10)
+
+
+class Node(History):
+    """A leader alone with its log, which writes a random history and its snapshots. Batches hold up to 30 records."""
+
+    def __init__(self, path: Path, seed: int, *, config: LogConfig = LOG_CONFIG, start: bytes | None = None) -> None:
+        super().__init__(seed)
+        self.path = path
+        directory = RealDirectory(path)
+        write_identity(directory, Identity(CLUSTER_ID, 1, b"\x01" * 16, 1, "controller"))
+        self.metadata = directory.subdirectory("@metadata")
+        self.store = SnapshotStore(self.metadata)
+        self.store.write_bootstrap(VOTERS)
+        self.journal = Log.open(self.metadata, chain=start or genesis(CLUSTER_ID, VOTERS), config=config)
+        self.epoch = 0
+        self.wall_ms = 1_700_000_000_000
+        self.waiting: list[MetadataRecord] = []
+        self.marks: list[OffsetAndEpoch] = []
+        self.voters = VOTERS
+
+    def append(self, record: MetadataRecord) -> None:
+        delta = MetadataDelta(self.image)
+        offset = self.journal.shape.end + len(self.waiting)
+        delta.replay(record, offset)
+        self.waiting.append(record)
+        self.image = delta.finish(Provenance(offset + 1, self.epoch, self.wall_ms))
+        if len(self.waiting) >= self.dice.randint(1, 30):
+            self.write_out()
+
+    def write_out(self) -> None:
+        """What waits becomes a batch."""
+        if self.waiting:
+            records, self.waiting = self.waiting, []
+            self.log_records(*records)
+
+    def log_records(self, *records: Record) -> None:
+        self.wall_ms += self.dice.randint(0, 60_000)
+        self.journal.append(records, self.epoch, self.wall_ms)
+        provenance = Provenance(self.journal.shape.end, self.epoch, self.journal.last_timestamp_ms)
+        self.image = evolved(self.image, {"provenance": provenance})
+
+    def elect(self, leader_id: int) -> None:
+        self.write_out()
+        self.epoch += self.dice.randint(1, 3)
+        self.log_records(LeaderChange(leader_id, NODES, NODES[:2]))
+
+    def transaction(self, *, commit: bool) -> None:
+        """A topic made in a metadata transaction, over two batches."""
+        self.write_out()
+        image = self.image
+        self.log_records(BeginTransaction("t"))
+        topic = Topic(f"in-transaction-{self.journal.shape.end}", self.fresh_id())
+        records: list[MetadataRecord] = [topic, self.partition(topic.topic_id, 0)]
+        base = self.journal.shape.end
+        self.log_records(*records)
+        self.log_records(EndTransaction() if commit else AbortTransaction("changed my mind"))
+        provenance = self.image.provenance
+        if commit:
+            delta = MetadataDelta(image)
+            for offset, record in enumerate(records, base):
+                delta.replay(record, offset)
+            image = delta.finish(provenance)
+        self.image = evolved(image, {"provenance": provenance})
+
+    def mark(self) -> OffsetAndEpoch:
+        """A mark, and the snapshot at it, as the controllers write it."""
+        self.write_out()
+        self.log_records(SnapshotMark("test"))
+        self.journal.flush()
+        end = self.journal.shape.end_and_epoch
+        meta = SnapshotMeta(end, self.image.provenance.timestamp_ms, self.journal.shape.chain, self.voters, 1)
+        self.store.write(meta, self.image)
+        self.journal.note_snapshot(end)
+        self.marks.append(end)
+        return end
+
+    def live(self, steps: int = 40) -> "Node":
+        """Elections, work, transactions and marks; ends flushed and open."""
+        self.elect(1)
+        self.run(steps)
+        self.transaction(commit=True)
+        self.elect(2)
+        self.transaction(commit=False)
+        self.mark()
+        self.work(steps)
+        self.elect(1)
+        self.mark()
+        self.work(steps // 2)
+        self.write_out()
+        self.journal.flush()
+        return self
+
+    def work(self, steps: int) -> None:
+        for _ in range(steps):
+            for record in self.next_records():
+                self.append(record)
+
+
+def copies(node: Node, root: Path, ids: tuple[int, ...] = NODES) -> list[Path]:
+    """The directories of a whole quorum, all with the history of `node`."""
+    paths = []
+    for node_id in ids:
+        path = root / f"c{node_id}"
+        shutil.copytree(node.path, path)
+        write_identity(RealDirectory(path), Identity(CLUSTER_ID, node_id, bytes([node_id]) * 16, 1, "controller"))
+        paths.append(path)
+    return paths
+
+
+def segments(path: Path) -> list[Path]:
+    return sorted((path / "@metadata").glob("*.log"))
+
+
+def edit(path: Path, change: Callable[[bytearray], object]) -> None:
+    data = bytearray(path.read_bytes())
+    change(data)
+    path.write_bytes(bytes(data))
+
+
+def flip(path: Path, position: int, bit: int = 0) -> None:
+    def change(data: bytearray) -> None:
+        data[position] ^= 1 << bit
+
+    edit(path, change)
+
+
+def seeds(count: int, seed: int = 1) -> Iterator[int]:
+    dice = random.Random(seed)
+    return (dice.randrange(1 << 30) for _ in range(count))

@@ -1,0 +1,57 @@
+"""Spark compacts a log to the very file that the controllers write, or says why not."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from snapshots.format import snapshot_name
+from snapshots.offline.compaction import CannotCompact, compact
+from tests.snapshots.nodes import Node, flip, segments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_compacted_file_is_the_controllers_file(spark: "SparkSession", tmp_path: Path, seed: int) -> None:
+    """Byte for byte, at the last mark and at any other; and again over the first result: compaction proves itself anew."""
+    node = Node(tmp_path / "node", seed).live()
+    for offset, end in ((None, node.marks[-1]), (node.marks[0].offset, node.marks[0])):
+        result = compact(spark, str(node.path), offset, str(tmp_path / "out"))
+        assert result.end == end
+        assert result.same_as_source is True
+        assert result.path.read_bytes() == (node.path / "@metadata" / snapshot_name(end)).read_bytes()
+
+
+def test_a_log_that_stands_on_a_snapshot_is_folded_onto_it(spark: "SparkSession", tmp_path: Path) -> None:
+    """The log before the first snapshot is gone; the fold begins with the snapshot's records, and arrives at the same bytes."""
+    node = Node(tmp_path / "node", 5).live()
+    node.journal.drop_prefix(node.marks[0])
+    assert node.journal.shape.start == node.marks[0]
+    result = compact(spark, str(node.path), None, str(tmp_path / "out"))
+    assert result.same_as_source is True
+
+
+def test_any_batch_boundary_will_do_and_a_place_inside_one_will_not(spark: "SparkSession", tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", 3).live(10)
+    image = node.image
+    result = compact(spark, str(node.path), node.journal.shape.end, str(tmp_path / "out"))
+    assert (result.digest, result.record_count) == (image.digest_bytes, image.record_count)
+    assert result.same_as_source is None
+    inside = next(b for b in node.journal.read(0, 1 << 20) if b.record_count > 1).base_offset + 1
+    with pytest.raises(CannotCompact, match="not the end of a batch"):
+        compact(spark, str(node.path), inside, str(tmp_path / "out"))
+    with pytest.raises(CannotCompact, match="durable"):
+        compact(spark, str(node.path), node.journal.shape.end + 1, str(tmp_path / "out"))
+    with pytest.raises(CannotCompact, match="writes elsewhere"):
+        compact(spark, str(node.path), None, str(node.path / "@metadata"))
+
+
+def test_damage_is_refused_with_its_place(spark: "SparkSession", tmp_path: Path) -> None:
+    node = Node(tmp_path / "node", 4).live(20)
+    flip(segments(node.path)[0], 300)
+    with pytest.raises(CannotCompact, match=r"00000000000000000000\.log, position \d+: CRC"):
+        compact(spark, str(node.path), None, str(tmp_path / "out"))
