@@ -16,8 +16,9 @@ import json
 import logging
 import queue
 import sys
+import threading
 from collections.abc import Sequence
-from logging.handlers import QueueHandler, QueueListener
+from logging.handlers import QueueHandler
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
@@ -25,6 +26,8 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 QUEUE_LINES_MAX: Final = 10_000
+STOP_WAIT_S: Final = 2.0
+"""How long a stop waits for a terminal that is stuck."""
 FORMATS: Final = ("auto", "json", "logfmt", "text")
 LEVELS: Final = ("debug", "info", "warning", "error")
 _FIRST: Final = ("ts", "level", "logger", "event", "node_id", "role", "epoch", "offset")
@@ -62,10 +65,12 @@ class Logs:
             foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _in_order, last],
         )
-        self._handler = _DroppingHandler(queue.Queue(QUEUE_LINES_MAX))
+        lines: queue.Queue[logging.LogRecord | None] = queue.Queue(QUEUE_LINES_MAX)
+        self._handler = _DroppingHandler(lines)
         self._handler.setFormatter(formatter)
-        self._listener = QueueListener(self._handler.queue, logging.StreamHandler(self._stream))
+        self._writer = _Writer(lines, self._stream)
         self._level = getattr(logging, level.upper())
+        self._level_before = logging.WARNING
         self._shared = shared
 
     def bind(self, **fields: object) -> None:
@@ -85,8 +90,12 @@ class Logs:
     def start(self) -> Self:
         """Takes over the process's logging."""
         root = logging.getLogger()
+        self._level_before = root.level
         root.addHandler(self._handler)
         root.setLevel(self._level)
+        # Never debug: grpc's servers log *themselves* while they are being freed, and whichever handler keeps that record
+        # (pytest's does) crashes the process later.
+        logging.getLogger("grpc").setLevel(logging.INFO)
         logging.captureWarnings(True)
         structlog.configure(
             processors=[
@@ -97,15 +106,17 @@ class Logs:
             logger_factory=structlog.stdlib.LoggerFactory(),
             wrapper_class=structlog.stdlib.BoundLogger,
         )
-        self._listener.start()
+        self._writer.start()
         return self
 
     def stop(self) -> None:
         """Writes what is queued, and gives the process's logging back."""
-        logging.getLogger().removeHandler(self._handler)
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._level_before)
         logging.captureWarnings(False)
         structlog.reset_defaults()
-        self._listener.stop()
+        self._writer.stop()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -136,6 +147,30 @@ class _DroppingHandler(QueueHandler):
             self.queue.put_nowait(record)
         except queue.Full:
             self.dropped += 1
+
+
+class _Writer:
+    """The thread that writes. (The standard QueueListener cannot be stopped while its queue is full or its stream stuck.)"""
+
+    def __init__(self, lines: "queue.Queue[logging.LogRecord | None]", stream: TextIO) -> None:
+        self._lines = lines
+        self._handler = logging.StreamHandler(stream)
+        self._thread = threading.Thread(target=self._write, name="logs", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Writes what is queued, if the stream takes it in time; what a stuck one does not take is lost."""
+        try:
+            self._lines.put(None, timeout=STOP_WAIT_S)
+        except queue.Full:
+            return
+        self._thread.join(STOP_WAIT_S)
+
+    def _write(self) -> None:
+        while (record := self._lines.get()) is not None:
+            self._handler.emit(record)
 
 
 def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:

@@ -107,30 +107,23 @@ def _from_file(path: Path | None) -> Iterator[Setting | ConfigProblem]:
         yield ConfigProblem("", f"not YAML: {e.problem or e.context}", f"{path}{line}")
     except yaml.YAMLError as e:
         yield ConfigProblem("", f"not YAML: {e}", str(path))
-    except RecursionError:
-        yield ConfigProblem("", "nested too deeply", str(path))
 
 
 def _from_yaml(text: str, path: Path) -> Iterator[Setting | ConfigProblem]:
-    # Aliases are refused because a kilobyte of them can stand for gigabytes of settings.
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        if isinstance(event, yaml.AliasEvent):
-            yield ConfigProblem(
-                "",
-                "anchors and aliases are not for config files",
-                f"{path}:{event.start_mark.line + 1}" if event.start_mark else str(path),
-            )
-            return
+    unfit = _unfit(text, path)
+    if unfit is not None:
+        yield unfit
+        return
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()
         if root is None:
             return
         if not isinstance(root, yaml.MappingNode):
-            yield ConfigProblem("", "a mapping of keys to values expected", _line(path, root.start_mark))
+            yield ConfigProblem("", "a mapping of keys to values expected", _line(path, root.start_mark.line))
             return
         first_seen: dict[str, str] = {}
-        for found in _flattened(loader, root, "", path, 0):
+        for found in _flattened(loader, root, "", path):
             if isinstance(found, Setting):
                 if found.key in first_seen:
                     yield ConfigProblem(found.key, f"given already at {first_seen[found.key]}", found.origin)
@@ -141,18 +134,32 @@ def _from_yaml(text: str, path: Path) -> Iterator[Setting | ConfigProblem]:
         loader.dispose()
 
 
+def _unfit(text: str, path: Path) -> ConfigProblem | None:
+    """What would make reading costly: a kilobyte of aliases can stand for gigabytes of settings, and deep nesting takes
+    PyYAML quadratic time and then the stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        origin = _line(path, event.start_mark.line) if event.start_mark else str(path)
+        if isinstance(event, yaml.AliasEvent):
+            return ConfigProblem("", "anchors and aliases are not for config files", origin)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MAX:
+            return ConfigProblem("", "nested too deeply", origin)
+    return None
+
+
 def _flattened(
-    loader: yaml.SafeLoader, mapping: yaml.MappingNode, prefix: str, path: Path, depth: int
+    loader: yaml.SafeLoader, mapping: yaml.MappingNode, prefix: str, path: Path
 ) -> Iterator[Setting | ConfigProblem]:
     """The leaves of a mapping: scalars and lists."""
     for key_node, value_node in mapping.value:
-        origin = _line(path, key_node.start_mark)
-        if not isinstance(key_node, yaml.ScalarNode) or depth > DEPTH_MAX:
-            yield ConfigProblem(prefix.removesuffix("."), "a key must be plain text, not nested too deeply", origin)
+        origin = _line(path, key_node.start_mark.line)
+        if not isinstance(key_node, yaml.ScalarNode):
+            yield ConfigProblem(prefix.removesuffix("."), "a key must be plain text", origin)
             continue
         key = prefix + canonical_key(str(key_node.value))
         if isinstance(value_node, yaml.MappingNode):
-            yield from _flattened(loader, value_node, key + ".", path, depth + 1)
+            yield from _flattened(loader, value_node, key + ".", path)
             continue
         try:
             value = loader.construct_object(value_node, deep=True)
@@ -163,5 +170,5 @@ def _flattened(
         yield Setting(key, value, origin)
 
 
-def _line(path: Path, mark: yaml.Mark) -> str:
-    return f"{path}:{mark.line + 1}"
+def _line(path: Path, index: int) -> str:
+    return f"{path}:{index + 1}"
