@@ -1,0 +1,395 @@
+"""`make demo`: a whole cluster on this machine, from its first election to a clean audit by Spark.
+
+    python examples/demo.py [REPORT] [--keep]
+
+Real daemons over real gRPC on a real disk, in a temporary directory. Each step says what happened, how long it took, and
+what proves it; the first step that does not hold ends the story with exit code 1, with what was expected and what was
+seen, and keeps the directory. Whatever happens, also at Ctrl-C, no process is left behind.
+
+The audit's report is written to REPORT, by default `demo-report.html` in the current directory.
+"""
+
+import argparse
+import asyncio
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from evidence import (
+    Metadata,
+    broker_states,
+    chain_at,
+    departure,
+    metadata,
+    sha256,
+    until,
+)
+from narrator import DoesNotHold, Narrator, Step, expect
+from processes import Daemons, Node
+
+from quorum_rpc.v1 import admin_pb2
+
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
+
+HERE: Final = Path(__file__).resolve().parent
+CATALOGUE: Final = HERE / "sentry_topics.json"
+CONTROLLERS, BROKERS = 3, 4
+PARTITIONS, REPLICATION_FACTOR = 12, 3
+SESSION_S: Final = 9.0
+"""A broker's session, as daemons have it by default."""
+
+
+class Story:
+    """The cluster, and the steps that are told about it, in order."""
+
+    def __init__(self, root: Path, report: Path, narrator: Narrator) -> None:
+        self.root = root
+        self.report = report
+        self.tell = narrator
+        self.daemons = Daemons(root, CONTROLLERS, BROKERS)
+        self.client = AdminClient(self.daemons.endpoints, timeout_s=15)
+        self.topics = 0
+        self.snapshot_name = ""
+
+    @property
+    def steps(self) -> list[Callable[[Step], Coroutine[Any, Any, None]]]:
+        """The story; a step's docstring is its title."""
+        return [
+            self.all_up,
+            self.catalogue_applied,
+            self.broker_killed,
+            self.controller_killed,
+            self.broker_stopped,
+            self.restarted,
+            self.snapshot_everywhere,
+            self.stopped_in_order,
+        ]
+
+    async def run(self) -> None:
+        """Tells every step; the first that does not hold raises."""
+        for each in self.steps:
+            title = each.__doc__ or ""
+            with self.tell.step(title.strip()) as step:
+                await each(step)
+
+    # --- the steps -------------------------------------------------------------------------------------------------
+
+    async def all_up(self, step: Step) -> None:
+        """3 controllers and 4 brokers are up"""
+        self.daemons.format()
+        for node in self.daemons:
+            node.start()
+        step.waiting_for("a leader, and every broker online")
+        await self._online(set(self.daemons.brokers), 30)
+        leader = await self._leader()
+        quorum = await self.client.describe_quorum(leader.endpoint)
+        pids = ", ".join(str(node.process.pid) for node in self.daemons if node.process is not None)
+        step.proof(f"{leader.name} leads epoch {quorum.epoch}, {BROKERS} brokers are online; processes {pids}")
+
+    async def catalogue_applied(self, step: Step) -> None:
+        """A real topic catalogue is applied"""
+        first = await self._apply()
+        seen = await metadata(self.client)
+        self.topics = len(seen.topic_ids)
+        counts = {len(each.replicas) for each in seen.partitions.values()}
+        expect(counts == {REPLICATION_FACTOR}, f"{REPLICATION_FACTOR} replicas everywhere", counts)
+        expected = self.topics * PARTITIONS
+        expect(len(seen.partitions) == expected, f"{expected} partitions", len(seen.partitions))
+        expect(None not in seen.leaders(), "a leader for every partition", "some have none")
+        again = await self._apply()
+        expect(again == "nothing to do", "nothing to do when it is applied again", again)
+        step.proof(
+            f"{first}: {self.topics} topics x {PARTITIONS} partitions x {REPLICATION_FACTOR} replicas, each with a leader, "
+            f"as of offset {seen.as_of:,}; applied again: {again}"
+        )
+
+    async def broker_killed(self, step: Step) -> None:
+        """A broker is killed (kill -9): fenced, and its partitions are led elsewhere"""
+        before = await metadata(self.client)
+        broker = self.daemons.brokers[101]
+        led, in_sync = before.led_by(broker.node_id), before.in_sync_on(broker.node_id)
+        expect(led > 0, f"{broker.name} to lead something", led)
+        began = time.monotonic()
+        broker.kill()
+        step.waiting_for(f"its session of {SESSION_S:g} s to end")
+        await self._in_state(broker, "fenced", SESSION_S + 10)
+        took_s = time.monotonic() - began
+        after = await metadata(self.client)
+        living = {node.node_id for node in self.daemons.brokers.values() if node.is_up}
+        expect(after.leaders() <= living, f"leaders among {sorted(living)}", after.leaders())
+        still = after.led_by(broker.node_id), after.in_sync_on(broker.node_id)
+        expect(still == (0, 0), f"{broker.name} to lead nothing and be in sync nowhere", still)
+        _check_moves(before, after, broker.node_id)
+        step.proof(
+            f"{broker.name} led {led} partitions and was in sync on {in_sync}: now 0 and 0, {took_s:.1f} s after the kill; "
+            f"all {len(after.partitions)} are led by the living, only its own changed leader, each with a higher leader epoch"
+        )
+
+    async def controller_killed(self, step: Step) -> None:
+        """The active controller is killed (kill -9): the next one acknowledges a write"""
+        old = await self._leader()
+        before = await self.client.describe_quorum(old.endpoint)
+        began = time.monotonic()
+        old.kill()
+        offset = await self._create("written-after-the-kill")
+        took_s = time.monotonic() - began
+        new = await self._leader()
+        after = await self.client.describe_quorum(new.endpoint)
+        expect(new is not old and after.epoch > before.epoch, f"another leader, above epoch {before.epoch}", new.name)
+        described = await self.client.describe_topic("written-after-the-kill")
+        expect(described.partition_count == PARTITIONS, f"{PARTITIONS} partitions", described.partition_count)
+        self.topics += 1
+        step.proof(
+            f"{old.name} (epoch {before.epoch}) -> {new.name} (epoch {after.epoch}); "
+            f"a topic was created at offset {offset:,}, acknowledged {took_s * 1_000:.0f} ms after the kill"
+        )
+
+    async def broker_stopped(self, step: Step) -> None:
+        """A broker is stopped (SIGINT): Stopping -> Offline, its leaders moved first"""
+        broker = self.daemons.brokers[102]
+        before = await metadata(self.client)
+        led = before.led_by(broker.node_id)
+        expect(led > 0, f"{broker.name} to lead something", led)
+        broker.send(signal.SIGINT)
+        step.waiting_for("its leaders to move, and the process to leave")
+        code = await asyncio.to_thread(broker.wait, 30)
+        expect(code == 0, f"{broker.name} to exit with 0 within 30 s", f"{code}: {broker.last_words()}")
+        states = [line["state"] for line in broker.said() if line["event"] == "broker state"]
+        expect(states[-2:] == ["stopping", "offline"], "its log to end with stopping, offline", states)
+        after = await metadata(self.client)
+        expect(after.led_by(broker.node_id) == 0, f"{broker.name} to lead nothing", after.led_by(broker.node_id))
+        expect(None not in after.leaders(), "a leader for every partition", "some have none")
+        leader = await self._leader()
+        left = departure(leader.data_directory, broker.node_id, before.as_of)
+        expect(left.fenced_at is not None and bool(left.moves), "moves and an end in the log", left)
+        assert left.fenced_at is not None
+        expect(max(left.moves) < left.fenced_at, f"all moves before offset {left.fenced_at}", max(left.moves))
+        expect(left.leader_moves >= led, f"{led} moves of leaders", left.leader_moves)
+        step.proof(f"{broker.name}'s log: {' -> '.join(states)}, exit code 0")
+        step.proof(
+            f"@metadata: {led} partitions led elsewhere at offsets {min(left.moves):,} to {max(left.moves):,}, "
+            f"the broker offline at {left.fenced_at:,}"
+        )
+
+    async def restarted(self, step: Step) -> None:
+        """Everything is killed and restarted from disk"""
+        leader = await self._leader()
+        before_metadata = await metadata(self.client)
+        before = await self.client.describe_quorum(leader.endpoint)
+        for node in self.daemons:
+            node.kill()
+        began = time.monotonic()
+        for node in self.daemons.controllers.values():
+            node.start()
+        step.waiting_for("controllers to read their disks and agree")
+        for node in self.daemons.controllers.values():
+            await self._caught_up(node, before.log_end_offset, before.digest)
+            chain = chain_at(node.data_directory, before.log_end_offset)
+            expect(chain == before.chain, f"{node.name}'s chain at {before.log_end_offset} as before", chain)
+        agreed_s = time.monotonic() - began
+        for node in self.daemons.brokers.values():
+            node.start()
+        step.waiting_for("brokers to come back")
+        await self._online(set(self.daemons.brokers), 30)
+        recovered = self._recovered_offsets()
+        expect(min(recovered.values()) > 0, "every broker to start from its own copy", recovered)
+        after = await metadata(self.client)
+        expect(after.topic_ids == before_metadata.topic_ids, "the same topics", len(after.topic_ids))
+        expect(
+            after.partitions.keys() == before_metadata.partitions.keys(), "the same partitions", len(after.partitions)
+        )
+        step.proof(
+            f"on all 3 controllers, {agreed_s:.1f} s after the start: chain {before.chain.hex()[:16]} at offset "
+            f"{before.log_end_offset:,} and digest {before.digest.hex()[:16]}, as before"
+        )
+        step.proof(
+            f"{BROKERS} brokers online from their own copies (offsets {min(recovered.values()):,} to "
+            f"{max(recovered.values()):,}); {len(after.topic_ids)} topics, {len(after.partitions)} partitions, same ids"
+        )
+
+    async def snapshot_everywhere(self, step: Step) -> None:
+        """A snapshot at one mark, on each controller: byte for byte the same file"""
+        marked = await self.client.create_snapshot("the demo asks for one")
+        files: dict[str, Path] = {}
+        for node in self.daemons.controllers.values():
+            files[node.name] = await self._snapshot_of(node, marked.offset)
+        sums = {name: sha256(path) for name, path in files.items()}
+        expect(len(set(sums.values())) == 1, "one sha256 on all controllers", sums)
+        any_file = next(iter(files.values()))
+        self.snapshot_name = any_file.name
+        step.proof(f"{len(files)} x {any_file.name}, {any_file.stat().st_size:,} bytes")
+        step.proof(f"sha256 {next(iter(sums.values()))}")
+
+    async def stopped_in_order(self, step: Step) -> None:
+        """Everything is stopped in order, and nothing is left behind"""
+        for node in self.daemons.brokers.values():
+            node.send(signal.SIGTERM)
+        codes = {node.name: await asyncio.to_thread(node.wait, 30) for node in self.daemons.brokers.values()}
+        for node in self.daemons.controllers.values():
+            node.send(signal.SIGTERM)
+            codes[node.name] = await asyncio.to_thread(node.wait, 30)
+        expect(set(codes.values()) == {0}, "exit code 0 from every daemon", codes)
+        expect(not self.daemons.alive(), "no process left", self.daemons.alive())
+        step.proof(f"{len(codes)} daemons exited with 0; no process is left")
+
+    # --- what the steps lean on --------------------------------------------------------------------------------------
+
+    async def _leader(self) -> Node:
+        """The active controller."""
+        target = await self.client.leader()
+        return next(node for node in self.daemons.controllers.values() if node.endpoint == target)
+
+    async def _online(self, wanted: set[int], within_s: float) -> None:
+        states: dict[int, str] = {}
+
+        async def probe() -> bool | None:
+            self._check_alive()
+            states.update(await broker_states(self.client))
+            return True if {i for i, state in states.items() if state == "online"} >= wanted else None
+
+        await until(f"brokers {sorted(wanted)} online", probe, within_s, lambda: states)
+
+    def _check_alive(self) -> None:
+        for node in self.daemons:
+            if node.process is not None and not node.is_up and node.process.returncode not in (0, -signal.SIGKILL):
+                raise DoesNotHold(f"{node.name} to run", f"exit code {node.process.returncode}: {node.last_words()}")
+
+    async def _in_state(self, broker: Node, state: str, within_s: float) -> None:
+        states: dict[int, str] = {}
+
+        async def probe() -> bool | None:
+            states.update(await broker_states(self.client))
+            return True if states.get(broker.node_id) == state else None
+
+        await until(f"{broker.name} {state}", probe, within_s, lambda: states)
+
+    async def _caught_up(self, node: Node, end: int, digest: bytes) -> None:
+        """`node` has applied the log up to `end`, and its image has `digest`."""
+        seen: list[str] = []
+
+        async def probe() -> bool | None:
+            self._check_alive()
+            quorum = await self.client.describe_quorum(node.endpoint)
+            seen[:] = [f"applied {quorum.applied_offset}, digest {quorum.digest.hex()[:16]}"]
+            return True if quorum.applied_offset > end and quorum.digest == digest else None
+
+        await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
+
+    async def _snapshot_of(self, node: Node, end: int) -> Path:
+        """The snapshot file of `node` at `end`, once it is there."""
+
+        async def probe() -> Path | None:
+            listed = await self.client.list_snapshots(node.endpoint)
+            wanted = [each.snapshot for each in listed.snapshots if each.snapshot.end_offset == end]
+            if not wanted:
+                return None
+            name = f"{wanted[0].end_offset:020d}-{wanted[0].epoch:010d}.checkpoint"
+            return node.data_directory / "@metadata" / name
+
+        return await until(f"{node.name} with a snapshot at {end}", probe, 20, node.last_words)
+
+    async def _create(self, name: str) -> int:
+        """Creates a topic through a change of leaders; gives the offset."""
+        while True:
+            try:
+                request = [_new_topic(name, PARTITIONS, REPLICATION_FACTOR)]
+                response = await self.client.create_topics(request)
+            except (NotReached, MayHaveHappened):
+                found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
+                if found:
+                    return 0
+                continue
+            (result,) = response.results
+            if result.error.code:
+                raise AdminError.of(result.error)
+            return int(response.offset)
+
+    def _recovered_offsets(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node in self.daemons.brokers.values():
+            found[node.name] = [line["offset"] for line in node.said() if line["event"] == "store recovered"][-1]
+        return found
+
+    async def _apply(self) -> str:
+        """Applies the catalogue; says what was done."""
+        have = {t.name async for t in self.client.all_topics()}
+        want = [t for t in json.loads(CATALOGUE.read_text())["topics"] if t["topic"] not in have]
+        if not want:
+            return "nothing to do"
+        r = await self.client.create_topics(
+            [_new_topic(t["topic"], PARTITIONS, REPLICATION_FACTOR, t["configs"]) for t in want]
+        )
+        bad = [x for x in r.results if x.error.code]
+        expect(not bad, "no error", bad)
+        return f"{len(want)} created"
+
+
+def _new_topic(
+    name: str, partitions: int, replication_factor: int, configs: dict[str, str] | None = None
+) -> admin_pb2.NewTopic:
+    return admin_pb2.NewTopic(
+        name=name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[admin_pb2.ConfigEntry(key=k, value=v) for k, v in (configs or {}).items()],
+    )
+
+
+def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
+    """Only partitions that `dead` led have changed their leader, and each of those in a new leader epoch."""
+    for key, was in before.partitions.items():
+        now = after.partitions[key]
+        if was.leader == dead:
+            expect(now.leader_epoch > was.leader_epoch, f"{key} above leader epoch {was.leader_epoch}", now)
+            expect(now.leader in was.isr, f"{key} led by one of its in-sync replicas {was.isr}", now)
+        else:
+            expect(now.leader == was.leader, f"{key} still led by {was.leader}", now)
+
+
+async def tell(root: Path, report: Path) -> int:
+    """The whole story; the exit code. No daemon outlives it."""
+    narrator = Narrator(steps=11)
+    story = Story(root, report, narrator)
+    narrator.opening("metaquorum", [f"{CONTROLLERS} controllers and {BROKERS} brokers, real processes, in {root}"])
+    stopping = asyncio.current_task()
+    assert stopping is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.cancel)
+    try:
+        await story.run()
+    except (DoesNotHold, AdminError, OSError) as e:
+        narrator.failed(e, str(root))
+        return 1
+    finally:
+        await story.client.close()
+        left = story.daemons.stop_all()
+        assert not left, left
+    narrator.closing([("report", str(report))])
+    return 0
+
+
+def main() -> int:
+    """Exit code 0: every step holds."""
+    parser = argparse.ArgumentParser(prog="demo", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("report", nargs="?", type=Path, default=Path("demo-report.html"), help="where the report goes")
+    parser.add_argument("--keep", action="store_true", help="keep the cluster's directory")
+    options = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="metaquorum-demo-"))
+    try:
+        code = asyncio.run(tell(root, options.report.absolute()))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return 130
+    if code == 0 and not options.keep:
+        shutil.rmtree(root)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

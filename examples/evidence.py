@@ -1,0 +1,165 @@
+"""What the steps of the demo are proven by: the metadata as the active controller tells it, and the bytes on the disks.
+
+The disks are read by the same read-only code that the offline jobs use, beside running daemons, and only up to what they
+have noted as durable.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from narrator import DoesNotHold
+from quorum_rpc.v1 import admin_pb2, broker_pb2
+
+from metadata_log.batch import Batch
+from metadata_log.codec import decode_batch
+from metadata_log.ids import Offset
+from metadata_log.records import BrokerRegistrationChange, PartitionChange
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import AdminError
+from snapshots.offline.inputs import find_log
+from snapshots.offline.scan import FileRange, scan
+
+T = TypeVar("T")
+POLL_S = 0.02
+NAMES_PER_PAGE = 100
+
+ONLINE = broker_pb2.BrokerState.Value("ONLINE")
+STATE_NAMES = {number: name.lower() for name, number in broker_pb2.BrokerState.items()}
+
+
+class Partition(NamedTuple):
+    """One partition as the active controller describes it."""
+
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class Metadata(NamedTuple):
+    """All partitions, with the offset that they are as of."""
+
+    partitions: dict[tuple[str, int], Partition]
+    topic_ids: dict[str, bytes]
+    as_of: Offset
+
+    def led_by(self, broker_id: int) -> int:
+        return sum(each.leader == broker_id for each in self.partitions.values())
+
+    def in_sync_on(self, broker_id: int) -> int:
+        return sum(broker_id in each.isr for each in self.partitions.values())
+
+    def leaders(self) -> set[int | None]:
+        return {each.leader for each in self.partitions.values()}
+
+
+async def until(
+    expected: str, probe: Callable[[], Awaitable[T | None]], within_s: float, seen: Callable[[], object]
+) -> T:
+    """What `probe` gives once it gives something. It may raise AdminError: nobody leads at the moment.
+
+    Raises:
+        DoesNotHold: it gave nothing within `within_s`; `seen` says what there was instead.
+    """
+    deadline_s = time.monotonic() + within_s
+    trouble: AdminError | None = None
+    while time.monotonic() < deadline_s:
+        try:
+            found = await probe()
+        except AdminError as e:
+            trouble, found = e, None
+        if found is not None:
+            return found
+        await asyncio.sleep(POLL_S)
+    shown = f"{seen()}" + (f" ({trouble})" if trouble is not None else "")
+    raise DoesNotHold(f"{expected} within {within_s:g} s", shown)
+
+
+async def metadata(client: AdminClient) -> Metadata:
+    """Every partition of every topic."""
+    names = [topic.name async for topic in client.all_topics()]
+    partitions: dict[tuple[str, int], Partition] = {}
+    topic_ids: dict[str, bytes] = {}
+    as_of = 0
+    for at in range(0, len(names), NAMES_PER_PAGE):
+        response = await client.describe_topics(names[at : at + NAMES_PER_PAGE])
+        as_of = response.as_of_offset
+        for topic in response.topics:
+            whole = topic if len(topic.partitions) == topic.partition_count else await client.describe_topic(topic.name)
+            topic_ids[whole.name] = whole.topic_id
+            partitions.update(((whole.name, each.partition), _partition(each)) for each in whole.partitions)
+    return Metadata(partitions, topic_ids, as_of)
+
+
+def _partition(described: admin_pb2.PartitionDescription) -> Partition:
+    leader = described.leader_id if described.HasField("leader_id") else None
+    return Partition(leader, described.leader_epoch, tuple(described.replicas), tuple(described.isr))
+
+
+async def broker_states(client: AdminClient) -> dict[int, str]:
+    """Broker id -> online, fenced, ... as the active controller sees it."""
+    listed = await client.list_brokers()
+    return {each.broker_id: STATE_NAMES.get(each.state, str(each.state)) for each in listed.brokers}
+
+
+# --- the disks -----------------------------------------------------------------------------------------------------
+
+
+def batches(data_directory: Path) -> Iterator[Batch]:
+    """The log on the disk, oldest first, as far as it is durable."""
+    log = find_log(str(data_directory))
+    for segment in log.segments:
+        file = log.directory.open(segment.name)
+        try:
+            for scanned in scan(file, FileRange(segment.name, 0, segment.size, None, None), log.durable_end):
+                if scanned.batch is None:
+                    raise DoesNotHold("an intact log", f"{data_directory}/{segment.name}: {scanned.error}")
+                yield scanned.batch
+        finally:
+            file.close()
+
+
+def records(data_directory: Path, begin: Offset = 0) -> Iterator[tuple[Offset, Any]]:
+    """Offset and record, from `begin` on."""
+    for batch in batches(data_directory):
+        if batch.end_offset > begin:
+            for index, record in enumerate(decode_batch(batch)):
+                if batch.base_offset + index >= begin:
+                    yield batch.base_offset + index, record
+
+
+def chain_at(data_directory: Path, end: Offset) -> bytes | None:
+    """The hash chain over everything below `end`; None where no batch ends there."""
+    return next((batch.chain for batch in batches(data_directory) if batch.end_offset == end), None)
+
+
+class Departure(NamedTuple):
+    """How a broker left, by offsets in the log."""
+
+    moves: tuple[Offset, ...]
+    """Partitions that were led elsewhere, or were taken out of a set of in-sync replicas."""
+    leader_moves: int
+    fenced_at: Offset | None
+
+
+def departure(data_directory: Path, broker_id: int, begin: Offset) -> Departure:
+    """What the log says of `broker_id`'s leaving, from `begin` on."""
+    moves: list[Offset] = []
+    leader_moves, fenced_at = 0, None
+    for offset, record in records(data_directory, begin):
+        if isinstance(record, PartitionChange):
+            moves.append(offset)
+            leader_moves += record.leader is not None
+        elif isinstance(record, BrokerRegistrationChange) and record.broker_id == broker_id and record.fenced:
+            fenced_at = offset if fenced_at is None else fenced_at
+    return Departure(tuple(moves), leader_moves, fenced_at)
+
+
+def sha256(path: Path) -> str:
+    """Of a whole file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

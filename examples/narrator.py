@@ -1,0 +1,165 @@
+"""Tells a story in numbered steps, each with what happened, how long it took, and what proves it.
+
+On a terminal: colours, and a line that shows what is being waited for. Elsewhere (a pipe, a CI log): plain lines, each
+written once and at once.
+
+    [ 3/10]  ok    9.41 s  broker 2 was killed -9: fenced, its partitions led elsewhere
+                           229 partitions led before, 0 now; all 912 have a leader among the living
+"""
+
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 118
+INDENT = 26
+
+
+class DoesNotHold(Exception):
+    """Something that the story claims is not so."""
+
+    def __init__(self, expected: str, seen: str) -> None:
+        super().__init__(f"expected {expected}; seen: {seen}")
+        self.expected = expected
+        self.seen = seen
+
+
+def expect(holds: bool, expected: str, seen: object) -> None:
+    """Raises DoesNotHold unless `holds`."""
+    if not holds:
+        raise DoesNotHold(expected, str(seen))
+
+
+class Step:
+    """The step that is being told."""
+
+    def __init__(self, title: str, doing: "Doing") -> None:
+        self.title = title
+        self.proofs: list[str] = []
+        self._doing = doing
+
+    def proof(self, text: str) -> None:
+        """What anybody could check, in one sentence."""
+        self.proofs.append(text)
+
+    def waiting_for(self, text: str) -> None:
+        """Shown while the step lasts, on a terminal."""
+        self._doing.update(text)
+
+
+class Doing:
+    """The line that moves while a step lasts; nothing where nobody watches."""
+
+    def __init__(self, console: Console, title: str) -> None:
+        self._status = console.status(f"[cyan]{escape(title)}", spinner="dots") if console.is_terminal else None
+        self._title = title
+
+    def __enter__(self) -> "Doing":
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def update(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(f"[cyan]{escape(self._title)} [dim]· {escape(text)}")
+
+
+class Narrator:
+    """Numbers the steps and keeps their times."""
+
+    def __init__(self, steps: int) -> None:
+        self._console = Console(highlight=False)
+        self._steps = steps
+        self._told = 0
+        self._began = time.monotonic()
+
+    def opening(self, title: str, lines: list[str]) -> None:
+        """Before the first step."""
+        if self._console.is_terminal:
+            body = Text("\n".join(lines), style="dim")
+            self._console.print(Panel(body, title=f"[bold]{escape(title)}", title_align="left", border_style="cyan"))
+            return
+        self._plain(title, *(f"  {line}" for line in lines), "")
+
+    @contextmanager
+    def step(self, title: str) -> Iterator[Step]:
+        """One step: told when it is over, whether it holds or not. What was raised goes on."""
+        self._told += 1
+        began = time.monotonic()
+        with Doing(self._console, title) as doing:
+            step = Step(title, doing)
+            try:
+                yield step
+            except BaseException as e:
+                doing.__exit__()
+                self._tell(step, time.monotonic() - began, error=e)
+                raise
+        self._tell(step, time.monotonic() - began)
+
+    def closing(self, lines: list[tuple[str, str]]) -> None:
+        """After the last step: names and what they are."""
+        took_s = time.monotonic() - self._began
+        if self._console.is_terminal:
+            self._console.print(Rule(style="cyan"))
+            for name, value in lines:
+                self._console.print(f"[bold]{escape(name):>10}[/]  {escape(value)}", soft_wrap=True)
+            self._console.print(f"[bold green]All {self._told} steps hold[/], in {took_s:.1f} s.")
+            return
+        self._plain(
+            "", *(f"{name}: {value}" for name, value in lines), f"all {self._told} steps hold, in {took_s:.1f} s"
+        )
+
+    def failed(self, error: BaseException, where: str) -> None:
+        """The last words of a story that does not hold."""
+        if isinstance(error, DoesNotHold):
+            lines = [f"expected  {error.expected}", f"seen      {error.seen}"]
+        else:
+            lines = [f"{type(error).__name__}: {error}"]
+        lines.append(f"kept      {where}")
+        if self._console.is_terminal:
+            self._console.print(Panel(Text("\n".join(lines)), title="it does not hold", border_style="red"))
+            return
+        self._plain("", "it does not hold", *(f"  {line}" for line in lines))
+
+    def _tell(self, step: Step, took_s: float, error: BaseException | None = None) -> None:
+        if self._console.is_terminal:
+            self._console.print(self._row(step, took_s, error))
+            return
+        mark = "ok  " if error is None else "FAIL"
+        head = f"[{self._told:>2}/{self._steps}]  {mark} {took_s:6.2f} s"
+        lines = [f"{head:<{INDENT}}{step.title}"]
+        for proof in step.proofs:
+            lines += textwrap.wrap(proof, WIDTH, initial_indent=" " * INDENT, subsequent_indent=" " * (INDENT + 2))
+        self._plain(*lines)
+
+    def _row(self, step: Step, took_s: float, error: BaseException | None) -> Table:
+        row = Table.grid(padding=(0, 1))
+        row.add_column(width=2, justify="right", style="bold cyan")
+        row.add_column(width=1)
+        row.add_column(ratio=1)
+        row.add_column(width=8, justify="right", style="yellow")
+        row.expand = True
+        mark = "[bold green]✓" if error is None else "[bold red]✗"
+        what = Text(step.title, style="bold")
+        for proof in step.proofs:
+            what.append(f"\n{proof}", style="not bold dim")
+        row.add_row(str(self._told), mark, what, f"{took_s:.2f} s")
+        return row
+
+    def _plain(self, *lines: str) -> None:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        sys.stdout.flush()
