@@ -5,7 +5,7 @@ A field is the key with dots: `node_id` is `node.id`, `tls.private_key` is `tls.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
@@ -66,6 +66,7 @@ class BrokerConfig(Config):
     """A broker's configuration. Times are in milliseconds."""
 
     node_id: int = Field(ge=0, le=NODE_ID_MAX)
+    process_roles: Literal["broker"] = "broker"
     listeners: Listeners = (Listener("PLAINTEXT", HostPort("127.0.0.1", 9092)),)
     """What is bound. Without TLS that is loopback, unless `allow.insecure.remote` says otherwise."""
     advertised_listeners: Listeners = ()

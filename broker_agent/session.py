@@ -8,9 +8,8 @@ Rules that it keeps, and why:
 *One request in flight.* An answer counts only while its number is the one in flight, so a late or repeated answer can
 neither apply twice nor renew a lease.
 
-*The lease counts from sending.* The controller promises not to end the session before `lease_ms` after it *received* the
-fetch; receiving comes after sending, so counting from the send errs on the safe side however slow either network
-direction was. An answer without a lease (a leader that has not heard a majority lately) renews nothing.
+*The lease counts from sending* (see `lease`), and an answer without one, of a leader that has not heard a majority lately,
+renews nothing.
 
 *Contact goes on while the store works.* Loading a snapshot of millions of partitions takes longer than a session. While
 the store is busy, small fetches that wait for nothing keep the session and the lease; what they bring is dropped, because
@@ -27,6 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
+from broker_agent.lease import Lease
 from broker_agent.lifecycle import (
     EDGES,
     EMPTY_POSITION,
@@ -128,11 +128,9 @@ class Session:
         self.position = EMPTY_POSITION
         self.broker_epoch: int | None = None
         self.high_watermark: Offset = 0
-        self.lease_until_ms = 0
-        """Exclusive: at this very moment the lease has lapsed."""
-        self.lease_lapsed = False
         self.exited = False
         self._config = config
+        self._lease = Lease()
         self._rng = rng
         self._effects: list[Effect] = []
         self._in_flight: _InFlight | None = None
@@ -174,7 +172,7 @@ class Session:
             return None
         deadlines = [
             self._ask_at_ms if self._in_flight is None else self._in_flight.timeout_at_ms,
-            self.lease_until_ms if self._holds_lease else None,
+            self._lease.until_ms if self._needs_lease and not self._lease.lapsed else None,
             self._stop_until_ms if self.state is BrokerState.STOPPING else None,
         ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -183,7 +181,17 @@ class Session:
         """Whether clients may be answered now. Asked at each request: a process that was paused has not stepped since."""
         if self.state not in (BrokerState.ONLINE, BrokerState.STOPPING) or self._fenced_while_stopping:
             return False
-        return self._config.lease_mode is LeaseMode.ADVISORY or now_ms < self.lease_until_ms
+        return self._config.lease_mode is LeaseMode.ADVISORY or self._lease.holds(now_ms)
+
+    @property
+    def lease_lapsed(self) -> bool:
+        """No controller has confirmed this broker for too long, and it was neither fenced nor confirmed since."""
+        return self._lease.lapsed
+
+    @property
+    def lease_until_ms(self) -> int:
+        """Exclusive: at this very moment the lease has lapsed."""
+        return self._lease.until_ms
 
     @property
     def is_caught_up(self) -> bool:
@@ -193,7 +201,7 @@ class Session:
     def check_invariants(self) -> None:
         assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
         assert self._in_flight is None or self._ask_at_ms is None, "one request at a time"
-        assert not (self.lease_lapsed and self._holds_lease)
+        assert not self.lease_lapsed or self._needs_lease, "only who serves can have a lapsed lease"
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -317,8 +325,9 @@ class Session:
             self._become(BrokerState.FENCED, "fenced by the controller")
         elif not self._unfenced and self.state is BrokerState.STOPPING:
             self._fenced_while_stopping = True
-        if answer.lease_ms > 0 and self._unfenced:
-            self._renew_lease(sent.sent_ms + answer.lease_ms, now_ms)
+            self._lease.end()
+        if answer.lease_ms > 0 and self._unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
+            self._effects.append(LeaseRenewed(self._lease.until_ms))
         self._ask_at_ms = max(now_ms, sent.sent_ms + self._interval_ms(answer))
         if self._work is None and request.position == self.position:
             self._take_contents(answer)
@@ -420,25 +429,16 @@ class Session:
     # --- lease and state ---------------------------------------------------------------------------------------------
 
     @property
-    def _holds_lease(self) -> bool:
-        """Whether there is a lease that can lapse."""
-        serving = self.state in (BrokerState.ONLINE, BrokerState.STOPPING) and not self._fenced_while_stopping
-        return serving and not self.lease_lapsed
+    def _needs_lease(self) -> bool:
+        """Whether clients are served as long as there is a lease."""
+        return self.state in (BrokerState.ONLINE, BrokerState.STOPPING) and not self._fenced_while_stopping
 
     def _check_lease(self, now_ms: int) -> None:
-        if self._holds_lease and now_ms >= self.lease_until_ms:
-            self.lease_lapsed = True
-            self._effects.append(LeaseLapsed(self.lease_until_ms))
-
-    def _renew_lease(self, until_ms: int, now_ms: int) -> None:
-        """A later answer may have been sent earlier; what was promised stays promised."""
-        self.lease_until_ms = max(self.lease_until_ms, until_ms)
-        if self.lease_lapsed and now_ms < self.lease_until_ms:
-            self.lease_lapsed = False
-            self._effects.append(LeaseRenewed(self.lease_until_ms))
+        if self._needs_lease and self._lease.notice(now_ms):
+            self._effects.append(LeaseLapsed(self._lease.until_ms))
 
     def _maybe_go_online(self, now_ms: int) -> None:
-        ready = self._unfenced and self.is_caught_up and self._work is None and now_ms < self.lease_until_ms
+        ready = self._unfenced and self.is_caught_up and self._work is None and self._lease.holds(now_ms)
         if ready and self.state is BrokerState.FENCED:
             self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
 
@@ -449,9 +449,7 @@ class Session:
         assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
         self.state = state
         if state in (BrokerState.FENCED, BrokerState.OFFLINE):
-            # A lease is a promise about a session, and that one is over: it must not open the next one.
-            self.lease_lapsed = False
-            self.lease_until_ms = 0
+            self._lease.end()
         self._effects.append(StateChanged(state, reason))
 
     # --- leaving -----------------------------------------------------------------------------------------------------
