@@ -11,6 +11,7 @@ this broker unfenced in the cache too.
 """
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -227,6 +228,7 @@ class Agent:
         await self._in_store(lambda: self._store.note_attempt(self.incarnation))
         self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
         self._publish(recovered.image, Changes.between(self.cache.current.image, recovered.image))
+        gc.freeze()  # what was loaded stays: no collection needs to walk it again
         self.feed(StoreRecovered(recovered.position, _others(recovered, self.incarnation)))
 
     def feed(self, happened: Input) -> None:
@@ -353,6 +355,7 @@ class Agent:
         self.snapshots_loaded += 1
         self._log.info("snapshot loaded", snapshot=str(end), image=repr(step.image))
         self._settle(step)
+        gc.freeze()
 
     def _install_in_store(self, end: OffsetAndEpoch) -> _Step:
         """On the store's thread."""
