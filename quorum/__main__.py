@@ -41,7 +41,7 @@ from quorum.wire.observe import add_metrics, watch
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 
-log = get_logger(__name__)
+log = get_logger("quorumd")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,324 @@
+"""A real cluster on this machine, for trying things out, demonstrations and tests.
+
+    cluster = DevCluster.create(Path("/tmp/c"), controllers=3, brokers=3)
+    await cluster.up()
+    async with cluster.client() as client:
+        await client.create_topic("orders", 12, 3)
+    cluster.kill("controller-1")
+    await cluster.down()
+
+The daemons are the production ones; the cluster outlives the process that started it, and `DevCluster.load` finds it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from quorum.cli import dev_layout as layouts
+from quorum.cli.dev_layout import DevClusterError, DevNode, Layout
+from quorum.cli.dev_process import log_tail, pid_of, send, spawn
+
+if TYPE_CHECKING:
+    from quorum.wire.client import AdminClient
+
+__all__ = ["DevCluster", "DevClusterError", "DevNode", "NodeView"]
+
+UP_TIMEOUT_S: Final = 60.0
+DOWN_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.05
+
+Progress = Callable[[str], None]
+
+
+class NodeView(NamedTuple):
+    """A node as it is now. `state`: a controller's role, a broker's state; None where nobody could say."""
+
+    node: DevNode
+    pid: int | None
+    state: str | None
+    applied_offset: int | None
+
+
+def _silent(text: str) -> None:
+    """Progress that nobody follows."""
+
+
+class DevCluster:
+    """See the file's head. Made by `create` or `load`."""
+
+    def __init__(self, layout: Layout, progress: Progress = _silent) -> None:
+        self.layout = layout
+        self._progress = progress
+        self._is_new = False
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        *,
+        controllers: int = 3,
+        brokers: int = 0,
+        racks: int = 0,
+        base_port: int | None = None,
+        controller_settings: Mapping[str, str] | None = None,
+        broker_settings: Mapping[str, str] | None = None,
+        progress: Progress = _silent,
+    ) -> Self:
+        """Formats a new cluster in `directory`, which must be empty or not there. Nothing is started yet.
+
+        Raises:
+            DevClusterError: the directory holds something, or ports cannot be had.
+        """
+        directory = directory.absolute()
+        if (directory / layouts.CLUSTER_FILE).exists():
+            raise DevClusterError(f"{directory} holds a cluster already")
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise DevClusterError(
+                f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir"
+            )
+        layout = layouts.plan(directory, controllers, brokers, racks, base_port)
+        was_there = directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        cluster = cls(layout, progress)
+        cluster._is_new = True
+        try:
+            layouts.write(layout, controller_settings or {}, broker_settings or {})
+        except BaseException:
+            cluster._remove(keep_directory=was_there)
+            raise
+        return cluster
+
+    @classmethod
+    def load(cls, directory: Path, progress: Progress = _silent) -> Self:
+        """The cluster that is in `directory`, running or not.
+
+        Raises:
+            DevClusterError: there is none.
+        """
+        return cls(layouts.load(directory.absolute()), progress)
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[DevNode, ...]:
+        return self.layout.nodes
+
+    def node(self, name: str) -> DevNode:
+        """The node of this name, or of this id.
+
+        Raises:
+            DevClusterError: there is none.
+        """
+        for node in self.nodes:
+            if name in (node.name, str(node.node_id)):
+                return node
+        raise DevClusterError(f"there is no node {name!r}; there are {', '.join(node.name for node in self.nodes)}")
+
+    def pid(self, name: str) -> int | None:
+        """The node's pid; None if it does not run."""
+        return pid_of(self.node(name))
+
+    def running(self) -> list[DevNode]:
+        """The nodes whose process runs."""
+        return [node for node in self.nodes if pid_of(node) is not None]
+
+    def client(self, timeout_s: float = 10.0) -> AdminClient:
+        """A client of this cluster; to be used with `async with`."""
+        from quorum.wire.client import AdminClient
+
+        endpoints = [node.endpoint for node in self.layout.controllers]
+        return AdminClient(endpoints, self.layout.cluster_id, timeout_s)
+
+    # --- all of them -----------------------------------------------------------------------------------------------
+
+    async def up(self, timeout_s: float = UP_TIMEOUT_S) -> None:
+        """Starts every node that does not run, and waits until there is a leader and every broker is Online.
+
+        Raises:
+            DevClusterError: it runs already, a port is taken, a node died, or time is up. What was started is stopped
+                again, and what `create` made is removed.
+        """
+        waiting = [node for node in self.nodes if pid_of(node) is None]
+        if not waiting:
+            raise DevClusterError(
+                f"the cluster in {self.layout.directory} runs already; `quorumctl dev status` shows it, "
+                "`quorumctl dev down` stops it"
+            )
+        started: list[DevNode] = []
+        try:
+            layouts.check_ports(waiting)
+            for node in waiting:
+                spawn(node)
+                started.append(node)
+                self._progress(f"started {node.name} on {node.endpoint}")
+            await self.wait_until_healthy(timeout_s)
+        except BaseException:
+            await self._stop(started, 0.0)
+            if self._is_new:
+                self._remove()
+            raise
+
+    async def down(self, timeout_s: float = DOWN_TIMEOUT_S) -> list[DevNode]:
+        """SIGTERM to the brokers, then to the controllers; SIGKILL to whoever is not gone after `timeout_s`.
+
+        Returns the nodes that had to be killed.
+        """
+        killed = await self._stop(self.layout.brokers, timeout_s)
+        return killed + await self._stop(self.layout.controllers, timeout_s)
+
+    async def wait_until_healthy(self, timeout_s: float = UP_TIMEOUT_S) -> None:
+        """Until every controller knows the leader and every broker is Online.
+
+        Raises:
+            DevClusterError: time is up, or a node's process ended; the message holds the end of its log.
+        """
+        said = ""
+        try:
+            async with asyncio.timeout(timeout_s), self.client(1.0) as client:
+                while (trouble := await self._trouble(client)) is not None:
+                    if trouble != said:
+                        said = trouble
+                        self._progress(f"waiting: {trouble}")
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as e:
+            raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
+        self._progress("healthy")
+
+    async def _trouble(self, client: AdminClient) -> str | None:
+        from quorum.wire.client_errors import AdminError
+
+        for node in self.nodes:
+            if pid_of(node) is None:
+                raise DevClusterError(f"{node.name} has ended; the end of {node.log_path}:\n{log_tail(node)}")
+        try:
+            for node in self.layout.controllers:
+                status = await client.describe_quorum(node.endpoint)
+                if not status.leader.HasField("leader_id"):
+                    return f"{node.name} knows no leader"
+            if self.layout.brokers:
+                listed = await client.list_brokers()
+                online = {broker.broker_id for broker in listed.brokers if broker.state == _online()}
+                missing = [node.name for node in self.layout.brokers if node.node_id not in online]
+                if missing:
+                    return f"{', '.join(missing)} not yet Online"
+        except AdminError as e:
+            return " ".join(e.message.split())
+        return None
+
+    # --- one of them -----------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> int:
+        """Starts one node; gives its pid, and does not wait for its health.
+
+        Raises:
+            DevClusterError: it runs already, or its port is taken.
+        """
+        node = self.node(name)
+        pid = pid_of(node)
+        if pid is not None:
+            raise DevClusterError(f"{node.name} runs already, as process {pid}")
+        layouts.check_ports([node])
+        return spawn(node)
+
+    async def stop(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> bool:
+        """Stops one node in order (SIGTERM). False if it had to be killed after `timeout_s`."""
+        return not await self._stop([self.node(name)], timeout_s)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to one node: SIGKILL, or SIGSTOP and SIGCONT to pause it.
+
+        Raises:
+            DevClusterError: it does not run.
+        """
+        node = self.node(name)
+        if not send(node, number):
+            raise DevClusterError(f"{node.name} does not run")
+
+    async def wait_until_gone(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> None:
+        """Until the node's process is gone.
+
+        Raises:
+            TimeoutError: it is not, after `timeout_s`.
+        """
+        node = self.node(name)
+        async with asyncio.timeout(timeout_s):
+            while pid_of(node) is not None:
+                await asyncio.sleep(POLL_S)
+
+    async def _stop(self, nodes: Iterable[DevNode], timeout_s: float) -> list[DevNode]:
+        """Gives the nodes that had to be killed."""
+        stopping = [node for node in nodes if pid_of(node) is not None]
+        for node in stopping:
+            send(node, signal.SIGCONT)  # one that was paused would never hear of the rest
+            send(node, signal.SIGTERM)
+            self._progress(f"stopping {node.name}")
+        left = await self._gone(stopping, timeout_s)
+        for node in left:
+            send(node, signal.SIGKILL)
+            if timeout_s > 0:
+                self._progress(f"{node.name} did not stop within {timeout_s:g} s and was killed")
+        await self._gone(left, DOWN_TIMEOUT_S)
+        for node in stopping:
+            node.pid_path.unlink(missing_ok=True)
+        return left
+
+    async def _gone(self, nodes: list[DevNode], timeout_s: float) -> list[DevNode]:
+        """Waits for these processes to end; gives those that have not after `timeout_s`."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        left = nodes
+        while left := [node for node in left if pid_of(node) is not None]:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                break
+            await asyncio.sleep(POLL_S)
+        return left
+
+    # --- how they are ----------------------------------------------------------------------------------------------
+
+    async def views(self) -> list[NodeView]:
+        """Every node as it is now; asks whoever can be asked, and waits for nobody long."""
+        from quorum.wire.client_errors import AdminError
+
+        states: dict[int, tuple[str, int | None]] = {}
+        async with self.client(1.0) as client:
+            running = [node for node in self.layout.controllers if pid_of(node) is not None]
+            for node in running:
+                try:
+                    status = await client.describe_quorum(node.endpoint)
+                except AdminError:
+                    continue  # it runs and does not answer: its state is not known
+                states[node.node_id] = (status.role, status.applied_offset)
+            if running:
+                try:
+                    listed = (await client.list_brokers()).brokers
+                except AdminError:
+                    listed = []  # without a leader nobody knows how the brokers are
+                for broker in listed:
+                    offset = broker.metadata_offset if broker.HasField("metadata_offset") else None
+                    states[broker.broker_id] = (_broker_state(broker.state), offset)
+        return [NodeView(node, pid_of(node), *states.get(node.node_id, (None, None))) for node in self.nodes]
+
+    def _remove(self, *, keep_directory: bool = False) -> None:
+        """Removes what `create` made, and nothing else."""
+        for node in self.nodes:
+            shutil.rmtree(node.directory, ignore_errors=True)
+        for name in (layouts.CLUSTER_FILE, f"{layouts.CLUSTER_FILE}.tmp"):
+            (self.layout.directory / name).unlink(missing_ok=True)
+        if not keep_directory and not any(self.layout.directory.iterdir()):
+            self.layout.directory.rmdir()
+
+
+def _online() -> int:
+    from quorum_rpc.v1 import broker_pb2
+
+    return int(broker_pb2.ONLINE)
+
+
+def _broker_state(state: int) -> str:
+    from quorum_rpc.v1 import broker_pb2
+
+    return str(broker_pb2.BrokerState.Name(state)).lower()  # type: ignore[arg-type]

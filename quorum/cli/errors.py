@@ -1,0 +1,76 @@
+"""How `quorumctl` fails: one line that says what to do next, and an exit code that scripts can tell apart."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import click
+
+from metadata_log.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from quorum.wire.client_errors import AdminError
+
+EXIT_OK: Final = 0
+EXIT_REFUSED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_NOT_FOUND: Final = 3
+EXIT_CONFLICT: Final = 4
+EXIT_TIMEOUT: Final = 5
+"""Nobody answered, nobody leads, or the answer is missing."""
+EXIT_UNHEALTHY: Final = 10
+"""The question was answered, and the answer is that something is wrong."""
+
+_NOT_FOUND: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.SNAPSHOT_NOT_FOUND,
+        ErrorCode.VOTER_NOT_FOUND,
+    )
+)
+_CONFLICT: Final = frozenset(
+    (
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.ELECTION_NOT_NEEDED,
+    )
+)
+
+
+class CliError(click.ClickException):
+    """Ends the command with one line on stderr."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_REFUSED) -> None:
+        super().__init__(message)
+        vars(self)["exit_code"] = exit_code  # click declares it for the class, and reads it from the instance
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"quorumctl: {' '.join(self.message.split())}", err=True, file=file)
+
+
+def exit_code_of(code: ErrorCode) -> int:
+    """The exit code for a controller's refusal."""
+    if code in _NOT_FOUND:
+        return EXIT_NOT_FOUND
+    if code in _CONFLICT:
+        return EXIT_CONFLICT
+    return EXIT_REFUSED
+
+
+def of_admin_error(e: AdminError) -> CliError:
+    """The line and exit code for what the client raised."""
+    from quorum.wire.client_errors import MayHaveHappened, NoLeader, NotReached
+
+    if isinstance(e, NotReached):
+        return CliError(f"{e.message}. Is a controller running there? Name others with -C host:port,...", EXIT_TIMEOUT)
+    if isinstance(e, NoLeader):
+        return CliError(f"{e.message}. `quorumctl quorum status` shows what each controller knows", EXIT_TIMEOUT)
+    if isinstance(e, MayHaveHappened):
+        return CliError(f"{e.message}. The change may have been made: look before you repeat it", EXIT_TIMEOUT)
+    if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+        return CliError(f"{e.message}. Check the addresses after -C", EXIT_REFUSED)
+    return CliError(f"{e.code.name}: {e.message}", exit_code_of(e.code))

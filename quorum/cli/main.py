@@ -1,0 +1,45 @@
+"""`quorumctl`: the operator's tool. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 no answer or no
+leader, 10 asked and unhealthy."""
+
+from typing import Any
+
+import click
+
+from quorum.cli.lazy import LazyGroup
+from quorum.cli.options import Options, global_options, merged
+
+_COMMANDS = {
+    "brokers": "quorum.cli.brokers:brokers",
+    "dev": "quorum.cli.dev:dev",
+    "log": "quorum.cli.log:log",
+    "quorum": "quorum.cli.quorum:quorum",
+    "snapshot": "quorum.cli.snapshot:snapshot",
+    "storage": "quorum.cli.storage:storage",
+    "topics": "quorum.cli.topics:topics",
+    "version": "quorum.cli.version:version",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazily=_COMMANDS,
+    context_settings={"auto_envvar_prefix": "QUORUMCTL", "help_option_names": ["-h", "--help"]},
+)
+@global_options
+@click.pass_context
+def cli(ctx: click.Context, /, **given: Any) -> None:
+    """Operates a metaquorum cluster.
+
+    Addresses and formats may stand before or after the command, or in the environment: QUORUMCTL_BOOTSTRAP_CONTROLLER,
+    QUORUMCTL_OUTPUT, QUORUMCTL_TIMEOUT_S.
+    """
+    ctx.obj = merged(Options(), given)
+
+
+def main() -> None:
+    """The console script `quorumctl`."""
+    cli(prog_name="quorumctl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The options that every command has, before or after its name, and how a command talks to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import update_wrapper
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
+
+if TYPE_CHECKING:
+    from quorum.wire.client import AdminClient
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_CONTROLLER: Final = "127.0.0.1:9001"
+DEFAULT_TIMEOUT_S: Final = 10.0
+OUTPUTS: Final = ("table", "json", "jsonl", "yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was said on the command line and in the environment."""
+
+    bootstrap_server: str | None = None
+    bootstrap_controller: str | None = None
+    output: str = "table"
+    timeout_s: float = DEFAULT_TIMEOUT_S
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """`host:port` of each controller to ask."""
+        if self.bootstrap_server is not None and self.bootstrap_controller is not None:
+            raise CliError("either --bootstrap-controller or --bootstrap-server, not both", EXIT_USAGE)
+        text = self.bootstrap_controller or self.bootstrap_server or DEFAULT_CONTROLLER
+        endpoints = tuple(entry.strip() for entry in text.split(",") if entry.strip())
+        for endpoint in endpoints:
+            host, colon, port = endpoint.rpartition(":")
+            if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+                raise CliError(f"{endpoint!r} is no address; write host:port, several with commas between", EXIT_USAGE)
+        if not endpoints:
+            raise CliError("no address given; write -C host:port", EXIT_USAGE)
+        return endpoints
+
+
+_GLOBALS = (
+    click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask."),
+    click.option("-C", "--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask."),
+    click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Default: table."),
+    click.option("--timeout", "timeout_s", type=click.FloatRange(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
+)
+
+
+def global_options(command: F) -> F:
+    """Adds the options that all commands have."""
+    for option in reversed(_GLOBALS):
+        command = option(command)
+    return command
+
+
+def merged(options: Options, given: dict[str, Any]) -> Options:
+    """`options`, overridden by what was given nearer to the command; takes the global ones out of `given`."""
+    names = ("bootstrap_server", "bootstrap_controller", "output", "timeout_s")
+    said = {name: given.pop(name) for name in names if name in given}
+    return replace(options, **{name: value for name, value in said.items() if value is not None})
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command function the global options, merged into one `Options` as its first argument."""
+
+    @global_options
+    @click.pass_context
+    def run(ctx: click.Context, /, **given: Any) -> None:
+        options = ctx.find_object(Options) or Options()
+        function(merged(options, given), **given)
+
+    return update_wrapper(run, function)
+
+
+def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """Runs `work` with a client; whatever the cluster refuses ends the command with its line and exit code."""
+    from quorum.wire.client import AdminClient
+    from quorum.wire.client_errors import AdminError
+
+    endpoints = options.endpoints
+
+    async def run() -> T:
+        async with AdminClient(endpoints, timeout_s=options.timeout_s) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(run())
+    except AdminError as e:
+        raise of_admin_error(e) from e

@@ -1,0 +1,82 @@
+"""One document, four ways to print it: a table for people, JSON, JSON lines and YAML for programs.
+
+A document is a mapping with `schema_version`, names in snake_case, null for what is not known. A command may be asked for
+any of the four, and programs may rely on the names: they change only with `schema_version`.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+
+SCHEMA_VERSION: Final = 1
+UNKNOWN: Final = "-"
+"""How a table shows null."""
+
+
+class Column(NamedTuple):
+    """One column: its title, and the key of the rows that it shows."""
+
+    title: str
+    key: str
+
+
+def emit(
+    output: str,
+    document: Mapping[str, Any],
+    *,
+    rows: str | None = None,
+    columns: Sequence[Column] = (),
+    heading: Sequence[str] = (),
+) -> None:
+    """Prints `document`. `rows` names its list for tables and JSON lines; `heading` is what a table has above it."""
+    whole = {"schema_version": SCHEMA_VERSION, **document}
+    if output == "json":
+        click.echo(json.dumps(whole, indent=2, ensure_ascii=False))
+    elif output == "jsonl":
+        for row in document[rows] if rows is not None else [whole]:
+            click.echo(json.dumps(row, ensure_ascii=False))
+    elif output == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(whole, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        for line in heading:
+            click.echo(line)
+        if rows is not None:
+            _table(document[rows], columns)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
+    """Aligned for a terminal; separated by tabs for whatever else reads it."""
+    cells = [[_cell(row.get(column.key)) for column in columns] for row in rows]
+    if not sys.stdout.isatty():
+        click.echo("\t".join(column.title for column in columns))
+        for line in cells:
+            click.echo("\t".join(line))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(cells) and all(line[index].lstrip("-").isdigit() or line[index] == UNKNOWN for line in cells)
+        table.add_column(column.title, justify="right" if numeric else "left", overflow="fold")
+    for line in cells:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ",".join(f"{key}={item}" for key, item in value.items()) or UNKNOWN
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(_cell(item) for item in value) or UNKNOWN
+    return str(value)

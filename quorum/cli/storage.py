@@ -1,0 +1,156 @@
+"""`quorumctl storage`: format a data directory, and see whose one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
+from quorum.cli.options import Options, command
+from quorum.cli.output import emit
+
+if TYPE_CHECKING:
+    from metadata_log.identity import Identity
+
+
+@click.group()
+def storage() -> None:
+    """Format data directories, and see whose they are."""
+
+
+@storage.command("random-uuid")
+@command
+def random_uuid(options: Options) -> None:
+    """Prints a new id, for a cluster or a directory."""
+    from metadata_log.ids import uuid_text
+    from quorum.cli import formatting
+
+    text = uuid_text(formatting.random_uuid())
+    emit(options.output, {"uuid": text}, heading=[text])
+
+
+@storage.command("format")
+@click.option("-t", "--cluster-id", required=True, help="The cluster's id; the same for all of its nodes.")
+@click.option(
+    "-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="The node's config file: its node.id, process.roles and metadata.log.dir are used.",
+)  # fmt: skip
+@click.option("--directory", type=click.Path(path_type=Path), help="Without a config file: what to format.")
+@click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
+@click.option("--role", type=click.Choice(("controller", "broker")), help="Without a config file.")
+@click.option(
+    "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+    help="The first voter set, the same for every controller.",
+)  # fmt: skip
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory alone that is formatted already.")
+@command
+def format_(
+    options: Options,
+    cluster_id: str,
+    config_path: Path | None,
+    directory: Path | None,
+    node_id: int | None,
+    role: str | None,
+    initial_controllers: str | None,
+    ignore_formatted: bool,
+) -> None:
+    """Makes a data directory a node's.
+
+    Do this once, for a new node. A node that lost its disk is not new: its votes are lost, and with an empty disk it could
+    help to elect a leader that has forgotten what was committed.
+    """
+    from quorum.cli import formatting
+
+    if config_path is not None:
+        directory, node_id, role = _from_config(config_path, directory, node_id, role)
+    if directory is None or node_id is None or role is None:
+        raise CliError("say what to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
+    try:
+        controllers = formatting.parse_initial_controllers(initial_controllers) if initial_controllers else ()
+        identity = formatting.format_directory(
+            directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers
+        )
+    except formatting.AlreadyFormatted as e:
+        if not ignore_formatted:
+            raise CliError(f"{e}. Nothing was changed; --ignore-formatted lets it be", EXIT_CONFLICT) from e
+        emit(options.output, {"directory": str(directory), "formatted": False}, heading=[f"Left alone: {e}."])
+        return
+    except ValueError as e:
+        raise CliError(str(e), EXIT_USAGE) from e
+    except OSError as e:
+        raise CliError(f"{directory}: {e.strerror or e}") from e
+    document = {"directory": str(directory), "formatted": True, **_document(identity)}
+    line = f"Formatted {directory} for {role} {node_id} of cluster {cluster_id}, directory {document['directory_id']}."
+    emit(options.output, document, heading=[line])
+
+
+@storage.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@command
+def info(options: Options, directory: Path) -> None:
+    """Shows whose a data directory is."""
+    from metadata_log.errors import LogFormatError
+    from metadata_log.files import RealDirectory
+    from metadata_log.identity import read_identity
+
+    if not directory.is_dir():
+        raise CliError(f"{directory} is not a directory", EXIT_NOT_FOUND)
+    try:
+        identity = read_identity(RealDirectory(directory))
+    except LogFormatError as e:
+        raise CliError(str(e)) from e
+    if identity is None:
+        raise CliError(f"{directory} is not formatted; `quorumctl storage format` makes it a node's", EXIT_NOT_FOUND)
+    document = {"directory": str(directory), **_document(identity), **_contents(directory)}
+    emit(
+        options.output,
+        document,
+        heading=[f"{key}: {'-' if value is None else value}" for key, value in document.items()],
+    )
+
+
+def _document(identity: Identity) -> dict[str, Any]:
+    from metadata_log.ids import uuid_text
+    from quorum.cli.formatting import fingerprint
+
+    return {
+        "cluster_id": identity.cluster_id,
+        "node_id": identity.node_id,
+        "role": identity.role,
+        "directory_id": uuid_text(identity.directory_id),
+        "generation": identity.generation,
+        "genesis": fingerprint(identity.genesis_chain) if identity.genesis_chain else None,
+    }
+
+
+def _contents(directory: Path) -> dict[str, Any]:
+    """How much is in it; read from names and sizes only, so that a running node is not disturbed."""
+    log = directory / "@metadata"
+    files = sorted(log.iterdir()) if log.is_dir() else []
+    return {
+        "segments": sum(file.suffix == ".log" for file in files),
+        "snapshots": sum(file.suffix == ".checkpoint" and not file.name.startswith("0" * 20) for file in files),
+        "bytes": sum(file.stat().st_size for file in files if file.is_file()),
+    }
+
+
+def _from_config(path: Path, directory: Path | None, node_id: int | None, role: str | None) -> tuple[Path, int, str]:
+    """What the config file says, which is what was said beside it, if anything was."""
+    from daemon.settings import read_settings
+
+    settings, problems = read_settings(path, {}, ())
+    if problems:
+        raise CliError("; ".join(str(problem) for problem in problems), EXIT_USAGE)
+    values = {key: str(setting.value) for key, setting in settings.items()}
+    missing = [key for key in ("node.id", "metadata.log.dir") if not values.get(key)]
+    if missing or not values["node.id"].isdigit():
+        raise CliError(f"{path}: {' and '.join(missing) or 'a numeric node.id'} needed", EXIT_USAGE)
+    guessed = "broker" if "controller.quorum.bootstrap.servers" in values else "controller"
+    said = (directory, node_id, role)
+    meant = (Path(values["metadata.log.dir"]), int(values["node.id"]), values.get("process.roles", role or guessed))
+    for name, by_option, by_file in zip(("--directory", "--node-id", "--role"), said, meant, strict=True):
+        if by_option is not None and by_option != by_file:
+            raise CliError(f"{name} {by_option} contradicts {path}, which says {by_file}", EXIT_USAGE)
+    return meant
