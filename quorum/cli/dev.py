@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNHEALTHY, EXIT_USAGE, CliError
 from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
 
@@ -231,7 +231,7 @@ def _check_same(cluster: DevCluster, controllers: int | None, brokers: int | Non
         )
 
 
-def _guarded(work: Any) -> Any:
+def _guarded(work: Callable[[], T]) -> T:
     from quorum.cli.dev_cluster import DevClusterError
 
     try:
@@ -250,9 +250,8 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _cli_error(e: Exception) -> CliError:
-    text = str(e)
-    if "holds no cluster" in text or "there is no node" in text:
-        return CliError(text, EXIT_NOT_FOUND)
-    if "already" in text or "not empty" in text or "in use" in text:
-        return CliError(text, EXIT_CONFLICT)
-    return CliError(text)
+    from quorum.cli.dev_cluster import Conflict, NotThere
+
+    if isinstance(e, NotThere):
+        return CliError(str(e), EXIT_NOT_FOUND)
+    return CliError(str(e), EXIT_CONFLICT if isinstance(e, Conflict) else EXIT_REFUSED)

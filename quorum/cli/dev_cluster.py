@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from quorum.cli import dev_layout as layouts
-from quorum.cli.dev_layout import DevClusterError, DevNode, Layout
+from quorum.cli.dev_layout import Conflict, DevClusterError, DevNode, Layout, NotThere
 from quorum.cli.dev_process import log_tail, pid_of, send, spawn
 
 if TYPE_CHECKING:
     from quorum.wire.client import AdminClient
 
-__all__ = ["DevCluster", "DevClusterError", "DevNode", "NodeView"]
+__all__ = ["Conflict", "DevCluster", "DevClusterError", "DevNode", "NodeView", "NotThere"]
 
 UP_TIMEOUT_S: Final = 60.0
 DOWN_TIMEOUT_S: Final = 20.0
@@ -72,15 +72,13 @@ class DevCluster:
         """Formats a new cluster in `directory`, which must be empty or not there. Nothing is started yet.
 
         Raises:
-            DevClusterError: the directory holds something, or ports cannot be had.
+            Conflict: the directory holds something, or ports cannot be had.
         """
         directory = directory.absolute()
         if (directory / layouts.CLUSTER_FILE).exists():
-            raise DevClusterError(f"{directory} holds a cluster already")
+            raise Conflict(f"{directory} holds a cluster already")
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-            raise DevClusterError(
-                f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir"
-            )
+            raise Conflict(f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir")
         layout = layouts.plan(directory, controllers, brokers, racks, base_port)
         was_there = directory.exists()
         directory.mkdir(parents=True, exist_ok=True)
@@ -117,7 +115,7 @@ class DevCluster:
         for node in self.nodes:
             if name in (node.name, str(node.node_id)):
                 return node
-        raise DevClusterError(f"there is no node {name!r}; there are {', '.join(node.name for node in self.nodes)}")
+        raise NotThere(f"there is no node {name!r}; there are {', '.join(node.name for node in self.nodes)}")
 
     def pid(self, name: str) -> int | None:
         """The node's pid; None if it does not run."""
@@ -145,7 +143,7 @@ class DevCluster:
         """
         waiting = [node for node in self.nodes if pid_of(node) is None]
         if not waiting:
-            raise DevClusterError(
+            raise Conflict(
                 f"the cluster in {self.layout.directory} runs already; `quorumctl dev status` shows it, "
                 "`quorumctl dev down` stops it"
             )
@@ -216,12 +214,12 @@ class DevCluster:
         """Starts one node; gives its pid, and does not wait for its health.
 
         Raises:
-            DevClusterError: it runs already, or its port is taken.
+            Conflict: it runs already, or its port is taken.
         """
         node = self.node(name)
         pid = pid_of(node)
         if pid is not None:
-            raise DevClusterError(f"{node.name} runs already, as process {pid}")
+            raise Conflict(f"{node.name} runs already, as process {pid}")
         layouts.check_ports([node])
         return spawn(node)
 
@@ -281,6 +279,8 @@ class DevCluster:
 
     async def views(self) -> list[NodeView]:
         """Every node as it is now; asks whoever can be asked, and waits for nobody long."""
+        from quorum_rpc.v1 import admin_pb2
+
         from quorum.wire.client_errors import AdminError
 
         states: dict[int, tuple[str, int | None]] = {}
@@ -294,10 +294,10 @@ class DevCluster:
                 states[node.node_id] = (status.role, status.applied_offset)
             if running:
                 try:
-                    listed = (await client.list_brokers()).brokers
+                    listed = await client.list_brokers()
                 except AdminError:
-                    listed = []  # without a leader nobody knows how the brokers are
-                for broker in listed:
+                    listed = admin_pb2.ListBrokersResponse()  # without a leader nobody knows how the brokers are
+                for broker in listed.brokers:
                     offset = broker.metadata_offset if broker.HasField("metadata_offset") else None
                     states[broker.broker_id] = (_broker_state(broker.state), offset)
         return [NodeView(node, pid_of(node), *states.get(node.node_id, (None, None))) for node in self.nodes]
@@ -321,4 +321,4 @@ def _online() -> int:
 def _broker_state(state: int) -> str:
     from quorum_rpc.v1 import broker_pb2
 
-    return str(broker_pb2.BrokerState.Name(state)).lower()  # type: ignore[arg-type]
+    return str(broker_pb2.BrokerState.Name(state)).lower()

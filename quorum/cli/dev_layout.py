@@ -37,6 +37,14 @@ class DevClusterError(Exception):
     """Why it cannot be done, in one sentence that says what to do."""
 
 
+class NotThere(DevClusterError):
+    """No such cluster or node."""
+
+
+class Conflict(DevClusterError):
+    """Something is there that stands in the way: a running node, a port in use, a directory of something else."""
+
+
 class DevNode(NamedTuple):
     """One daemon. `directory` holds its files; `directory_id` is of its data directory."""
 
@@ -172,7 +180,7 @@ def load(directory: Path) -> Layout:
         nodes = tuple(_node(directory, values) for values in document["nodes"])
         return Layout(directory, str(document["cluster_id"]), nodes)
     except FileNotFoundError as e:
-        raise DevClusterError(f"{directory} holds no cluster; `quorumctl dev up --dir {directory}` makes one") from e
+        raise NotThere(f"{directory} holds no cluster; `quorumctl dev up --dir {directory}` makes one") from e
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise DevClusterError(f"{path} cannot be read: {e}") from e
 
@@ -193,7 +201,7 @@ def check_ports(nodes: Iterable[DevNode]) -> None:
     """Raises DevClusterError for the first node whose port somebody else listens on."""
     for node in nodes:
         if not _is_free(node.port):
-            raise DevClusterError(
+            raise Conflict(
                 f"port {node.port} of {node.name} is in use by another process; stop it, or make the cluster elsewhere"
             )
 
@@ -203,7 +211,7 @@ def _ports(count: int, base_port: int | None) -> Sequence[int]:
         ports = range(base_port, base_port + count)
         taken = [port for port in ports if not 0 < port < 65_536 or not _is_free(port)]
         if taken:
-            raise DevClusterError(f"port {taken[0]} cannot be had; give another --base-port, or none at all")
+            raise Conflict(f"port {taken[0]} cannot be had; give another --base-port, or none at all")
         return ports
     dice = random.SystemRandom()
     found: list[int] = []
