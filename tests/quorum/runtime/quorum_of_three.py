@@ -1,13 +1,15 @@
 """Three real controllers on one event loop: real gRPC on loopback, real disk, real clock."""
 
 import random
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import grpc.aio
 
 from daemon.clock import RealClock
+from daemon.endpoints import HostPort
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, write_identity
 from metadata_log.ids import uuid_text
@@ -17,8 +19,15 @@ from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
 from quorum.wire.client import AdminClient
 from quorum.wire.peers import Peers
-from quorum.wire.server import ControllerServer
+from quorum.wire.server import serve
 from snapshots.store import SnapshotStore
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 class Quorum:
@@ -30,14 +39,13 @@ class Quorum:
         self._rng = random.Random(7)
         self.cluster_id = uuid_text(self._rng.randbytes(16))
         self.loops: dict[int, NodeLoop] = {}
-        self.servers: dict[int, ControllerServer] = {}
+        self._servers: dict[int, AsyncExitStack] = {}
         self.endpoints: dict[int, Endpoint] = {}
         self._identities: dict[int, Identity] = {}
 
     async def start(self) -> None:
         for node_id in (1, 2, 3):
-            self.servers[node_id] = ControllerServer()
-            self.endpoints[node_id] = self.servers[node_id].bind(Endpoint("CONTROLLER", "127.0.0.1", 0))
+            self.endpoints[node_id] = Endpoint("CONTROLLER", "127.0.0.1", free_port())
             self._identities[node_id] = Identity(self.cluster_id, node_id, self._rng.randbytes(16), 1, "controller")
         voters = Voters(tuple(Voter(i, self._identities[i].directory_id, (self.endpoints[i],)) for i in (1, 2, 3)))
         for node_id, identity in self._identities.items():
@@ -55,12 +63,15 @@ class Quorum:
         loop = NodeLoop(opened, self._config, peers, RealClock(), self._rng)
         self.loops[node_id] = loop
         await loop.start()
-        await self.servers[node_id].serve(loop, identity)
+        self._servers[node_id] = AsyncExitStack()
+        await self._servers[node_id].enter_async_context(
+            serve(loop, identity, HostPort("127.0.0.1", self.endpoints[node_id].port))
+        )
 
     async def stop_one(self, node_id: int) -> None:
         loop = self.loops.pop(node_id)
         await loop.stop()
-        await self.servers.pop(node_id).stop()
+        await self._servers.pop(node_id).aclose()
 
     def client(self) -> AdminClient:
         return AdminClient([f"127.0.0.1:{endpoint.port}" for endpoint in self.endpoints.values()])
