@@ -5,7 +5,7 @@
 Options:
     path          a data directory, an `@metadata` directory, or a JSON list of several
     mode          batches (default), records, entities or activity: see `schema`
-    until         flushed (default: what was durable when the reading began), end, or an offset
+    until         flushed (default: what was durable when the reading began), end, an offset, or a JSON object {path: offset}
     since         an offset; only for entities
     types         type numbers, comma-separated; only for records
     invisible     JSON list of [from, to) offset ranges to leave out; only for entities
@@ -65,8 +65,10 @@ def parse_options(options: Mapping[str, str]) -> Settings:
     if mode not in TABLES:
         raise ValueError(f"metadata_log: mode {mode!r}; there are {', '.join(TABLES)}")
     until = options.get("until", "flushed")
-    if until not in ("flushed", "end") and not until.isdigit():
-        raise ValueError(f"metadata_log: until {until!r}; it can be flushed, end or an offset")
+    if until not in ("flushed", "end") and not until.isdigit() and not until.startswith("{"):
+        raise ValueError(
+            f"metadata_log: until {until!r}; it can be flushed, end, an offset, or a JSON object of offsets"
+        )
     types = options.get("types")
     return Settings(
         paths=tuple(json.loads(path)) if path.startswith("[") else (path,),
@@ -167,6 +169,9 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
 def _until(log: NodeLog, until: str) -> Offset | None:
     if until == "end":
         return None
+    if until.startswith("{"):
+        found = json.loads(until).get(log.path)
+        return None if found is None else int(found)
     return log.durable_end if until == "flushed" else int(until)
 
 

@@ -19,8 +19,8 @@ from metadata_log.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.entities import OrderKey, fold
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Offset
-from metadata_log.records import MetadataRecord, Partition, RegisterBroker, Topic
-from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of
+from metadata_log.records import TYPE_NUMBERS, MetadataRecord, Partition, RegisterBroker, Topic
+from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of, peek_type
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import Placed, read_table
 
@@ -92,6 +92,8 @@ class FoldResult(NamedTuple):
     """Brokers in any ISR at the last cut, with one partition as an example."""
     replicas: dict[int, str]
     """Brokers with any replica at the last cut, with an example."""
+    ever: frozenset[int]
+    """Brokers that were ever registered, as far back as the log and its base go."""
     record_types: dict[str, int]
     """How many canonical records of each type there are at the last cut."""
 
@@ -107,6 +109,7 @@ def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Ite
     brokers: dict[int, bool] = {}
     examples: dict[str, dict[int, str]] = {"isr": {}, "replica": {}}
     types: dict[str, int] = {}
+    ever: set[int] = set()
     for row in rows:
         kind, number = row["kind"], row["number"]
         if kind == "digest":
@@ -117,12 +120,16 @@ def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Ite
             misfits.append((number, row["value"].decode(), row["text"]))
         elif kind == "broker":
             brokers[number] = row["text"] == "fenced"
+        elif kind == "ever":
+            ever.add(number)
         elif kind == "type":
             types[row["text"]] = types.get(row["text"], 0) + number
         else:
             examples[kind].setdefault(number, row["text"])
     digests = {cut: (digest_to_bytes(sums[cut] % MODULUS), counts[cut]) for cut in ordered}
-    return FoldResult(digests, tuple(sorted(misfits)), brokers, examples["isr"], examples["replica"], types)
+    return FoldResult(
+        digests, tuple(sorted(misfits)), brokers, examples["isr"], examples["replica"], frozenset(ever), types
+    )
 
 
 # --- on the workers ---------------------------------------------------------------------------------------------------
@@ -221,8 +228,15 @@ class _Totals:
         self._brokers: dict[int, bool] = {}
         self._examples: dict[tuple[str, int], str] = {}
         self._types: dict[str, int] = {}
+        self._ever: list[int] = []
 
     def take(self, entity: str, events: list[Event]) -> None:
+        key = entity_of(entity)
+        if key[0] == "broker":
+            self._ever.append(int(key[1]))
+        elif key[0] == EVERY_TOPIC[0]:
+            births = [event for event in events if peek_type(event.payload) == TYPE_NUMBERS[Topic]]
+            self._misfits += [(event.offset, entity, "this topic id was used before") for event in births[1:]]
         state: list[tuple[OrderKey, MetadataRecord]] = []
         share, seen = 0, 0
         for cut in self._cuts:
@@ -272,5 +286,6 @@ class _Totals:
             ("broker", broker, None, "fenced" if fenced else "online") for broker, fenced in self._brokers.items()
         ]
         found += [(kind, broker, None, example) for (kind, broker), example in self._examples.items()]
+        found += [("ever", broker, None, None) for broker in self._ever]
         found += [("type", count, None, name) for name, count in self._types.items()]
         return found

@@ -1,0 +1,209 @@
+"""The audit finds every seeded damage, names node, file and offset, and finds nothing in healthy logs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from metadata_log.batch import Batch, decode, encode
+from metadata_log.codec import decode_batch, encode_records
+from metadata_log.files import RealDirectory
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.records import LeaderChange, Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES
+from snapshots.offline.audit import AuditResult, audit
+from snapshots.offline.findings import Severity
+from snapshots.reader import read_snapshot
+from snapshots.writer import write_records
+from tests.snapshots.nodes import Node, copies, edit, flip, segments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One history; tests work on copies of it."""
+    root = tmp_path_factory.mktemp("healthy")
+    Node(root / "node", 11).live(30)
+    return root / "node"
+
+
+@pytest.fixture
+def quorum(healthy: Path, tmp_path: Path) -> list[Path]:
+    """Three nodes with that history."""
+    node = Node.__new__(Node)
+    node.path = healthy
+    return copies(node, tmp_path)
+
+
+def run(spark: "SparkSession", paths: list[Path]) -> AuditResult:
+    """The audit, less one rule: the random histories here fence brokers without a thought for their ISRs."""
+    result = audit(spark, [str(path) for path in paths])
+    return result._replace(findings=tuple(f for f in result.findings if f.rule != "fenced-in-isr"))
+
+
+def batches_of(segment: Path) -> list[tuple[int, Batch]]:
+    data, position, found = segment.read_bytes(), SEGMENT_HEADER_BYTES, []
+    while position < len(data) and data[position]:
+        batch = decode(data, position)
+        found.append((position, batch))
+        position += len(batch.data)
+    return found
+
+
+def resealed(batch: Batch, *, previous_chain: bytes, **changes: object) -> Batch:
+    """The batch anew, its CRC and chain right."""
+    fields: dict[str, object] = {
+        "base_offset": batch.base_offset, "epoch": batch.epoch, "record_count": batch.record_count,
+        "first_timestamp_ms": batch.first_timestamp_ms, "last_timestamp_ms": batch.last_timestamp_ms,
+        "is_control": batch.is_control,
+    }  # fmt: skip
+    payload = changes.pop("payload", batch.payload)
+    return encode(payload, previous_chain=previous_chain, **{**fields, **changes})  # type: ignore[arg-type]
+
+
+def test_healthy_logs_are_clean(spark: "SparkSession", quorum: list[Path]) -> None:
+    """No finding at all; and the state that the fold makes is that of every snapshot."""
+    result = run(spark, quorum)
+    assert result.findings == ()
+    assert result.is_clean
+    assert result.fold is not None
+    assert {s.end for s in result.snapshots} <= set(result.fold.digests)
+    assert len(result.snapshots) == 6
+    assert [leader.leader_id for leader in result.leaders] == [1, 2, 1]
+    assert result.activity is not None
+    assert result.activity.total("type:Topic") > 0
+
+
+def test_a_lagging_node_and_one_with_an_uncommitted_tail_are_healthy(spark: "SparkSession", tmp_path: Path) -> None:
+    """A follower that is behind, and a deposed leader with a tail of an older epoch, are what living clusters look like."""
+    node = Node(tmp_path / "node", 12).live(10)
+    behind, ahead, deposed = copies(node, tmp_path)
+    log = Log.open(RealDirectory(ahead / "@metadata"))
+    log.append([LeaderChange(2, (1, 2, 3), (2, 3))], node.epoch + 5, node.wall_ms + 1)
+    log.flush()
+    log.close()
+    log = Log.open(RealDirectory(deposed / "@metadata"))
+    log.append([Topic("never-committed", b"n" * 16)], node.epoch, node.wall_ms + 1)
+    log.flush()
+    log.close()
+    result = run(spark, [behind, ahead, deposed])
+    assert {finding.rule for finding in result.findings} == {"divergent-tail"}
+    assert result.is_clean
+    (tail,) = result.findings
+    assert (tail.node, tail.severity) == ("controller 3", Severity.INFO)
+
+
+def test_what_is_above_the_durable_end_does_not_count(spark: "SparkSession", quorum: list[Path]) -> None:
+    """A live log: half a batch, written and not flushed, lies behind the end that was noted."""
+    last = segments(quorum[0])[-1]
+    end = batches_of(last)[-1]
+    position = end[0] + len(end[1].data)
+
+    def tear(data: bytearray) -> None:
+        data[position : position + 60] = end[1].data[:60]
+
+    edit(last, tear)
+    assert run(spark, quorum).findings == ()
+
+
+def test_flipped_bits_are_found_where_they_are(spark: "SparkSession", quorum: list[Path]) -> None:
+    """One bit in a batch, one in a segment's header, one in a snapshot, on three nodes: three findings, each with its place."""
+    first, second = segments(quorum[0])[0], segments(quorum[1])[1]
+    position, batch = batches_of(first)[2]
+    flip(first, position + 81, 3)
+    flip(second, 20)
+    snapshot = max((quorum[2] / "@metadata").glob("*.checkpoint"))
+    flip(snapshot, 500)
+    result = run(spark, quorum)
+    found = {(f.node, f.rule): f for f in result.findings}
+    assert set(found) == {
+        ("controller 1", "damaged-batch"), ("controller 2", "damaged-batch"), ("controller 3", "snapshot-damaged"),
+    }  # fmt: skip
+    damaged = found["controller 1", "damaged-batch"]
+    assert (damaged.file, damaged.position, damaged.offset) == (first.name, position, batch.base_offset)
+    header = found["controller 2", "damaged-batch"]
+    assert (header.file, header.position) == (second.name, 0)
+    assert found["controller 3", "snapshot-damaged"].file == snapshot.name
+
+
+def test_a_missing_and_a_doubled_and_swapped_batches_are_found(spark: "SparkSession", quorum: list[Path]) -> None:
+    missing, doubled, swapped = (segments(path)[0] for path in quorum)
+    (p0, b0), (p1, b1), (p2, b2) = batches_of(missing)[3:6]
+    edit(missing, lambda data: data.__delitem__(slice(p1, p2)))
+    edit(doubled, lambda data: data.__setitem__(slice(p1, p1), b0.data))
+    edit(swapped, lambda data: data.__setitem__(slice(p0, p2), b1.data + b0.data))
+    result = run(spark, quorum)
+    gaps = {f.node: f for f in reversed(result.findings) if f.rule == "offset-gap"}
+    assert {node: f.offset for node, f in gaps.items()} == {
+        "controller 1": b2.base_offset, "controller 2": b0.base_offset, "controller 3": b0.base_offset,
+    }  # fmt: skip
+    assert gaps["controller 1"].position == p1
+    assert {f.rule for f in result.findings} <= {"offset-gap", "history-differs", "time-regression", "epoch-regression"}
+
+
+def test_a_cut_log_is_shorter_than_what_was_durable(spark: "SparkSession", quorum: list[Path]) -> None:
+    last = segments(quorum[1])[-1]
+    position, batch = batches_of(last)[-1]
+    edit(last, lambda data: data.__delitem__(slice(position, None)))
+    (finding,) = run(spark, quorum).findings
+    assert (finding.rule, finding.node, finding.offset) == ("log-too-short", "controller 2", batch.base_offset)
+
+
+def rewrite(path: Path, index: int, **changes: object) -> Batch:
+    """Forges batch `index` of the first segment, with right CRCs and chains up to the segment's end. Returns what was there."""
+    segment = segments(path)[0]
+    found = batches_of(segment)
+    original = found[index][1]
+    chain = found[index - 1][1].chain
+    data = b""
+    for at, (_, batch) in enumerate(found[index:]):
+        forged = resealed(batch, previous_chain=chain, **(changes if at == 0 else {}))
+        chain = forged.chain
+        data += forged.data
+    edit(segment, lambda content: content.__setitem__(slice(found[index][0], None), data))
+    return original
+
+
+def test_an_epoch_that_goes_back_is_found_though_all_sums_are_right(spark: "SparkSession", quorum: list[Path]) -> None:
+    found = batches_of(segments(quorum[0])[0])
+    index = next(i for i, (_, batch) in enumerate(found) if i > 3)
+    rewrite(quorum[0], index, epoch=0)
+    findings = run(spark, quorum).findings
+    assert ("epoch-regression", found[index][1].base_offset) in {(f.rule, f.offset) for f in findings}
+
+
+def test_a_rewritten_history_is_found_and_the_odd_one_out_named(spark: "SparkSession", quorum: list[Path]) -> None:
+    """One record forged on one node, every CRC and chain after it made right: the others disagree."""
+    found = batches_of(segments(quorum[1])[0])
+    index, batch = next((i, b) for i, (_, b) in enumerate(found) if i > 2 and not b.is_control)
+    records = decode_batch(batch)
+    forged = encode_records([*records[:-1], Topic("forged", b"f" * 16)])  # type: ignore[list-item]
+    rewrite(quorum[1], index, payload=forged)
+    result = run(spark, quorum)
+    rules = {(f.rule, f.node) for f in result.findings}
+    assert ("history-differs", "controller 2") in rules
+    assert not any(node in ("controller 1", "controller 3") for _, node in rules)
+    differs = next(f for f in result.findings if f.rule == "history-differs")
+    assert (differs.offset, differs.file) == (batch.base_offset, segments(quorum[1])[0].name)
+    assert "odd one out" in differs.detail
+
+
+def test_a_doctored_snapshot_is_found_by_the_fold(spark: "SparkSession", quorum: list[Path]) -> None:
+    """One record less, digest and chains of the file made right again: only the log can tell, and it does."""
+    metadata = RealDirectory(quorum[2] / "@metadata")
+    end = run(spark, quorum[:1]).snapshots[-1]
+    name = end.name
+    contents = read_snapshot(metadata, OffsetAndEpoch(end.end, end.epoch))
+    records = list(contents.records)
+    metadata.remove(name)
+    write_records(metadata, contents.meta, records[:-1])
+    found = {(f.rule, f.node, f.file, f.offset) for f in run(spark, quorum).findings}
+    assert found == {
+        ("snapshot-state", "controller 3", name, end.end),
+        ("snapshot-differs", "controller 3", name, end.end),
+    }
