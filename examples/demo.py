@@ -27,20 +27,20 @@ from evidence import (
     chain_at,
     departure,
     metadata,
+    said,
     sha256,
     until,
 )
 from narrator import DoesNotHold, Narrator, Step, expect
-from processes import Daemons, Node
-
 from quorum_rpc.v1 import admin_pb2
 
-from quorum.wire.client import AdminClient
+from quorum.cli.dev_cluster import DevCluster, DevClusterError, DevNode
+from quorum.cli.dev_process import exit_code, log_tail, send
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
 
 HERE: Final = Path(__file__).resolve().parent
 CATALOGUE: Final = HERE / "sentry_topics.json"
-CONTROLLERS, BROKERS = 3, 4
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PARTITIONS, REPLICATION_FACTOR = 12, 3
 SESSION_S: Final = 9.0
 """A broker's session, as daemons have it by default."""
@@ -49,12 +49,13 @@ SESSION_S: Final = 9.0
 class Story:
     """The cluster, and the steps that are told about it, in order."""
 
-    def __init__(self, root: Path, report: Path, narrator: Narrator) -> None:
-        self.root = root
+    def __init__(self, cluster: DevCluster, report: Path, narrator: Narrator) -> None:
+        self.cluster = cluster
+        self.controllers = cluster.layout.controllers
+        self.brokers = cluster.layout.brokers
         self.report = report
         self.tell = narrator
-        self.daemons = Daemons(root, CONTROLLERS, BROKERS)
-        self.client = AdminClient(self.daemons.endpoints, timeout_s=15)
+        self.client = cluster.client(timeout_s=15)
         self.topics = 0
         self.snapshot_name = ""
 
@@ -83,15 +84,11 @@ class Story:
 
     async def all_up(self, step: Step) -> None:
         """3 controllers and 4 brokers are up"""
-        self.daemons.format()
-        for node in self.daemons:
-            node.start()
         step.waiting_for("a leader, and every broker online")
-        await self._online(set(self.daemons.brokers), 30)
+        await self.cluster.up(30)
         leader = await self._leader()
         quorum = await self.client.describe_quorum(leader.endpoint)
-        pids = ", ".join(str(node.process.pid) for node in self.daemons if node.process is not None)
-        step.proof(f"{leader.name} leads epoch {quorum.epoch}, {BROKERS} brokers are online; processes {pids}")
+        step.proof(f"{leader.name} leads epoch {quorum.epoch}; {len(self.brokers)} brokers are online; {self._pids()}")
 
     async def catalogue_applied(self, step: Step) -> None:
         """A real topic catalogue is applied"""
@@ -113,16 +110,16 @@ class Story:
     async def broker_killed(self, step: Step) -> None:
         """A broker is killed (kill -9): fenced, and its partitions are led elsewhere"""
         before = await metadata(self.client)
-        broker = self.daemons.brokers[101]
+        broker = self.brokers[0]
         led, in_sync = before.led_by(broker.node_id), before.in_sync_on(broker.node_id)
         expect(led > 0, f"{broker.name} to lead something", led)
         began = time.monotonic()
-        broker.kill()
+        self.cluster.kill(broker.name)
         step.waiting_for(f"its session of {SESSION_S:g} s to end")
         await self._in_state(broker, "fenced", SESSION_S + 10)
         took_s = time.monotonic() - began
         after = await metadata(self.client)
-        living = {node.node_id for node in self.daemons.brokers.values() if node.is_up}
+        living = {node.node_id for node in self.brokers[1:]}
         expect(after.leaders() <= living, f"leaders among {sorted(living)}", after.leaders())
         still = after.led_by(broker.node_id), after.in_sync_on(broker.node_id)
         expect(still == (0, 0), f"{broker.name} to lead nothing and be in sync nowhere", still)
@@ -137,7 +134,7 @@ class Story:
         old = await self._leader()
         before = await self.client.describe_quorum(old.endpoint)
         began = time.monotonic()
-        old.kill()
+        self.cluster.kill(old.name)
         offset = await self._create("written-after-the-kill")
         took_s = time.monotonic() - began
         new = await self._leader()
@@ -153,15 +150,14 @@ class Story:
 
     async def broker_stopped(self, step: Step) -> None:
         """A broker is stopped (SIGINT): Stopping -> Offline, its leaders moved first"""
-        broker = self.daemons.brokers[102]
+        broker = self.brokers[1]
         before = await metadata(self.client)
         led = before.led_by(broker.node_id)
         expect(led > 0, f"{broker.name} to lead something", led)
-        broker.send(signal.SIGINT)
         step.waiting_for("its leaders to move, and the process to leave")
-        code = await asyncio.to_thread(broker.wait, 30)
-        expect(code == 0, f"{broker.name} to exit with 0 within 30 s", f"{code}: {broker.last_words()}")
-        states = [line["state"] for line in broker.said() if line["event"] == "broker state"]
+        code = await self._ends(broker, signal.SIGINT)
+        expect(code == 0, f"{broker.name} to exit with 0", f"{code}: {log_tail(broker)}")
+        states = [line["state"] for line in said(broker) if line["event"] == "broker state"]
         expect(states[-2:] == ["stopping", "offline"], "its log to end with stopping, offline", states)
         after = await metadata(self.client)
         expect(after.led_by(broker.node_id) == 0, f"{broker.name} to lead nothing", after.led_by(broker.node_id))
@@ -183,21 +179,19 @@ class Story:
         leader = await self._leader()
         before_metadata = await metadata(self.client)
         before = await self.client.describe_quorum(leader.endpoint)
-        for node in self.daemons:
-            node.kill()
+        for node in self.cluster.running():
+            await self._ends(node, signal.SIGKILL)
         began = time.monotonic()
-        for node in self.daemons.controllers.values():
-            node.start()
+        for node in self.controllers:
+            self.cluster.start(node.name)
         step.waiting_for("controllers to read their disks and agree")
-        for node in self.daemons.controllers.values():
+        for node in self.controllers:
             await self._caught_up(node, before.log_end_offset, before.digest)
             chain = chain_at(node.data_directory, before.log_end_offset)
             expect(chain == before.chain, f"{node.name}'s chain at {before.log_end_offset} as before", chain)
         agreed_s = time.monotonic() - began
-        for node in self.daemons.brokers.values():
-            node.start()
         step.waiting_for("brokers to come back")
-        await self._online(set(self.daemons.brokers), 30)
+        await self.cluster.up(30)
         recovered = self._recovered_offsets()
         expect(min(recovered.values()) > 0, "every broker to start from its own copy", recovered)
         after = await metadata(self.client)
@@ -210,7 +204,7 @@ class Story:
             f"{before.log_end_offset:,} and digest {before.digest.hex()[:16]}, as before"
         )
         step.proof(
-            f"{BROKERS} brokers online from their own copies (offsets {min(recovered.values()):,} to "
+            f"{len(recovered)} brokers online from their own copies (offsets {min(recovered.values()):,} to "
             f"{max(recovered.values()):,}); {len(after.topic_ids)} topics, {len(after.partitions)} partitions, same ids"
         )
 
@@ -218,7 +212,7 @@ class Story:
         """A snapshot at one mark, on each controller: byte for byte the same file"""
         marked = await self.client.create_snapshot("the demo asks for one")
         files: dict[str, Path] = {}
-        for node in self.daemons.controllers.values():
+        for node in self.controllers:
             files[node.name] = await self._snapshot_of(node, marked.offset)
         sums = {name: sha256(path) for name, path in files.items()}
         expect(len(set(sums.values())) == 1, "one sha256 on all controllers", sums)
@@ -229,39 +223,36 @@ class Story:
 
     async def stopped_in_order(self, step: Step) -> None:
         """Everything is stopped in order, and nothing is left behind"""
-        for node in self.daemons.brokers.values():
-            node.send(signal.SIGTERM)
-        codes = {node.name: await asyncio.to_thread(node.wait, 30) for node in self.daemons.brokers.values()}
-        for node in self.daemons.controllers.values():
-            node.send(signal.SIGTERM)
-            codes[node.name] = await asyncio.to_thread(node.wait, 30)
+        pids = {node.name: self.cluster.pid(node.name) for node in self.cluster.nodes}
+        killed = await self.cluster.down()
+        expect(not killed, "every daemon to leave within 20 s", [node.name for node in killed])
+        codes = {name: exit_code(pid) if pid is not None else None for name, pid in pids.items()}
         expect(set(codes.values()) == {0}, "exit code 0 from every daemon", codes)
-        expect(not self.daemons.alive(), "no process left", self.daemons.alive())
-        step.proof(f"{len(codes)} daemons exited with 0; no process is left")
+        expect(not self.cluster.running(), "no process left", self.cluster.running())
+        step.proof(f"brokers first, then controllers: {len(codes)} daemons exited with 0")
 
     # --- what the steps lean on --------------------------------------------------------------------------------------
 
-    async def _leader(self) -> Node:
+    async def _leader(self) -> DevNode:
         """The active controller."""
         target = await self.client.leader()
-        return next(node for node in self.daemons.controllers.values() if node.endpoint == target)
+        return next(node for node in self.controllers if node.endpoint == target)
 
-    async def _online(self, wanted: set[int], within_s: float) -> None:
-        states: dict[int, str] = {}
+    def _pids(self) -> str:
+        pids = [self.cluster.pid(node.name) for node in self.cluster.nodes]
+        return f"processes {', '.join(map(str, pids))}"
 
-        async def probe() -> bool | None:
-            self._check_alive()
-            states.update(await broker_states(self.client))
-            return True if {i for i, state in states.items() if state == "online"} >= wanted else None
+    async def _ends(self, node: DevNode, number: signal.Signals) -> int | None:
+        """Sends the signal and waits for the process to end; its exit code."""
+        pid = self.cluster.pid(node.name)
+        self.cluster.kill(node.name, number)
+        try:
+            await self.cluster.wait_until_gone(node.name, 30)
+        except TimeoutError:
+            raise DoesNotHold(f"{node.name} to end within 30 s of {number.name}", log_tail(node)) from None
+        return None if pid is None else exit_code(pid)
 
-        await until(f"brokers {sorted(wanted)} online", probe, within_s, lambda: states)
-
-    def _check_alive(self) -> None:
-        for node in self.daemons:
-            if node.process is not None and not node.is_up and node.process.returncode not in (0, -signal.SIGKILL):
-                raise DoesNotHold(f"{node.name} to run", f"exit code {node.process.returncode}: {node.last_words()}")
-
-    async def _in_state(self, broker: Node, state: str, within_s: float) -> None:
+    async def _in_state(self, broker: DevNode, state: str, within_s: float) -> None:
         states: dict[int, str] = {}
 
         async def probe() -> bool | None:
@@ -270,19 +261,18 @@ class Story:
 
         await until(f"{broker.name} {state}", probe, within_s, lambda: states)
 
-    async def _caught_up(self, node: Node, end: int, digest: bytes) -> None:
+    async def _caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
         """`node` has applied the log up to `end`, and its image has `digest`."""
         seen: list[str] = []
 
         async def probe() -> bool | None:
-            self._check_alive()
             quorum = await self.client.describe_quorum(node.endpoint)
             seen[:] = [f"applied {quorum.applied_offset}, digest {quorum.digest.hex()[:16]}"]
             return True if quorum.applied_offset > end and quorum.digest == digest else None
 
         await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
 
-    async def _snapshot_of(self, node: Node, end: int) -> Path:
+    async def _snapshot_of(self, node: DevNode, end: int) -> Path:
         """The snapshot file of `node` at `end`, once it is there."""
 
         async def probe() -> Path | None:
@@ -293,7 +283,7 @@ class Story:
             name = f"{wanted[0].end_offset:020d}-{wanted[0].epoch:010d}.checkpoint"
             return node.data_directory / "@metadata" / name
 
-        return await until(f"{node.name} with a snapshot at {end}", probe, 20, node.last_words)
+        return await until(f"{node.name} with a snapshot at {end}", probe, 20, lambda: log_tail(node))
 
     async def _create(self, name: str) -> int:
         """Creates a topic through a change of leaders; gives the offset."""
@@ -313,8 +303,8 @@ class Story:
 
     def _recovered_offsets(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for node in self.daemons.brokers.values():
-            found[node.name] = [line["offset"] for line in node.said() if line["event"] == "store recovered"][-1]
+        for node in self.brokers:
+            found[node.name] = [line["offset"] for line in said(node) if line["event"] == "store recovered"][-1]
         return found
 
     async def _apply(self) -> str:
@@ -353,26 +343,33 @@ def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
             expect(now.leader == was.leader, f"{key} still led by {was.leader}", now)
 
 
-async def tell(root: Path, report: Path) -> int:
-    """The whole story; the exit code. No daemon outlives it."""
+async def tell(cluster: DevCluster, report: Path) -> int:
+    """The whole story; its exit code."""
     narrator = Narrator(steps=11)
-    story = Story(root, report, narrator)
-    narrator.opening("metaquorum", [f"{CONTROLLERS} controllers and {BROKERS} brokers, real processes, in {root}"])
-    stopping = asyncio.current_task()
-    assert stopping is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.cancel)
+    story = Story(cluster, report, narrator)
+    task = asyncio.current_task()
+    assert task is not None
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
         await story.run()
-    except (DoesNotHold, AdminError, OSError) as e:
-        narrator.failed(e, str(root))
+    except (DoesNotHold, DevClusterError, AdminError, OSError) as e:
+        narrator.failed(e, str(cluster.layout.directory))
         return 1
     finally:
         await story.client.close()
-        left = story.daemons.stop_all()
-        assert not left, left
     narrator.closing([("report", str(report))])
     return 0
+
+
+def leave_nothing_behind(cluster: DevCluster) -> None:
+    """No daemon outlives the demo, also if Ctrl-C is pressed again and again."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    for node in cluster.running():
+        send(node, signal.SIGKILL)
+    while cluster.running():
+        time.sleep(0.01)
 
 
 def main() -> int:
@@ -382,12 +379,19 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the cluster's directory")
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="metaquorum-demo-"))
+    settings = {"log.format": "json"}
+    cluster = DevCluster.create(
+        root, controllers=3, brokers=4, racks=2, controller_settings=settings, broker_settings=settings
+    )
+    code = 130
     try:
-        code = asyncio.run(tell(root, options.report.absolute()))
+        code = asyncio.run(tell(cluster, options.report.absolute()))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        return 130
-    if code == 0 and not options.keep:
-        shutil.rmtree(root)
+        pass
+    finally:
+        leave_nothing_behind(cluster)
+        if code in (0, 130) and not options.keep:
+            shutil.rmtree(root)
     return code
 
 

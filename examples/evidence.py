@@ -6,6 +6,7 @@ have noted as durable.
 
 import asyncio
 import hashlib
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from metadata_log.batch import Batch
 from metadata_log.codec import decode_batch
 from metadata_log.ids import Offset
 from metadata_log.records import BrokerRegistrationChange, PartitionChange
+from quorum.cli.dev_layout import DevNode
 from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import AdminError
 from snapshots.offline.inputs import find_log
@@ -69,7 +71,7 @@ async def until(
     trouble: AdminError | None = None
     while time.monotonic() < deadline_s:
         try:
-            found = await probe()
+            trouble, found = None, await probe()
         except AdminError as e:
             trouble, found = e, None
         if found is not None:
@@ -104,6 +106,14 @@ async def broker_states(client: AdminClient) -> dict[int, str]:
     """Broker id -> online, fenced, ... as the active controller sees it."""
     listed = await client.list_brokers()
     return {each.broker_id: STATE_NAMES.get(each.state, str(each.state)) for each in listed.brokers}
+
+
+def said(node: DevNode) -> list[dict[str, Any]]:
+    """What the daemon has logged, line by line, oldest first; also that of its earlier processes."""
+    if not node.log_path.exists():
+        return []
+    lines = node.log_path.read_text(errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")]
 
 
 # --- the disks -----------------------------------------------------------------------------------------------------

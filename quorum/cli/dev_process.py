@@ -18,6 +18,8 @@ from quorum.cli.dev_layout import DevNode
 _MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}
 """Children of this very process: they have to be waited for, or they stay behind as zombies."""
+_EXIT_CODES: dict[int, int] = {}
+"""Of the children that have ended."""
 LOG_TAIL_BYTES: Final = 4_096
 
 
@@ -55,6 +57,11 @@ def send(node: DevNode, number: signal.Signals) -> bool:
     return True
 
 
+def exit_code(pid: int) -> int | None:
+    """How a child of this very process ended (minus the signal's number, if one killed it); None if it runs, or is unknown."""
+    return None if _runs(pid) else _EXIT_CODES.get(pid)
+
+
 def log_tail(node: DevNode, lines: int = 5) -> str:
     """The last lines that the node printed."""
     try:
@@ -69,9 +76,11 @@ def log_tail(node: DevNode, lines: int = 5) -> str:
 def _runs(pid: int) -> bool:
     child = _STARTED.get(pid)
     if child is not None:
-        if child.poll() is None:
+        code = child.poll()
+        if code is None:
             return True
         del _STARTED[pid]
+        _EXIT_CODES[pid] = code
         return False
     try:
         os.kill(pid, 0)
