@@ -1,0 +1,144 @@
+"""Clusters of real daemons, and the few things that all stories about them need.
+
+Nothing here sleeps to let something happen: conditions are polled until a deadline, and what was seen last is in the
+failure. Sessions are short (2 s), so that a fenced broker is not a story of ten seconds.
+"""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import pytest_asyncio
+from quorum_rpc.v1 import broker_pb2
+
+from quorum.cli.dev_cluster import DevCluster, DevNode
+from quorum.cli.dev_process import exit_code, log_tail
+from quorum.wire.client_errors import AdminError
+
+T = TypeVar("T")
+POLL_S = 0.02
+CONTROLLER_SETTINGS = {"log.format": "json", "broker.session.timeout.ms": "2000"}
+BROKER_SETTINGS = {**CONTROLLER_SETTINGS, "metadata.fetch.max.wait.ms": "300"}
+STATE_NAMES = {number: name.lower() for name, number in broker_pb2.BrokerState.items()}
+
+
+async def until(probe: Callable[[], Awaitable[T | None]], within_s: float = 15.0) -> T:
+    """What `probe` gives once it gives something; that nobody leads meanwhile is no failure."""
+    deadline_s = time.monotonic() + within_s
+    last: object = None
+    while time.monotonic() < deadline_s:
+        try:
+            found = await probe()
+        except AdminError as e:
+            last, found = e, None
+        if found is not None:
+            return found
+        await asyncio.sleep(POLL_S)
+    raise AssertionError(f"not within {within_s:g} s; last: {last!r}")
+
+
+class Cluster:
+    """A cluster of this machine, and a client of it."""
+
+    def __init__(self, dev: DevCluster) -> None:
+        self.dev = dev
+        self.client = dev.client(timeout_s=15)
+        self.controllers = {node.node_id: node for node in dev.layout.controllers}
+        self.brokers = {node.node_id: node for node in dev.layout.brokers}
+
+    async def states(self) -> dict[int, str]:
+        """Broker id -> state as the active controller sees it."""
+        return {each.broker_id: STATE_NAMES[each.state] for each in (await self.client.list_brokers()).brokers}
+
+    async def online(self, *ids: int) -> None:
+        """Returns once these brokers (all of them, if none is named) are online."""
+        wanted = set(ids or self.brokers)
+
+        async def probe() -> bool | None:
+            return True if {i for i, state in (await self.states()).items() if state == "online"} >= wanted else None
+
+        await until(probe)
+
+    async def in_state(self, broker_id: int, state: str) -> None:
+        async def probe() -> bool | None:
+            return True if (await self.states()).get(broker_id) == state else None
+
+        await until(probe)
+
+    async def leader(self) -> DevNode:
+        """The active controller."""
+        target = await self.client.leader()
+        return next(node for node in self.controllers.values() if node.endpoint == target)
+
+    async def topic_names(self) -> set[str]:
+        return {topic.name async for topic in self.client.all_topics()}
+
+    async def ends(self, node: DevNode, number: signal.Signals = signal.SIGKILL) -> int | None:
+        """Sends the signal, waits for the end; gives the exit code."""
+        pid = self.dev.pid(node.name)
+        assert pid is not None, f"{node.name} does not run"
+        self.dev.kill(node.name, number)
+        await self.dev.wait_until_gone(node.name, 15)
+        return exit_code(pid)
+
+    def assert_alive(self) -> None:
+        """No daemon has gone."""
+        running = self.dev.running()
+        assert len(running) == len(self.dev.nodes), [log_tail(each) for each in self.dev.nodes if each not in running]
+
+    async def quorumctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command as an operator types it."""
+        return await asyncio.to_thread(quorumctl, "-C", self.dev.layout.bootstrap, *words)
+
+
+def said(node: DevNode) -> list[dict[str, Any]]:
+    """What the daemon has logged, oldest first."""
+    return [json.loads(line) for line in node.log_path.read_text().splitlines() if line.startswith("{")]
+
+
+def quorumctl(*words: str) -> subprocess.CompletedProcess[str]:
+    """Runs `quorumctl`; it must end by itself within 30 s."""
+    return run("quorum.cli.main", *words)
+
+
+def run(module: str, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Runs a module as a command to its end. `env` None: this process's."""
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, env=env)
+
+
+@asynccontextmanager
+async def running(directory: Path) -> AsyncIterator[Cluster]:
+    """Three controllers and three brokers, healthy; nothing of them runs afterwards."""
+    dev = DevCluster.create(
+        directory, controllers=3, brokers=3, controller_settings=CONTROLLER_SETTINGS, broker_settings=BROKER_SETTINGS
+    )
+    cluster = Cluster(dev)
+    try:
+        await dev.up(30)
+        yield cluster
+    finally:
+        await cluster.client.close()
+        await dev.down(0)
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """A cluster of this test's own."""
+    async with running(tmp_path / "cluster") as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(scope="session")
+async def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """For tests that stop nothing and leave nothing behind."""
+    async with running(tmp_path_factory.mktemp("shared") / "cluster") as cluster:
+        yield cluster
