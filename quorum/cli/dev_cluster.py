@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from quorum.cli import dev_layout as layouts
 from quorum.cli.dev_layout import Conflict, DevClusterError, DevNode, Layout, NotThere
 from quorum.cli.dev_process import log_tail, pid_of, send, spawn
+from quorum.cli.words import state_text
 
 if TYPE_CHECKING:
     from quorum.wire.client import AdminClient
@@ -299,7 +300,7 @@ class DevCluster:
                     listed = admin_pb2.ListBrokersResponse()  # without a leader nobody knows how the brokers are
                 for broker in listed.brokers:
                     offset = broker.metadata_offset if broker.HasField("metadata_offset") else None
-                    states[broker.broker_id] = (_broker_state(broker.state), offset)
+                    states[broker.broker_id] = (state_text(broker.state), offset)
         return [NodeView(node, pid_of(node), *states.get(node.node_id, (None, None))) for node in self.nodes]
 
     def _remove(self, *, keep_directory: bool = False) -> None:
@@ -316,9 +317,3 @@ def _online() -> int:
     from quorum_rpc.v1 import broker_pb2
 
     return int(broker_pb2.ONLINE)
-
-
-def _broker_state(state: int) -> str:
-    from quorum_rpc.v1 import broker_pb2
-
-    return str(broker_pb2.BrokerState.Name(state)).lower()

@@ -4,7 +4,6 @@ Reading answers are made from `quorum.controller.views` and from the node's stat
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from quorum_rpc.v1 import admin_pb2
 
@@ -273,5 +272,4 @@ def to_list_snapshots_response(node_id: int, snapshots: Iterable[SnapshotInfo]) 
 
 
 def _snapshot(info: SnapshotInfo) -> admin_pb2.SnapshotListing:
-    fields: dict[str, Any] = {"snapshot": to_snapshot_id(info.end), "size": info.size}
-    return admin_pb2.SnapshotListing(**fields)
+    return admin_pb2.SnapshotListing(snapshot=to_snapshot_id(info.end), size=info.size, timestamp_ms=info.timestamp_ms)

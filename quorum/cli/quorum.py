@@ -1,0 +1,169 @@
+"""`quorumctl quorum`: who leads, who follows, and how far behind.
+
+Asks every controller that it can reach and believes the one in the highest epoch that knows most; so it answers from any
+single live node, without a leader too, and says who answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.words import endpoint_text, id_text, optional
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from quorum.wire.client import AdminClient
+
+_REPLICATION = (
+    Column("NODE", "node_id"),
+    Column("DIRECTORY", "directory_id"),
+    Column("END_OFFSET", "log_end_offset"),
+    Column("LAG", "lag"),
+    Column("LAST_FETCH_MS", "last_fetch_age_ms"),
+    Column("LAST_CAUGHT_UP_MS", "last_caught_up_age_ms"),
+    Column("STATUS", "status"),
+    Column("ENDPOINT", "endpoint"),
+)
+
+
+@click.group()
+def quorum() -> None:
+    """See the controllers and how they replicate."""
+
+
+@quorum.command()
+@command
+def status(options: Options) -> None:
+    """Shows who leads and how far all have come. Exit code 10 if no leader is known."""
+    document = _status(ask(options, best_answer))
+    heading = [f"{title}: {UNKNOWN if value is None else value}" for title, value in _lines(document)]
+    emit(options.output, document, heading=heading)
+    if document["leader_id"] is None:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+@quorum.command()
+@command
+def replication(options: Options) -> None:
+    """Shows every voter and observer, the leader first. Exit code 10 if no leader is known."""
+    answer = ask(options, best_answer)
+    rows = [*_replicas(answer, answer.voters), *_replicas(answer, answer.observers)]
+    rows.sort(key=lambda row: (row["status"] != "leader", row["status"] == "observer", row["node_id"]))
+    status = _status(answer)
+    document = {name: status[name] for name in ("answered_by", "leader_id", "leader_epoch", "high_watermark")}
+    emit(options.output, {**document, "replicas": rows}, rows="replicas", columns=_REPLICATION)
+    if document["leader_id"] is None:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
+    """What the leader says of itself; where it cannot be asked, what the node in the highest epoch knows.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    from quorum.wire.client_errors import AdminError, target_of
+
+    asked = await asyncio.gather(
+        *(client.describe_quorum(endpoint) for endpoint in client.endpoints), return_exceptions=True
+    )
+    answers = [each for each in asked if not isinstance(each, BaseException)]
+    if not answers:
+        for each in asked:
+            if isinstance(each, BaseException):
+                raise each
+    best = max(answers, key=lambda answer: (answer.epoch, answer.role == "leader", answer.leader.HasField("leader_id")))
+    target = target_of(best.leader)
+    if best.role != "leader" and target is not None:
+        try:
+            leader = await client.describe_quorum(target)
+        except AdminError:
+            return best
+        if leader.epoch >= best.epoch:
+            return leader
+    return best
+
+
+def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
+    voters = _replicas(answer, answer.voters)
+    followers = [row for row in voters if row["status"] != "leader"]
+    lags = [row["lag"] for row in followers if row["lag"] is not None]
+    ages = [row["last_caught_up_age_ms"] for row in followers if row["last_caught_up_age_ms"] is not None]
+    snapshot = answer.snapshot
+    return {
+        "cluster_id": answer.cluster_id,
+        "leader_id": optional(answer.leader, "leader_id"),
+        "leader_epoch": answer.epoch,
+        "high_watermark": optional(answer, "high_watermark"),
+        "max_follower_lag": max(lags) if lags else None,
+        "max_follower_lag_time_ms": max(ages) if ages else None,
+        "voters": [_member(row) for row in voters],
+        "observers": [_member(row) for row in _replicas(answer, answer.observers)],
+        "answered_by": answer.node_id,
+        "answered_by_role": answer.role,
+        "log_start_offset": answer.log_start_offset,
+        "log_end_offset": answer.log_end_offset,
+        "flushed_end_offset": answer.flushed_end_offset,
+        "applied_offset": answer.applied_offset,
+        "snapshot": {"end_offset": snapshot.end_offset, "epoch": snapshot.epoch}
+        if answer.HasField("snapshot")
+        else None,
+        "chain": answer.chain.hex(),
+        "digest": answer.digest.hex(),
+    }
+
+
+def _member(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("node_id", "directory_id", "endpoint", "status")}
+
+
+def _replicas(answer: admin_pb2.DescribeQuorumResponse, replicas: Any) -> list[dict[str, Any]]:
+    """Rows of the replication table; lags are counted from the leader's end, where the leader answered."""
+    end = answer.log_end_offset if answer.role == "leader" else None
+    rows = []
+    for each in replicas:
+        offset = optional(each, "log_end_offset")
+        rows.append(
+            {
+                "node_id": each.node_id,
+                "directory_id": id_text(each.directory_id),
+                "log_end_offset": offset,
+                "lag": None if offset is None or end is None else max(0, end - offset),
+                "last_fetch_age_ms": optional(each, "last_fetch_age_ms"),
+                "last_caught_up_age_ms": optional(each, "last_caught_up_age_ms"),
+                "status": each.status,
+                "endpoint": endpoint_text(each.endpoint) if each.HasField("endpoint") else None,
+            }
+        )
+    return rows
+
+
+def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    """As `kafka-metadata-quorum describe --status` shows it, and what only we know."""
+    members = {
+        name: "[" + ", ".join(f"{row['node_id']}@{row['endpoint'] or '?'}" for row in document[name]) + "]"
+        for name in ("voters", "observers")
+    }
+    snapshot = document["snapshot"]
+    return [
+        ("ClusterId", document["cluster_id"]),
+        ("LeaderId", document["leader_id"]),
+        ("LeaderEpoch", document["leader_epoch"]),
+        ("HighWatermark", document["high_watermark"]),
+        ("MaxFollowerLag", document["max_follower_lag"]),
+        ("MaxFollowerLagTimeMs", document["max_follower_lag_time_ms"]),
+        ("CurrentVoters", members["voters"]),
+        ("CurrentObservers", members["observers"]),
+        ("LogOffsets", f"[{document['log_start_offset']}, {document['log_end_offset']})"),
+        ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
+        ("Chain", document["chain"][:16] or None),
+        ("Digest", document["digest"][:16] or None),
+        ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
+    ]

@@ -1,0 +1,115 @@
+"""`quorumctl snapshot`"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_TIMEOUT, CliError
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import Column, emit
+from quorum.cli.words import endpoint_text
+
+if TYPE_CHECKING:
+    from quorum.wire.client import AdminClient
+
+_POLL_S = 0.05
+_COLUMNS = (
+    Column("NODE", "node_id"),
+    Column("END_OFFSET", "end_offset"),
+    Column("EPOCH", "epoch"),
+    Column("BYTES", "bytes"),
+    Column("LOG_TIME", "log_time"),
+    Column("ERROR", "error"),
+)
+
+
+@click.group()
+def snapshot() -> None:
+    """Have snapshots written, and see them."""
+
+
+@snapshot.command()
+@click.option("--reason", default="", help="Kept in the log, with the mark.")
+@click.option("--wait", is_flag=True, help="Until every voter that answers has written it.")
+@command
+def create(options: Options, reason: str, wait: bool) -> None:
+    """Has every controller write a snapshot of the same offset."""
+
+    async def work(client: AdminClient) -> dict[str, Any]:
+        offset = (await client.create_snapshot(reason)).offset
+        return {"end_offset": offset, "written_by": await _wait(client, offset) if wait else None}
+
+    document = ask(options, work)
+    text = f"Marked at offset {document['end_offset']}."
+    if wait:
+        nodes = ", ".join(str(node_id) for node_id in document["written_by"])
+        text = f"Snapshot at offset {document['end_offset']} written by controllers {nodes}."
+    emit(options.output, document, heading=[text])
+
+
+async def _wait(client: AdminClient, offset: int) -> list[int]:
+    """The controllers that have it, once all have that answer."""
+    deadline_s = asyncio.get_running_loop().time() + client.timeout_s
+    while True:
+        rows = await _rows(client)
+        answering = {row["node_id"] for row in rows if row["error"] is None}
+        having = {row["node_id"] for row in rows if row["end_offset"] == offset}
+        if answering and having == answering:
+            return sorted(having)
+        if asyncio.get_running_loop().time() > deadline_s:
+            missing = ", ".join(str(node_id) for node_id in sorted(answering - having)) or "nobody answers"
+            raise CliError(
+                f"the mark at offset {offset} is committed, but after {client.timeout_s:g} s no snapshot is there yet on: "
+                f"{missing}. `quorumctl snapshot list` shows when it is",
+                EXIT_TIMEOUT,
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+@snapshot.command("list")
+@command
+def list_(options: Options) -> None:
+    """Lists the snapshots on every controller's disk."""
+    rows = ask(options, _rows)
+    shown = [row for row in rows if row["end_offset"] is not None or row["error"] is not None]
+    emit(options.output, {"snapshots": shown}, rows="snapshots", columns=_COLUMNS)
+
+
+async def _rows(client: AdminClient) -> list[dict[str, Any]]:
+    """One row per node and snapshot; a node that cannot be asked, or has none, has one row that says so."""
+    status = await client.describe_quorum()
+    voters = {voter.node_id: endpoint_text(voter.endpoint) for voter in status.voters if voter.HasField("endpoint")}
+    found = await asyncio.gather(*(_of_node(client, node_id, target) for node_id, target in sorted(voters.items())))
+    return [row for rows in found for row in rows]
+
+
+async def _of_node(client: AdminClient, node_id: int, target: str) -> list[dict[str, Any]]:
+    from quorum.wire.client_errors import AdminError
+
+    nothing = {"node_id": node_id, "end_offset": None, "epoch": None, "bytes": None, "log_time": None, "error": None}
+    try:
+        response = await client.list_snapshots(target)
+    except AdminError as e:
+        return [{**nothing, "error": " ".join(e.message.split())}]
+    rows = [
+        {
+            **nothing,
+            "end_offset": each.snapshot.end_offset,
+            "epoch": each.snapshot.epoch,
+            "bytes": each.size,
+            "log_time": time_text(each.timestamp_ms),
+        }
+        for each in response.snapshots
+    ]
+    return rows or [nothing]
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """UTC, as ISO 8601 has it; None for 0."""
+    if timestamp_ms == 0:
+        return None
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")
