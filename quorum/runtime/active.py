@@ -64,6 +64,7 @@ class ActiveController:
         world: World,
         append: Callable[[Sequence[Record]], Batch],
         confirm_reads: Callable[[int], None],
+        lease_ms: Callable[[], int],
     ) -> None:
         self.on = False
         self.controller = controller
@@ -74,6 +75,7 @@ class ActiveController:
         self._world = world
         self._append_to_log = append
         self._confirm_reads = confirm_reads
+        self._lease_ms = lease_ms
         self._deferred = DeferredAnswers()
         self._parked = ParkedFetches()
         self._early: deque[Submission | Read | SnapshotWanted] = deque()
@@ -205,7 +207,7 @@ class ActiveController:
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
-    def fetch(self, event: BrokerFetch, lease_ms: int, now_ms: int) -> None:
+    def fetch(self, event: BrokerFetch, now_ms: int) -> None:
         """A broker's fetch: note the contact, decide what it changes, then give news or wait for some."""
         self._now_ms = now_ms
         fetch = event.fetch
@@ -232,33 +234,33 @@ class ActiveController:
             self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
         verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
         if verdict is not None:
-            self._world.reply(event.reply_to, self._with_standing(verdict, fetch.broker_id, lease_ms))
+            self._world.reply(event.reply_to, self._with_standing(verdict, fetch.broker_id))
             return
         parked = ParkedFetch(fetch, event.reply_to, now_ms + min(fetch.max_wait_ms, self._config.fetch_wait_max_ms))
         standing = self.controller.standing(self._state.committed, fetch.broker_id)
         if fetch.offset < self._state.applied or fetch.max_wait_ms <= 0 or standing.should_shut_down:
-            self._answer(parked, lease_ms)
+            self._answer(parked)
         else:
             earlier = self._parked.park(parked)
             if earlier is not None:
-                self._answer(earlier, lease_ms)
+                self._answer(earlier)
 
-    def _with_standing(self, verdict: MetadataFetched | Refused, broker_id: int, lease_ms: int) -> MetadataFetched | Refused:
+    def _with_standing(self, verdict: MetadataFetched | Refused, broker_id: int) -> MetadataFetched | Refused:
         if isinstance(verdict, Refused):
             return verdict
         standing = self.controller.standing(self._state.committed, broker_id)
-        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=lease_ms)
+        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=self._lease_ms())
 
-    def _answer(self, parked: ParkedFetch, lease_ms: int) -> None:
+    def _answer(self, parked: ParkedFetch) -> None:
         standing = self.controller.standing(self._state.committed, parked.fetch.broker_id)
         answer = metadata_feed.deltas(
-            parked.fetch, self._log, self._state, epoch=self._epoch, standing=standing, lease_ms=lease_ms
+            parked.fetch, self._log, self._state, epoch=self._epoch, standing=standing, lease_ms=self._lease_ms()
         )
         self._world.reply(parked.reply_to, answer)
 
     # --- time and commits ------------------------------------------------------------------------------------------
 
-    def fire_timers(self, lease_ms: int, now_ms: int) -> None:
+    def fire_timers(self, now_ms: int) -> None:
         """Deadlines of callers and brokers; then one thing that the controller finds due by itself."""
         self._now_ms = now_ms
         for deferred in self._deferred.expired(now_ms):
@@ -266,14 +268,14 @@ class ActiveController:
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
         for parked in self._parked.expired(now_ms):
-            self._answer(parked, lease_ms)
+            self._answer(parked)
         if self._wake_deadline_ms is not None and self._wake_deadline_ms <= now_ms:
-            self._wake(lease_ms)
+            self._wake()
         due = self.controller.due(self._state.proposed, now_ms)
         if due is not None and not self._follow_ups:
             self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
 
-    def settle(self, lease_ms: int, now_ms: int, wall_ms: int) -> None:
+    def settle(self, now_ms: int, wall_ms: int) -> None:
         """The end of a turn: go on with long decisions, answer who can be answered, wake brokers, mark a snapshot."""
         self._now_ms = now_ms
         if self._follow_ups:
@@ -284,16 +286,16 @@ class ActiveController:
             self._world.reply(deferred.reply_to, view if deferred.reply is None else deferred.reply)
         if applied > self._woken_at:
             if len(self._parked) <= WAKE_AT_ONCE_MAX:
-                self._wake(lease_ms)
+                self._wake()
             elif self._wake_deadline_ms is None:
                 self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
             self._mark_if_due(wall_ms)
 
-    def _wake(self, lease_ms: int) -> None:
+    def _wake(self) -> None:
         self._wake_deadline_ms = None
         self._woken_at = self._state.applied
         for parked in self._parked.wake_all():
-            self._answer(parked, lease_ms)
+            self._answer(parked)
 
     def _mark_if_due(self, wall_ms: int) -> None:
         if self._mark_pending:

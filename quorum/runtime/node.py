@@ -82,6 +82,9 @@ class Node:
         self._load = opened.load
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._flushing = False
+        self._unreported = False
+        self._core_deadline_ms: int | None = now_ms
+        """What the core said after the last turn."""
         self._stopped: str | None = None
         self.core = RaftCore(
             me=self.me,
@@ -99,8 +102,9 @@ class Node:
             state=self.state,
             snapshotter=self.snapshotter,
             world=world,
-            append=self._append_as_leader,
+            append=self._append_proposal,
             confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
+            lease_ms=self._lease_ms,
         )
 
     # --- the turn --------------------------------------------------------------------------------------------------
@@ -122,10 +126,11 @@ class Node:
         self._guarded(self._settle)
 
     def next_deadline_ms(self) -> int | None:
-        """When the next turn is due even if nothing happens."""
+        """When the next turn is due even if nothing happens; to be asked after every turn."""
         if self._has_more_to_do():
             return self._now_ms
-        deadlines = [self.core.next_deadline_ms()]
+        self._core_deadline_ms = self.core.next_deadline_ms()
+        deadlines = [self._core_deadline_ms]
         if self.active.on:
             deadlines.append(self.active.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -176,28 +181,41 @@ class Node:
 
     def _take_fetch(self, event: BrokerFetch) -> None:
         if self.core.is_leading:
-            self.active.fetch(event, self._lease_ms(), self._now_ms)
+            self.active.fetch(event, self._now_ms)
         else:
             self._world.reply(event.reply_to, self._not_controller())
 
     def _fire_timers(self) -> None:
-        deadline = self.core.next_deadline_ms()
-        if deadline is not None and deadline <= self._now_ms:
-            self._step(raft.TimerFired())
+        self._report_growth()
+        if self._core_deadline_ms is not None and self._core_deadline_ms <= self._now_ms:
+            deadline_ms = self.core.next_deadline_ms()
+            if deadline_ms is not None and deadline_ms <= self._now_ms:
+                self._step(raft.TimerFired())
         if self.active.on:
-            self.active.fire_timers(self._lease_ms(), self._now_ms)
+            self.active.fire_timers(self._now_ms)
 
     def _settle(self) -> None:
         self._apply()
         self._maybe_activate()
         if self.active.on:
-            self.active.settle(self._lease_ms(), self._now_ms, self._wall_ms)
+            self.active.settle(self._now_ms, self._wall_ms)
+            self._report_growth()
         self._flush_if_grown()
 
     # --- the core's effects ----------------------------------------------------------------------------------------
 
     def _step(self, raft_input: raft.Input) -> None:
+        self._report_growth()
         self._carry_out_all(self.core.step(raft_input, self._now_ms))
+
+    def _report_growth(self) -> None:
+        """Tells the core what was proposed since it was last told: all of a turn's proposals at once.
+
+        Told of each, it would answer a waiting follower with the first and let it come back for the rest a flush later.
+        """
+        if self._unreported:
+            self._unreported = False
+            self._carry_out_all(self.core.step(raft.Appended(self.log.shape), self._now_ms))
 
     def _carry_out_all(self, effects: Sequence[fx.Effect]) -> None:
         for effect in effects:
@@ -219,7 +237,8 @@ class Node:
                 self.log.append_batches(batches)
                 self._step(raft.Appended(self.log.shape, _control_records(batches)))
             case fx.AppendControl(_, record):
-                self._append_as_leader([record])
+                batch = self.log.append([record], self.core.epoch, self._wall_ms)
+                self._step(raft.Appended(self.log.shape, _control_records([batch])))
             case fx.TruncateLog(end):
                 self.log.truncate(end)
                 self._step(raft.Truncated(self.log.shape))
@@ -239,9 +258,9 @@ class Node:
             case _:
                 assert_never(effect)
 
-    def _append_as_leader(self, records: Sequence[Record]) -> Batch:
+    def _append_proposal(self, records: Sequence[Record]) -> Batch:
         batch = self.log.append(records, self.core.epoch, self._wall_ms)
-        self._step(raft.Appended(self.log.shape, _control_records([batch])))
+        self._unreported = True
         return batch
 
     def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
@@ -316,12 +335,13 @@ class Node:
             self.snapshotter.store.discard_parts()
             self._step(raft.SnapshotInstallFailed(job.end, str(error)))
             return
+        if not job.install and job is not self._load:
+            return  # a snapshot from the leader was installed meanwhile, and is newer
         if error is not None:
             raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
         assert job.meta is not None
         assert job.image is not None
-        if job is self._load:
-            self._load = None
+        self._load = None
         if job.install:
             self.log.reset_to(job.end, job.meta.chain, job.meta.timestamp_ms)
             self.log.note_snapshot(job.end)
