@@ -173,7 +173,9 @@ async def make_plan(client: AdminClient, wanted: Sequence[WantedTopic]) -> Plan:
             plan.alter.append((topic.name, altered))
         plan.unchanged += not is_grown and not altered
     if problems:
-        raise Impossible(f"nothing was done: {'; '.join(problems)}")
+        raise Impossible(
+            f"nothing was done, because of {len(problems)} differences that a file can't close: {_few(problems)}"
+        )
     return plan
 
 
@@ -248,9 +250,13 @@ def _check(results: Iterable[tuple[str, Any]]) -> None:
     """A topic that somebody else has created meanwhile is a difference that the next run looks at."""
     refused = [f"{name}: {error.message}" for name, error in results if error.code]
     if refused:
-        shown = "; ".join(refused[:3])
-        more = f" (and {len(refused) - 3} more)" if len(refused) > 3 else ""
-        raise Impossible(f"the cluster refused {len(refused)} of the changes: {shown}{more}. Run it again to go on")
+        raise Impossible(f"the cluster refused {len(refused)} of the changes: {_few(refused)}. Run it again to go on")
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    more = f" (and {len(texts) - 3} more)" if len(texts) > 3 else ""
+    return "; ".join(texts[:3]) + more
 
 
 def batched(items: Iterable[T], weight: Any, weight_max: int, count_max: int) -> Iterator[list[T]]:

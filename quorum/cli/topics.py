@@ -144,8 +144,9 @@ def apply(options: Options, file: Path, partitions: int | None, replication_fact
     async def work(client: AdminClient) -> dict[str, Any]:
         plan = await make_plan(client, wanted)
         if not dry_run:
-            for line in plan.lines():
-                click.echo(line, err=True)
+            if options.output == "table":
+                for line in plan.lines():
+                    click.echo(line)
             await apply_plan(client, plan)
         return plan.document()
 
