@@ -1,0 +1,241 @@
+"""`quorum-offline`: the batch jobs over a metadata log. They read a node's directory, live or copied, and write elsewhere.
+
+Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from metadata_log.errors import LogFormatError
+from snapshots.offline.java import JavaNotFound
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from snapshots.offline.audit import AuditResult
+
+EXIT_FINDINGS: Final = 10
+EXIT_FAILED: Final = 1
+SCHEMA_VERSION: Final = 1
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _common(command: F) -> F:
+    output = click.option(
+        "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="For people or for machines."
+    )
+    return output(command)
+
+
+def _spark_options(command: F) -> F:
+    master = click.option("--master", help="A Spark master; default: what spark-submit says, else local[*].")
+    partitions = click.option("--shuffle-partitions", type=click.IntRange(1), default=8, show_default=True)
+    return master(partitions(command))
+
+
+class Failed(click.ClickException):
+    """One line, exit code 1."""
+
+    exit_code = EXIT_FAILED
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUORUM_OFFLINE"})
+@click.version_option(package_name="metaquorum")
+def main() -> None:
+    """Spark jobs over a metadata log: audit it, compact it, read it as tables.
+
+    Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
+    """
+
+
+@main.command()
+@click.argument("directories", nargs=-1, required=True)
+@click.option("--report", type=click.Path(dir_okay=False), help="Writes an HTML report here.")
+@click.option("--summary", "summary_file", type=click.Path(dir_okay=False), help="Writes the JSON summary here too.")
+@click.option(
+    "--fail-on", type=click.Choice(["error", "warning", "never"]), default="warning", show_default=True,
+    help="From which severity on the exit code is 10.",
+)  # fmt: skip
+@_spark_options
+@_common
+def audit(
+    directories: tuple[str, ...],
+    report: str | None,
+    summary_file: str | None,
+    fail_on: str,
+    master: str | None,
+    shuffle_partitions: int,
+    output: str,
+) -> None:
+    """Audits the logs of one cluster: each DIRECTORY is a node's data directory, or its @metadata directory."""
+    with _session(master, shuffle_partitions) as (spark, step):
+        from snapshots.offline.audit import audit as run_audit
+        from snapshots.offline.audit import summary
+        from snapshots.offline.report import report_html
+
+        result = run_audit(spark, directories, step)
+        as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
+        if report:
+            Path(report).write_text(report_html(result))
+            as_json["report"] = report
+    text = json.dumps(as_json, indent=2, ensure_ascii=False)
+    if summary_file:
+        Path(summary_file).write_text(text + "\n")
+    if output == "json":
+        click.echo(text)
+    else:
+        _print_audit(result, report)
+    from snapshots.offline.findings import Severity
+
+    is_bad = bool(result.count(Severity.ERROR)) or (fail_on == "warning" and bool(result.count(Severity.WARNING)))
+    sys.exit(EXIT_FINDINGS if is_bad and fail_on != "never" else 0)
+
+
+@main.command()
+@click.argument("directory")
+@click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="Where the checkpoint goes.")
+@click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")
+@click.option("--offset", type=click.IntRange(1), help="Compact to this end offset instead, the end of a batch.")
+@_spark_options
+@_common
+def compact(
+    directory: str,
+    out_dir: str,
+    at_mark: str | None,
+    offset: int | None,
+    master: str | None,
+    shuffle_partitions: int,
+    output: str,
+) -> None:
+    """Folds the log in DIRECTORY into the very snapshot file that the controllers write at the same offset."""
+    if at_mark and offset is not None:
+        raise click.UsageError("--at-mark and --offset exclude each other")
+    with _session(master, shuffle_partitions) as (spark, step):
+        from snapshots.offline.compaction import CannotCompact
+        from snapshots.offline.compaction import compact as run_compaction
+
+        step("folding the log")
+        try:
+            result = run_compaction(spark, directory, offset, out_dir)
+        except CannotCompact as e:
+            raise Failed(str(e)) from None
+    found = {
+        "schema_version": SCHEMA_VERSION,
+        "path": str(result.path),
+        "end_offset": result.end.offset,
+        "epoch": result.end.epoch,
+        "bytes": result.size,
+        "records": result.record_count,
+        "digest": result.digest.hex(),
+        "chain": result.chain.hex(),
+        "same_as_source": result.same_as_source,
+    }
+    if output == "json":
+        click.echo(json.dumps(found, indent=2))
+    else:
+        same = {
+            True: "equal to the node's own, byte for byte",
+            False: "NOT equal to the node's own",
+            None: "the node has none there",
+        }
+        click.echo(f"{result.path}\n{result.record_count:,} records at {result.end}, digest {result.digest.hex()[:16]}")
+        click.echo(f"compared with the source's snapshot: {same[result.same_as_source]}")
+    sys.exit(EXIT_FINDINGS if result.same_as_source is False else 0)
+
+
+@main.command()
+@click.argument("directory")
+@click.option("--batches", is_flag=True, help="One line per batch instead of one per record.")
+@click.option("--from-offset", type=click.IntRange(0), default=0, show_default=True)
+@click.option("--to-offset", type=click.IntRange(0), help="Exclusive.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many lines.")
+@click.option("--all", "beyond", is_flag=True, help="Also what is above the durable end, which may be half written.")
+@_common
+def dump(
+    directory: str, batches: bool, from_offset: int, to_offset: int | None, limit: int | None, beyond: bool, output: str
+) -> None:
+    """Prints a log, damage included. Needs no Java. With -o json: one object per line."""
+    from snapshots.offline.dump import batch_lines, record_lines
+
+    lines = (batch_lines if batches else record_lines)(directory, from_offset, to_offset, beyond, output == "json")
+    try:
+        for number, line in enumerate(lines):
+            if limit is not None and number >= limit:
+                break
+            click.echo(line)
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment] - `dump | head`: nobody reads on, and the interpreter shall not complain
+    except (LogFormatError, OSError) as e:
+        raise Failed(str(e)) from None
+
+
+@contextmanager
+def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
+    """A Spark session, and a way to say what is going on: on stderr, where a person is looking."""
+    from snapshots.offline.session import start_session
+
+    with _progress() as step:
+        step("starting Spark")
+        try:
+            spark = start_session(master, shuffle_partitions=shuffle_partitions)
+        except JavaNotFound as e:
+            raise Failed(str(e)) from None
+        try:
+            yield spark, step
+        except (LogFormatError, OSError) as e:
+            raise Failed(str(e)) from None
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda what: progress.update(task, description=what)
+
+
+def _print_audit(result: "AuditResult", report: str | None) -> None:
+    from snapshots.offline.audit import lines_of
+    from snapshots.offline.findings import Severity
+
+    rows = [("NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN")]
+    for log in result.logs:
+        numbers = result.nodes.get(log.node)
+        shown = (
+            ("-",) * 5 if numbers is None
+            else (numbers.end_offset, numbers.last_epoch, numbers.batches, numbers.records, numbers.chain.hex()[:16])
+        )  # fmt: skip
+        end, *rest = map(str, shown)
+        durable = "-" if log.durable_end is None else str(log.durable_end)
+        rows.append((log.node, str(log.start_offset), end, durable, *rest))  # type: ignore[arg-type]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    click.echo()
+    for line in lines_of(result):
+        click.echo(line)
+    if result.fold is not None and result.snapshots:
+        click.echo(f"state: folded from the log of {result.reference}, compared with {len(result.snapshots)} snapshots")
+    errors, warnings = result.count(Severity.ERROR), result.count(Severity.WARNING)
+    click.echo("clean" if result.is_clean else f"{errors} errors, {warnings} warnings")
+    if report:
+        click.echo(f"report: {report}")
+
+
+if __name__ == "__main__":
+    main()
