@@ -170,8 +170,8 @@ def dump(
             if limit is not None and number >= limit:
                 break
             click.echo(line)
-    except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment] - `dump | head`: nobody reads on, and the interpreter shall not complain
+    except BrokenPipeError:  # `dump | head`: nobody reads on, and nobody wants a traceback at exit
+        sys.stdout = None
     except (LogFormatError, OSError) as e:
         raise Failed(str(e)) from None
 
