@@ -35,7 +35,9 @@ class EtcdCluster:
         self._client_ports = [base_port + 2 * i for i in range(3)]
         self._peer_ports = [base_port + 2 * i + 1 for i in range(3)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * 3
-        self._channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) for port in self._client_ports]
+        self._channels = [
+            grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) for port in self._client_ports
+        ]
         self._puts = [etcd_pb2_grpc.KVStub(channel) for channel in self._channels]
         self._statuses = [etcd_pb2_grpc.MaintenanceStub(channel) for channel in self._channels]
 

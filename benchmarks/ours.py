@@ -1,0 +1,167 @@
+"""Three quorumd processes on this machine, asked in the same way as the peer: raw gRPC stubs, nothing in between."""
+
+import asyncio
+import contextlib
+import signal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import grpc.aio
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
+
+from benchmarks.load import Call
+from benchmarks.sessions import Sessions
+from quorum.cli.dev_cluster import DevCluster
+
+TOPICS = 1_000
+
+_OPTIONS = [
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 100),
+]
+
+
+class NotAcknowledged(Exception):
+    """The call was answered with an error."""
+
+
+class OurCluster:
+    """`async with OurCluster(directory)`: three controllers, three brokers' sessions, 1,000 topics of one partition."""
+
+    def __init__(self, directory: Path) -> None:
+        self._cluster = DevCluster.create(directory, controllers=3, brokers=0)
+        self._targets = [node.endpoint for node in self._cluster.layout.controllers]
+        self._channels = [grpc.aio.insecure_channel(target, options=_OPTIONS) for target in self._targets]
+        self._stubs = [admin_pb2_grpc.AdminServiceStub(channel) for channel in self._channels]
+        self._down: set[int] = set()
+        self._batch = 0
+        cluster_id = self._cluster.layout.cluster_id
+        self._sessions = Sessions(self._targets, cluster_id, 3)
+        self._context = admin_pb2.RequestContext(cluster_id=cluster_id, timeout_ms=10_000)
+
+    async def __aenter__(self) -> Self:
+        await self._cluster.up()
+        await self._sessions.__aenter__()
+        names = [f"t{i}" for i in range(TOPICS)]
+        topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in names]
+        stub = self._stubs[await self.leader()]
+        _check(await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=self._context, topics=topics)))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._sessions.__aexit__()
+        for channel in self._channels:
+            await channel.close()
+        await self._cluster.down()
+
+    async def leader(self) -> int:
+        """The index of the active controller."""
+        for _ in range(1_500):
+            for index, stub in enumerate(self._stubs):
+                if index in self._down:
+                    continue
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    status = await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest(), timeout=0.5)
+                    if status.role == "leader" and status.HasField("high_watermark"):
+                        return index
+            await asyncio.sleep(0.02)
+        raise TimeoutError("no active controller")
+
+    def _alter(self, n: int) -> admin_pb2.IncrementalAlterConfigsRequest:
+        """One config of one topic: a key of its own and a value of about 200 bytes in the log."""
+        operation = admin_pb2.ConfigOperation(key="retention.ms", value=str(1_000 + n))
+        resource = admin_pb2.ConfigResource(resource_type=2, name=f"t{n % TOPICS}")
+        alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
+        return admin_pb2.IncrementalAlterConfigsRequest(context=self._context, alterations=[alteration])
+
+    async def put_call(self) -> Call:
+        """One config of one topic altered, at the active controller."""
+        stub = self._stubs[await self.leader()]
+
+        async def call(n: int) -> object:
+            return _check(await stub.IncrementalAlterConfigs(self._alter(n)))
+
+        return call
+
+    async def submit_call(self) -> tuple[Call, Any]:
+        """The same over one pipelined stream; and what ends it."""
+        stream = self._stubs[await self.leader()].Submit()
+        waiting: dict[int, asyncio.Future[object]] = {}
+
+        async def read() -> None:
+            while (answer := await stream.read()) is not grpc.aio.EOF:
+                waiting.pop(answer.id).set_result(answer)
+
+        outgoing: asyncio.Queue[int | None] = asyncio.Queue()
+
+        async def write() -> None:
+            while (n := await outgoing.get()) is not None:
+                await stream.write(admin_pb2.SubmitRequest(id=n, alter_configs=self._alter(n)))
+            await stream.done_writing()
+
+        tasks = [asyncio.create_task(read()), asyncio.create_task(write())]
+
+        async def call(n: int) -> object:
+            future = waiting[n] = asyncio.get_running_loop().create_future()
+            outgoing.put_nowait(n)
+            answer: Any = await future
+            return _check(answer.alter_configs)
+
+        async def end() -> None:
+            outgoing.put_nowait(None)
+            await asyncio.gather(*tasks)
+
+        return call, end
+
+    async def partitions_call(self, partitions: int = 1_000) -> Call:
+        """One topic with so many partitions created, replication factor 3."""
+        stub = self._stubs[await self.leader()]
+
+        async def call(n: int) -> object:
+            self._batch += 1
+            topic = admin_pb2.NewTopic(name=f"p{self._batch}", partitions=partitions, replication_factor=3)
+            return _check(await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=self._context, topics=[topic])))
+
+        return call
+
+    def any_put_call(self) -> Call:
+        """One write to whichever running controller is next in turn: for the time after a failure."""
+
+        async def call(n: int) -> object:
+            running = [i for i in range(3) if i not in self._down]
+            return _check(
+                await self._stubs[running[n % len(running)]].IncrementalAlterConfigs(self._alter(n), timeout=0.25)
+            )
+
+        return call
+
+    async def kill_leader(self, number: signal.Signals = signal.SIGKILL) -> int:
+        index = await self.leader()
+        self._cluster.kill(self._cluster.layout.controllers[index].name, number)
+        self._down.add(index)
+        return index
+
+    async def bring_back(self, index: int) -> None:
+        """Started again, and caught up."""
+        self._cluster.start(self._cluster.layout.controllers[index].name)
+        end = (await self._stubs[await self.leader()].DescribeQuorum(admin_pb2.DescribeQuorumRequest())).log_end_offset
+        for _ in range(1_500):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                status = await self._stubs[index].DescribeQuorum(admin_pb2.DescribeQuorumRequest(), timeout=0.5)
+                if status.applied_offset >= end:
+                    self._down.discard(index)
+                    return
+            await asyncio.sleep(0.02)
+        raise TimeoutError("a controller did not come back")
+
+
+def _check(answer: Any) -> Any:
+    """The answer, if it and its results are without error."""
+    for error in (answer.error, *(result.error for result in answer.results)):
+        if error.code != common_pb2.NONE:
+            raise NotAcknowledged(f"{common_pb2.ErrorCode.Name(error.code)}: {error.message}")
+    return answer

@@ -1,0 +1,96 @@
+"""Brokers without processes: registered and kept alive from the benchmark's own loop, so that topics have somewhere to live."""
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass
+
+import grpc.aio
+from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
+
+from metadata_log.batch import decode_all
+
+CONTACT_S = 1.0
+
+
+@dataclass
+class _Session:
+    broker_id: int
+    incarnation_id: bytes
+    broker_epoch: int = -1
+    offset: int = 0
+    epoch: int = 0
+    chain: bytes = b""
+
+
+class Sessions:
+    """So many brokers, Online for as long as the block lasts. They stay just above their own registration."""
+
+    def __init__(self, targets: list[str], cluster_id: str, count: int) -> None:
+        self._channels = [grpc.aio.insecure_channel(target) for target in targets]
+        self._stubs = [broker_pb2_grpc.BrokerServiceStub(channel) for channel in self._channels]
+        self._cluster_id = cluster_id
+        self._sessions = [_Session(101 + i, os.urandom(16)) for i in range(count)]
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Sessions":
+        for session in self._sessions:
+            await self._register(session)
+        self._task = asyncio.create_task(self._keep_alive())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        for channel in self._channels:
+            await channel.close()
+
+    async def _register(self, session: _Session) -> None:
+        request = broker_pb2.RegisterBrokerRequest(
+            cluster_id=self._cluster_id,
+            broker_id=session.broker_id,
+            incarnation_id=session.incarnation_id,
+            endpoints=[common_pb2.Endpoint(listener="CLIENT", host="127.0.0.1", port=9_000 + session.broker_id)],
+            features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=1)],
+            log_dirs=[session.incarnation_id],
+        )
+        for stub in self._stubs * 100:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                answer = await stub.RegisterBroker(request, timeout=5)
+                if answer.error.code == common_pb2.NONE:
+                    session.broker_epoch = answer.broker_epoch
+                    break
+            await asyncio.sleep(0.05)
+        while session.offset <= session.broker_epoch:
+            fetched = await self._fetch(session, 1 << 20)
+            for batch in decode_all(fetched.batches):
+                session.offset, session.epoch, session.chain = batch.end_offset, batch.epoch, batch.chain
+        while (await self._fetch(session, 1)).state != broker_pb2.ONLINE:
+            await asyncio.sleep(0.02)
+
+    async def _fetch(self, session: _Session, max_bytes: int) -> broker_pb2.MetadataFetchResponse:
+        request = broker_pb2.MetadataFetchRequest(
+            cluster_id=self._cluster_id,
+            broker_id=session.broker_id,
+            broker_epoch=session.broker_epoch,
+            incarnation_id=session.incarnation_id,
+            offset=session.offset,
+            epoch=session.epoch,
+            chain=session.chain,
+            max_wait_ms=50,
+            max_bytes=max_bytes,
+        )
+        for stub in self._stubs:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                answer = await stub.MetadataFetchOnce(request, timeout=2)
+                if answer.error.code == common_pb2.NONE:
+                    return answer
+        return broker_pb2.MetadataFetchResponse()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(CONTACT_S)
+            for session in self._sessions:
+                await self._fetch(session, 1)
