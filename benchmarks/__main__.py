@@ -93,20 +93,29 @@ async def _fail_over(cluster: EtcdCluster | OurCluster, trials: int) -> list[flo
 
 def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
     assert ours.submit_per_s is not None
-    p4, worst = statistics.median(ours.p4_s), max(ours.p4_s)
-    p1 = ours.p1_ms / etcd.p1_ms
-    p2, submit, p3 = (value / etcd.p2_per_s for value in (ours.p2_per_s, ours.submit_per_s, 0.0))
-    p3 = ours.p3_per_s / etcd.p3_per_s
-    default, tuned = statistics.median(etcd.p4_s), statistics.median(tuned_s)
+
+    def row(
+        what: str, unit: str, peer: float, own: float, aim: str, *, most: float | None = None, least: float = 0
+    ) -> Row:
+        """`most` and `least` bound the ratio."""
+        digits = 2 if unit == " ms" else 0
+        ratio = own / peer
+        reached = ratio <= most if most is not None else ratio >= least
+        return Row(what, f"{peer:,.{digits}f}{unit}", f"{own:,.{digits}f}{unit}", ratio, aim, reached)
+
+    def failover(what: str, peer_s: float, own_s: float, most_s: float) -> Row:
+        return Row(what, f"{peer_s:.3f} s", f"{own_s:.3f} s", own_s / peer_s, f"<= {most_s} s", own_s <= most_s)
+
+    p4 = statistics.median(ours.p4_s)
     return [
-        Row("P1 one write, p50", f"{etcd.p1_ms:.2f} ms", f"{ours.p1_ms:.2f} ms", p1, "<= 0.9 x", p1 <= 0.9),
-        Row("P2 64 in flight, unary", f"{etcd.p2_per_s:,.0f}/s", f"{ours.p2_per_s:,.0f}/s", p2, ">= 0.7 x", p2 >= 0.7),
-        Row("P2 64 in flight, Submit", f"{etcd.p2_per_s:,.0f}/s", f"{ours.submit_per_s:,.0f}/s", submit, ">= 1.5 x", submit >= 1.5),
-        Row("P3 partitions a second", f"{etcd.p3_per_s:,.0f}/s", f"{ours.p3_per_s:,.0f}/s", p3, ">= 2 x", p3 >= 2),
-        Row("P4 failover, p50 (etcd default)", f"{default:.3f} s", f"{p4:.3f} s", p4 / default, "<= 0.15 s", p4 <= 0.15),
-        Row("P4 failover, p50 (etcd tuned)", f"{tuned:.3f} s", f"{p4:.3f} s", p4 / tuned, "<= 0.15 s", p4 <= 0.15),
-        Row("P4 failover, worst (etcd default)", f"{max(etcd.p4_s):.3f} s", f"{worst:.3f} s", worst / max(etcd.p4_s), "<= 0.5 s", worst <= 0.5),
-    ]  # fmt: skip
+        row("P1 one write, p50", " ms", etcd.p1_ms, ours.p1_ms, "<= 0.9 x", most=0.9),
+        row("P2 64 in flight, unary", "/s", etcd.p2_per_s, ours.p2_per_s, ">= 0.7 x", least=0.7),
+        row("P2 64 in flight, Submit", "/s", etcd.p2_per_s, ours.submit_per_s, ">= 1.5 x", least=1.5),
+        row("P3 partitions a second", "/s", etcd.p3_per_s, ours.p3_per_s, ">= 2 x", least=2),
+        failover("P4 failover, p50 (etcd default)", statistics.median(etcd.p4_s), p4, 0.15),
+        failover("P4 failover, p50 (etcd tuned)", statistics.median(tuned_s), p4, 0.15),
+        failover("P4 failover, worst (etcd default)", max(etcd.p4_s), max(ours.p4_s), 0.5),
+    ]
 
 
 def show(table_rows: list[Row], seconds: float, trials: int) -> None:

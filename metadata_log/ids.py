@@ -61,7 +61,9 @@ def parse_uuid(text: str) -> Uuid:
     try:
         value = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError) as e:
-        raise ValueError(f"not an id: {text!r} (22 base64 characters, as `quorumctl storage random-uuid` prints)") from e
+        raise ValueError(
+            f"not an id: {text!r} (22 base64 characters, as `quorumctl storage random-uuid` prints)"
+        ) from e
     if len(text) != 22 or len(value) != 16:
         raise ValueError(f"not an id: {text!r} (22 base64 characters, as `quorumctl storage random-uuid` prints)")
     return value

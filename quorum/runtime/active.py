@@ -192,7 +192,14 @@ class ActiveController:
         return batch.end_offset
 
     def _wait(
-        self, reply_to: ReplyTo, offset: Offset, reply: Pending, deadline_ms: int, *, wrote: bool = False, token: int = 0
+        self,
+        reply_to: ReplyTo,
+        offset: Offset,
+        reply: Pending,
+        deadline_ms: int,
+        *,
+        wrote: bool = False,
+        token: int = 0,
     ) -> None:
         self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
 

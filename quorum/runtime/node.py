@@ -313,7 +313,9 @@ class Node:
             case FlushJob():
                 self._flushing = False
                 if error is not None:
-                    raise NodeStopped(f"flush failed: {error}; what was written may be lost, so this node stops") from error
+                    raise NodeStopped(
+                        f"flush failed: {error}; what was written may be lost, so this node stops"
+                    ) from error
                 if self.log.complete_flush(job.ticket):
                     self._step(raft.Flushed(self.log.shape))
             case WriteSnapshotJob():

@@ -46,7 +46,9 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
     bootstrap = snapshotter.store.bootstrap()
     if bootstrap is None:
-        raise CorruptLog(f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)")
+        raise CorruptLog(
+            f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"
+        )
     load = snapshotter.newest_load_job()
     log = Log.open(
         metadata,
@@ -68,9 +70,7 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
                 "forgotten its vote; restore the file, or give the node a new directory id and let it fetch from the others"
             )
         election = election_file.FIRST_STATE
-    entries = tuple(
-        (offset, record) for offset, record in log.control_records() if isinstance(record, Voters)
-    )
+    entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
     return Opened(directory, identity, election, log, VoterHistory(voters, entries), snapshotter, load)
 
 

@@ -42,7 +42,9 @@ class Snapshotter:
         assert chain is not None, f"the mark's end {mark.end} is a batch boundary of this log"
         self._busy = True
         timestamp_ms = mark.image.provenance.timestamp_ms
-        return WriteSnapshotJob(self.store, SnapshotMeta(mark.end, timestamp_ms, chain, voters, KRAFT_VERSION), mark.image)
+        return WriteSnapshotJob(
+            self.store, SnapshotMeta(mark.end, timestamp_ms, chain, voters, KRAFT_VERSION), mark.image
+        )
 
     def written(self, job: WriteSnapshotJob, log: Log) -> list[str]:
         """The snapshot is durable: the log may now stand on it. Returns the names of what retention has retired."""

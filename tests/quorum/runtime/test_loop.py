@@ -12,7 +12,6 @@ pytestmark = pytest.mark.slow
 async def test_three_controllers_elect_one_and_commit_on_all(tmp_path: Path) -> None:
     """A write is answered with its offset; soon every node has applied it and holds the same history."""
     async with quorum_of_three(tmp_path) as quorum:
-        leader = next(iter(quorum.loops.values()))
         async with quorum.client() as client:
             listed = await client.list_topics()
             status = [loop.status() for loop in quorum.loops.values()]
