@@ -1,0 +1,194 @@
+"""The commands that ask a cluster, as real processes against a served node: documents, exit codes, one-line errors.
+
+They run as processes because gRPC wants one event loop per process, and the served node has this one's.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from quorum.runtime.requests import LeaderHint, Refused
+from quorum.wire.server import serve
+from tests.quorum.cli.shapes import shape
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+pytestmark = pytest.mark.slow
+
+SENTRY = Path(__file__).parents[3] / "examples" / "sentry_topics.json"
+
+
+class Ran(NamedTuple):
+    """What a command has done."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.stdout)
+
+
+Run = Callable[..., Coroutine[Any, Any, Ran]]
+
+
+async def quorumctl(*arguments: object) -> Ran:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "quorum.cli.main", *[str(argument) for argument in arguments],
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    stdout, stderr = await process.communicate()
+    assert process.returncode is not None
+    return Ran(process.returncode, stdout.decode(), stderr.decode())
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    return FakeNode()
+
+
+@pytest.fixture
+async def run(node: FakeNode) -> AsyncIterator[Run]:
+    """`await run("topics", "list")` asks the served node."""
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+
+        async def ask(*arguments: object) -> Ran:
+            return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)
+
+        yield ask
+
+
+async def test_a_topics_life(run: Run) -> None:
+    """Created, listed, described, deleted; each document's shape, and an exit code for each way to fail."""
+    created = await run("topics", "create", "orders", "--partitions", 2, "--config", "retention.ms=5", "-o", "json")
+    assert created.exit_code == 0
+    assert shape(created.document) == {
+        "schema_version": "int",
+        "offset": "int",
+        "topics": [{"name": "str", "result": "str", "error": None, "topic_id": "str"}],
+    }
+    again = await run("topics", "create", "orders")
+    assert again.exit_code == 4
+    assert (await run("topics", "create", "orders", "--if-not-exists")).exit_code == 0
+    listed = await run("-o", "json", "topics", "list")
+    assert shape(listed.document) == {
+        "schema_version": "int",
+        "topics": [{"name": "str", "topic_id": "str", "partitions": "int", "replication_factor": "int"}],
+    }
+    described = await run("topics", "describe", "orders", "-o", "json")
+    assert shape(described.document["topics"][0]) == {
+        "name": "str", "topic_id": "str", "partition_count": "int", "configs": {"retention.ms": "str"},
+        "partitions": [{
+            "partition": "int", "leader_id": "int", "leader_epoch": "int", "partition_epoch": "int", "replicas": ["int"],
+            "isr": ["int"], "adding_replicas": [], "removing_replicas": [], "elr": [], "offline_replicas": [],
+        }],
+    }  # fmt: skip
+    assert (await run("topics", "delete", "orders")).exit_code == 0
+    missing = await run("topics", "describe", "orders")
+    assert missing.exit_code == 3
+    assert missing.stderr == "quorumctl: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'orders'\n"
+    assert (await run("topics", "delete", "orders", "--if-exists")).exit_code == 0
+
+
+async def test_quorum_documents(run: Run) -> None:
+    """What is not known is null, in status and replication."""
+    status = (await run("quorum", "status", "-o", "json")).document
+    member = {"node_id": "int", "directory_id": "str", "endpoint": "str", "status": "str"}
+    assert shape(status) == {
+        "schema_version": "int", "cluster_id": "str", "leader_id": "int", "leader_epoch": "int", "high_watermark": "int",
+        "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member],
+        "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
+        "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",
+        "snapshot": None, "chain": "str", "digest": "str",
+    }  # fmt: skip
+    replicas = (await run("quorum", "replication", "-o", "jsonl")).stdout.splitlines()
+    assert [json.loads(line)["status"] for line in replicas] == ["leader", "follower", "observer"]
+    assert shape(json.loads(replicas[1])) == {
+        "node_id": "int", "directory_id": "str", "log_end_offset": "int", "lag": "int", "last_fetch_age_ms": "int",
+        "last_caught_up_age_ms": "int", "status": "str", "endpoint": None,
+    }  # fmt: skip
+
+
+async def test_status_without_a_leader_answers_and_says_unhealthy(run: Run, node: FakeNode) -> None:
+    """Exit code 10: it was asked, and something is wrong; not 5, which says that nobody could be asked."""
+    status = node.status()
+
+    def leaderless() -> Any:
+        import dataclasses
+
+        return dataclasses.replace(status, role="unattached", leader=LeaderHint(None, 1, None), high_watermark=None)
+
+    node.status = leaderless  # type: ignore[method-assign]
+    ran = await run("quorum", "status", "-o", "json")
+    assert ran.exit_code == 10
+    assert (ran.document["leader_id"], ran.document["high_watermark"]) == (None, None)
+
+
+async def test_brokers_and_their_documents(run: Run) -> None:
+    """Endpoints by listener; a table for a pipe is separated by tabs."""
+    document = (await run("brokers", "list", "-o", "json")).document
+    assert shape(document) == {
+        "schema_version": "int",
+        "as_of_offset": "int",
+        "brokers": [{
+            "broker_id": "int", "state": "str", "rack": None, "endpoints": [{"listener": "str", "endpoint": "str"}],
+            "broker_epoch": "int", "incarnation_id": "str", "last_contact_age_ms": "int", "metadata_offset": "int",
+            "led_partitions": "int", "replicas": "int",
+        }],
+    }  # fmt: skip
+    table = (await run("brokers", "list")).stdout.splitlines()
+    assert table[0].split("\t")[:2] == ["ID", "STATE"]
+    assert table[1].split("\t")[:2] == ["0", "online"]
+
+
+async def test_snapshots_are_marked_and_listed(run: Run) -> None:
+    """The mark's offset; a node that cannot be asked is a row that says so."""
+    marked = (await run("snapshot", "create", "--reason", "before the upgrade", "-o", "json")).document
+    assert marked == {"schema_version": 1, "end_offset": 7, "written_by": None}
+    listed = (await run("snapshot", "list", "-o", "json")).document
+    assert shape(listed["snapshots"][0]).keys() == {"node_id", "end_offset", "epoch", "bytes", "log_time", "error"}
+
+
+async def test_a_real_catalogue_is_applied_once(run: Run) -> None:
+    """76 topics with their configs; the second run finds nothing to do; what cannot be done is refused as a whole."""
+    dry = await run("topics", "apply", SENTRY, "--partitions", 2, "--replication-factor", 3, "--dry-run", "-o", "json")
+    assert (dry.document["applied"], dry.document["counts"]["create"]) == (False, 76)
+    applied = await run("topics", "apply", SENTRY, "--partitions", 2, "--replication-factor", 3)
+    assert applied.exit_code == 0, applied.stderr
+    assert applied.stdout.splitlines()[-1] == "Done: 76 to create."
+    again = await run("topics", "apply", SENTRY, "--partitions", 2, "--replication-factor", 3, "-o", "json")
+    assert (again.document["unchanged"], again.document["changes"]) == (76, [])
+    grown = await run("topics", "apply", SENTRY, "--partitions", 3, "-o", "json")
+    assert grown.document["counts"] == {"create": 0, "grow": 76, "alter": 0}
+    shrunk = await run("topics", "apply", SENTRY, "--partitions", 1)
+    assert shrunk.exit_code == 1
+    assert "partitions never become fewer" in shrunk.stderr
+
+
+async def test_errors_are_one_line_that_says_what_to_do(run: Run, node: FakeNode) -> None:
+    """Usage 2; no leader and indeterminate 5; a refusal 1."""
+    usage = await quorumctl("-C", "nonsense", "topics", "list")
+    assert (usage.exit_code, usage.stderr.count("\n")) == (2, 1)
+    assert "write host:port" in usage.stderr
+    node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+    unknown = await run("topics", "create", "x")
+    assert unknown.exit_code == 5
+    assert "look before you repeat it" in unknown.stderr
+    node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "no leader is known")
+    leaderless = await run("--timeout", "0.3", "brokers", "list")
+    assert (leaderless.exit_code, leaderless.stderr.count("\n")) == (5, 1)
+    nobody = await quorumctl("-C", "127.0.0.1:1", "quorum", "status")
+    assert nobody.exit_code == 5
+    assert "Is a controller running there?" in nobody.stderr
+
+
+async def test_an_option_behind_the_command_wins(run: Run) -> None:
+    """Addresses may stand on both sides of the command; the nearer one is meant."""
+    ran = await run("topics", "list", "-C", "127.0.0.1:1", "--timeout", "0.2")
+    assert ran.exit_code == 5

@@ -1,0 +1,135 @@
+"""A local cluster: what `dev up` makes, what it refuses, and that it leaves nothing behind when it fails."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from quorum.cli import dev_layout as layouts
+from quorum.cli.dev_cluster import Conflict, DevCluster, DevClusterError, NotThere
+from quorum.cli.main import cli
+from quorum.wire.client_errors import AdminError
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["dev", *[str(argument) for argument in arguments]])
+
+
+def test_a_layout_is_written_once_and_found_again(tmp_path: Path) -> None:
+    """Same cluster, ids, ports and directories; racks go around."""
+    made = DevCluster.create(tmp_path / "c", controllers=3, brokers=4, racks=2)
+    found = DevCluster.load(tmp_path / "c")
+    assert found.layout == made.layout
+    assert [node.name for node in found.nodes[:4]] == ["controller-1", "controller-2", "controller-3", "broker-101"]
+    assert [node.rack for node in found.layout.brokers] == ["rack-1", "rack-2", "rack-1", "rack-2"]
+    assert len({node.port for node in found.nodes}) == 7
+    assert found.running() == []
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    """Not even a file is added to it."""
+    (tmp_path / "thesis.tex").write_text("precious")
+    result = run("up", "--dir", tmp_path)
+    assert result.exit_code == 4
+    assert "is not empty" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_cluster_keeps_its_size(tmp_path: Path) -> None:
+    """Other numbers on a second `up` are a mistake, not a wish."""
+    DevCluster.create(tmp_path / "c", controllers=1, brokers=1)
+    result = run("up", "--dir", tmp_path / "c", "--controllers", 3)
+    assert result.exit_code == 4
+    assert "a cluster of 1 controllers and 1 brokers" in result.stderr
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    """No cluster, no such node."""
+    assert run("status", "--dir", tmp_path / "nowhere").exit_code == 3
+    DevCluster.create(tmp_path / "c", controllers=1)
+    assert run("kill", "controller-9", "--dir", tmp_path / "c").exit_code == 3
+    with pytest.raises(NotThere, match="there are controller-1"):
+        DevCluster.load(tmp_path / "c").node("broker-101")
+
+
+def test_a_damaged_cluster_file_is_named(tmp_path: Path) -> None:
+    """It says which file, and changes nothing."""
+    DevCluster.create(tmp_path / "c", controllers=1)
+    (tmp_path / "c" / layouts.CLUSTER_FILE).write_text("{")
+    with pytest.raises(DevClusterError, match=r"cluster\.json cannot be read"):
+        DevCluster.load(tmp_path / "c")
+
+
+async def test_a_taken_port_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    """At creation and at a later start."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen(1)
+        port = taken.getsockname()[1]
+        result = run("up", "--dir", tmp_path / "c", "--base-port", port, "--controllers", 1, "--brokers", 0)
+        assert result.exit_code == 4
+        assert f"port {port} cannot be had" in result.stderr
+        assert not (tmp_path / "c").exists()
+        cluster = DevCluster.create(tmp_path / "d", controllers=1)
+        moved = cluster.layout.nodes[0]._replace(port=port)
+        cluster.layout = cluster.layout._replace(nodes=(moved,))
+        with pytest.raises(Conflict, match="in use by another process"):
+            await cluster.up()
+        assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_a_cluster_lives_and_dies(tmp_path: Path) -> None:
+    """Up until healthy; a killed leader is replaced; a stopped cluster comes back with its topics; down stops all."""
+    cluster = DevCluster.create(tmp_path / "c", controllers=3, brokers=2)
+    try:
+        await cluster.up()
+        with pytest.raises(Conflict, match="runs already"):
+            await cluster.up()
+        async with cluster.client() as client:
+            await client.create_topic("orders", 3, 2)
+            leader = (await client.describe_quorum()).leader.leader_id
+            cluster.kill(str(leader))
+            await cluster.wait_until_gone(str(leader))
+            await client.create_topic("after-the-fall", 1, 2)
+        assert len(cluster.running()) == 4
+        await cluster.up()
+        assert await cluster.down() == []
+        assert cluster.running() == []
+        await cluster.up()
+        async with cluster.client() as client:
+            assert [topic.name async for topic in client.all_topics()] == ["after-the-fall", "orders"]
+    finally:
+        await cluster.down()
+    assert cluster.running() == []
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_a_failed_up_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A config that a daemon refuses: its words are in the error, and processes and files are gone."""
+    cluster = DevCluster.create(tmp_path / "c", controllers=1, controller_settings={"num.partitions": "many"})
+    with pytest.raises(DevClusterError, match=r"num\.partitions"):
+        await cluster.up()
+    assert cluster.running() == []
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+async def test_another_clusters_address_is_refused(tmp_path: Path) -> None:
+    """A client that knows its cluster's id is not served by another one."""
+    cluster = DevCluster.create(tmp_path / "c", controllers=1)
+    try:
+        await cluster.up()
+        stranger = DevCluster(cluster.layout._replace(cluster_id="AAAAAAAAAAAAAAAAAAAAAg"))
+        async with stranger.client() as client:
+            with pytest.raises(AdminError, match="this is cluster"):
+                await client.create_topic("orders", 1, 1)
+        document = json.loads((tmp_path / "c" / layouts.CLUSTER_FILE).read_text())
+        assert document["cluster_id"] == cluster.layout.cluster_id
+    finally:
+        await cluster.down()

@@ -1,0 +1,94 @@
+"""`log dump` shows what is in the files, and does not stop at what is broken in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from metadata_log.files import RealDirectory
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.records import LeaderChange, Topic
+from quorum.cli.main import cli
+from tests.quorum.cli.shapes import shape
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, ["log", "dump", *[str(argument) for argument in arguments]])
+
+
+def rows(*arguments: object) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run(*arguments, "-o", "jsonl").stdout.splitlines()]
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    """A log of four batches, ten records in all."""
+    directory = RealDirectory(tmp_path / "@metadata")
+    log = Log.open(directory, start=OffsetAndEpoch(0, 0), chain=bytes(32))
+    log.append([LeaderChange(1, (1,), (1,))], epoch=1, wall_ms=1_000)
+    for number in range(3):
+        topics = [Topic(f"t{number}-{i}", bytes([number, i]) * 8) for i in range(3)]
+        log.append(topics, epoch=1, wall_ms=2_000 + number)
+    log.close()
+    return next((tmp_path / "@metadata").glob("*.log"))
+
+
+def test_every_batch_is_a_row(segment: Path) -> None:
+    """Offsets, epoch, chain; from a file, its directory or the node's directory alike."""
+    found = rows(segment)
+    assert [(row["base_offset"], row["end_offset"]) for row in found] == [(0, 1), (1, 4), (4, 7), (7, 10)]
+    assert all(row["chain_is_valid"] for row in found)
+    assert found == rows(segment.parent) == rows(segment.parent.parent)
+
+
+def test_the_documents_shape_is_fixed(segment: Path) -> None:
+    """Also with records: each with its offset, type and data."""
+    document = json.loads(run(segment, "--print-data", "-o", "json").stdout)
+    assert document["schema_version"] == 1
+    assert shape(document["rows"][1]) == {
+        "kind": "str", "file": "str", "position": "int", "base_offset": "int", "end_offset": "int", "epoch": "int",
+        "record_count": "int", "is_control": "bool", "first_timestamp_ms": "int", "last_timestamp_ms": "int", "bytes": "int",
+        "chain": "str", "chain_is_valid": "bool",
+        "records": [{"offset": "int", "type": "str", "version": "int", "data": {"name": "str", "topic_id": "str"}}],
+    }  # fmt: skip
+
+
+def test_a_range_of_offsets(segment: Path) -> None:
+    """Batches that lie partly inside are shown whole."""
+    assert [row["base_offset"] for row in rows(segment, "--from-offset", 5, "--to-offset", 7)] == [4]
+
+
+def test_a_damaged_batch_is_shown_and_passed_over(segment: Path) -> None:
+    """What comes behind it is still shown, its chain unchecked; the exit code says that something is wrong."""
+    second = rows(segment)[1]["position"]
+    assert isinstance(second, int)
+    data = bytearray(segment.read_bytes())
+    data[second + 90] ^= 1
+    segment.write_bytes(data)
+    found = rows(segment)
+    assert [row["kind"] for row in found] == ["batch", "damage", "batch", "batch"]
+    assert found[1]["position"] == second
+    assert [row.get("chain_is_valid") for row in found[2:]] == [None, True]
+    result = run(segment, "--print-data")
+    assert result.exit_code == 10
+    assert "DAMAGE" in result.stdout
+
+
+def test_a_cut_file_and_a_foreign_one(segment: Path, tmp_path: Path) -> None:
+    """The torn end is a row; a file that is no segment at all is one damage."""
+    last = rows(segment)[3]["position"]
+    assert isinstance(last, int)
+    segment.write_bytes(segment.read_bytes()[: last + 100])
+    assert [row["kind"] for row in rows(segment)] == ["batch", "batch", "batch", "damage"]
+    foreign = tmp_path / "x.log"
+    foreign.write_bytes(b"not a log at all" * 100)
+    assert {row["kind"] for row in rows(foreign)} == {"damage"}
+
+
+def test_nothing_to_read_is_said(tmp_path: Path) -> None:
+    """A directory without any of our files."""
+    result = run(tmp_path)
+    assert result.exit_code == 1
+    assert "neither segments nor snapshots" in result.stderr

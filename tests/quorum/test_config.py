@@ -1,0 +1,64 @@
+"""A controller's configuration: Kafka's names, and every mistake named at once."""
+
+from pathlib import Path
+
+import pytest
+
+from daemon.config import ConfigErrors, load_config
+from quorum.config import QuorumConfig
+from quorum.core.config import RaftConfig
+from quorum.runtime.node_config import NodeConfig
+
+LEAST = "node.id: 1\nlisteners: CONTROLLER://127.0.0.1:9001\nmetadata.log.dir: /tmp/c\n"
+
+
+def load(tmp_path: Path, text: str = LEAST, *overrides: str) -> QuorumConfig:
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    return load_config(QuorumConfig, path, {}, overrides)
+
+
+def test_the_defaults_are_those_of_the_rooms(tmp_path: Path) -> None:
+    """A config file that says only what it must changes nothing in Raft, controller, log and retention."""
+    config = load(tmp_path)
+    assert config.raft_config() == RaftConfig()
+    assert config.node_config() == NodeConfig()
+    assert config.tls_files is None
+
+
+def test_kafkas_names_reach_their_fields(tmp_path: Path) -> None:
+    """One of each section."""
+    config = load(
+        tmp_path,
+        LEAST,
+        "controller.quorum.election.timeout.ms=100",
+        "controller.quorum.fetch.timeout.ms=400",
+        "broker.session.timeout.ms=1800",
+        "metadata.log.max.record.bytes.between.snapshots=4096",
+        "metadata.max.retention.bytes=2097152",
+        "num.partitions=6",
+        "controller.quorum.voters=1@c1:9001,2@c2:9002",
+    )
+    node = config.node_config()
+    assert (node.raft.election_timeout_min_ms, node.raft.election_timeout_max_ms) == (100, 200)
+    assert node.raft.fetch_timeout_ms == 400
+    assert (node.controller.session_timeout_ms, node.lease_ms, node.quorum_age_ms) == (1_800, 1_000, 400)
+    assert node.marks.bytes_between == 4_096
+    assert node.retention.max_bytes == 2 << 20
+    assert node.controller.default_partitions == 6
+    assert {node_id: each.host for node_id, each in config.voter_endpoints.items()} == {1: "c1", 2: "c2"}
+
+
+def test_every_mistake_is_named(tmp_path: Path) -> None:
+    """Missing, misspelt, out of range, and half a TLS configuration."""
+    with pytest.raises(ConfigErrors) as caught:
+        load(tmp_path, "node.id: -1\nlisteners: nowhere\nnum.partition: 3\ntls.private.key: k.pem\n")
+    said = "\n".join(str(problem) for problem in caught.value.problems)
+    for expected in ("node.id", "listeners", "did you mean num.partitions?", "metadata.log.dir", "belong together"):
+        assert expected in said
+
+
+def test_a_lease_that_outlives_the_session_is_refused(tmp_path: Path) -> None:
+    """The safety of fencing hangs on it, so it is no warning."""
+    with pytest.raises(ConfigErrors, match="lease"):
+        load(tmp_path, LEAST, "broker.lease.ms=8000").node_config()
