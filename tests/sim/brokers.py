@@ -1,7 +1,8 @@
-"""A simulated broker: the real session and the real store over a forgetful disk."""
+"""A simulated broker: the real session and the real store over a forgetful disk, drifting clocks and a network that lies."""
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker_agent.lifecycle import (
     AbandonFetch,
@@ -35,20 +36,30 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session import Session, SessionConfig
+from broker_agent.session import Session
 from broker_agent.store import BrokerStore, WrongHistory
 from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
 from metadata_log.records import Endpoint, FeatureRange
 from metadata_log.replay import ReplayStopped
-from quorum.controller.commands import RegisterBrokerCommand, RegisterBrokerReply
+from quorum.controller.commands import AlterPartition, AlterPartitionReply, RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Submission
+from tests.sim.clock import Clock
+from tests.sim.controllers import Make, SimController
 from tests.sim.disk import MemoryDirectory
+from tests.sim.laws import hold
+from tests.sim.leading import isr_proposal
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
-    from tests.sim.controllers import SimController
+
+
+OnAnswer: TypeAlias = Callable[[Answer], Input]
+
+CHUNK_BYTES = 4_096
+LEADING_EVERY_MS = 300.0
+PROPOSAL_TIMEOUT_MS = 1_000
 
 
 class SimBroker:
@@ -62,32 +73,40 @@ class SimBroker:
         self.is_up = False
         self.boot = 0
         self.paused = False
-        self.was_reset = False
         self.stopping = False
-        self.wants_fence = True
         self.incarnation_id: Uuid = bytes(16)
         self.session: Session
         self.store: BrokerStore
         self._rng = random.Random(cluster.rng.random())
+        self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._timer = 0
-        self._target: "SimController" = cluster.controllers[0]
+        self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
 
     def boot_up(self) -> None:
+        """Starts the process on whatever its disk holds, if it does not run."""
+        if self.is_up:
+            return
         self.boot += 1
-        self.is_up, self.paused, self.was_reset, self.stopping = True, False, False, False
+        self.is_up, self.paused, self.stopping = True, False, False
         self._asleep.clear()
+        self.clock.reboot()
         self.incarnation_id = self._rng.randbytes(16)
         self._target = self._rng.choice(self.cluster.controllers)
-        self.session = Session(SessionConfig(), self._rng)
+        self.session = Session(self.cluster.options.session_config(), self._rng)
         self.store = BrokerStore(self.disk)
         recovered = self.store.recover()
+        if recovered.dropped is not None:
+            self.cluster.coverage["broker store dropped at start"] += 1
         self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
+        self._lead()
 
     def crash(self, *, power_cut: bool) -> None:
+        """The process is gone. With a power cut, the disk forgets what it may."""
         if not self.is_up:
             return
         self.is_up = False
+        self.cluster.coverage["broker crash"] += 1
         self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
 
     def stop(self) -> None:
@@ -100,16 +119,15 @@ class SimBroker:
         self.paused = True
 
     def resume(self) -> None:
+        """What has come in meanwhile is waiting, and is taken before any timer."""
         self.paused = False
         asleep, self._asleep = self._asleep, []
-        if self.is_up:
-            for happened in [*asleep, TimerFired()]:
-                if self.is_up:
-                    self._take(happened, "wakes up")
+        for happened in [*asleep, TimerFired()]:
+            self._take(happened, "wakes up")
 
     def may_serve(self) -> bool:
         """Whether a client that asked now would be served."""
-        return self.is_up and self.session.may_serve(int(self.cluster.now_ms))
+        return self.is_up and self.session.may_serve(self.clock.now_ms())
 
     # --- the session -----------------------------------------------------------------------------------------------
 
@@ -120,14 +138,12 @@ class SimBroker:
             self._asleep.append(happened)
             return
         state = self.session.state
-        for effect in self.session.step(happened, int(self.cluster.now_ms)):
+        for effect in self.session.step(happened, self.clock.now_ms()):
             self._carry_out(effect)
-            if not self.is_up:
-                break
         if state is not self.session.state:
-            self.cluster.coverage[f"broker: {state.name} -> {self.session.state.name}"] += 1
-        self.cluster.after_broker_event(self, what)
+            self.cluster.coverage[f"broker edge: {state.name.lower()} -> {self.session.state.name.lower()}"] += 1
         if self.is_up:
+            self.cluster.after_broker_event(self, what)
             self._arm()
 
     def _arm(self) -> None:
@@ -141,12 +157,16 @@ class SimBroker:
             if self.is_up and self.boot == boot and self._timer == timer:
                 self._take(TimerFired(), "timer")
 
-        self.cluster.schedule(max(0.0, deadline_ms - self.cluster.now_ms) + 0.01, fire, "timer")
+        self.cluster.schedule(self.clock.until(deadline_ms), fire)
 
     def _later(self, happened: Input, what: str) -> None:
         boot = self.boot
-        delay_ms = self._rng.uniform(0.05, 5.0)
-        self.cluster.schedule(delay_ms, lambda: self._take(happened, what) if self.boot == boot else None, what)
+
+        def take() -> None:
+            if self.boot == boot:
+                self._take(happened, what)
+
+        self.cluster.schedule(self._rng.uniform(0.05, 5.0), take)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -162,23 +182,21 @@ class SimBroker:
                 self._later(self._apply(effect), "applied")
             case DownloadSnapshot(snapshot, _):
                 self._later(self._download(snapshot), "snapshot")
-            case ResetStore():
-                self.was_reset = True
-                self.store.reset()
-                self._later(Applied(self.store.position), "reset")
-            case StateChanged(state, _):
-                if state is BrokerState.ONLINE:
-                    self.cluster.coverage["broker online"] += 1
+            case ResetStore(reason):
+                self.cluster.laws.brokers.store_reset(self, reason)
+            case StateChanged():
+                return
             case LeaseLapsed():
                 self.cluster.coverage["lease lapsed"] += 1
             case LeaseRenewed():
-                return
-            case Exit():
+                self.cluster.coverage["lease renewed"] += 1
+            case Exit(code, reason):
                 self.is_up = False
                 self.store.close()
                 self.disk.kill()
-                if self.stopping:
-                    self.cluster.coverage["broker stopped"] += 1
+                gave_up = reason.startswith("not registered within")  # a long outage, from its very start on
+                hold(code == 0 or gave_up, "L7 BrokersLive", f"{self.name} gives up: {reason}")
+                self.cluster.coverage["broker gave up" if gave_up else "broker stopped"] += 1
 
     def _find(self, leader: LeaderHint | None) -> None:
         if leader is not None and leader.leader_id is not None:
@@ -210,7 +228,7 @@ class SimBroker:
         position, size = 0, 1
         try:
             while position < size:
-                size, data = source.node.snapshotter.store.read_chunk(snapshot, position, 4_096)
+                size, data = source.node.snapshotter.store.read_chunk(snapshot, position, CHUNK_BYTES)
                 self.store.write_part(snapshot, position, data)
                 position += len(data)
             self.store.install(snapshot)
@@ -221,18 +239,21 @@ class SimBroker:
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
-    def _ask(self, make: "object", on_answer: "object", what: str) -> None:
-        target, boot = self._target, self.boot
+    def _ask(self, make: Make, on_answer: OnAnswer, what: str) -> None:
+        target, network, boot = self._target, self.cluster.network, self.boot
 
-        def back(answer: Answer) -> None:
-            def arrive() -> None:
-                if self.boot == boot:
-                    self._take(on_answer(answer, target), f"{what} answer")  # type: ignore[operator]
+        def arrive(answer: Answer) -> None:
+            if self.is_up and self.boot == boot:
+                self._take(on_answer(answer), f"{what} answer")
 
-            self.cluster.network.carry(target.name, self.name, arrive, what)
-
-        self.cluster.network.carry(
-            self.name, target.name, lambda: target.ask(make, back, f"{what} {self.name}"), what  # type: ignore[arg-type]
+        network.carry(
+            self.name,
+            target.name,
+            lambda: target.ask(
+                make,
+                lambda answer: network.carry(target.name, self.name, lambda: arrive(answer)),
+                f"{what} {self.name}",
+            ),
         )
 
     def _register(self, effect: Register) -> None:
@@ -246,9 +267,8 @@ class SimBroker:
             log_dirs=(self.broker_id.to_bytes(16, "big"),),
             previous_incarnation_id=effect.previous_incarnation,
         )
-        deadline_ms = int(self.cluster.now_ms) + effect.timeout_ms
 
-        def convert(answer: Answer, target: "SimController") -> Input:
+        def convert(answer: Answer) -> Input:
             if isinstance(answer, RegisterBrokerReply):
                 self.store.note_registered(self.incarnation_id)
                 self.cluster.coverage["broker registered"] += 1
@@ -256,10 +276,11 @@ class SimBroker:
             assert isinstance(answer, Refused)
             return RegisterFailed(effect.number, answer.code, answer.message, self._hint(answer))
 
-        self._ask(lambda reply_to: Submission(command, reply_to, deadline_ms), convert, "register")
+        self._ask(
+            lambda reply_to, now_ms: Submission(command, reply_to, now_ms + effect.timeout_ms), convert, "register"
+        )
 
     def _fetch(self, request: FetchRequest) -> None:
-        self.wants_fence = request.wants_fence
         fetch = MetadataFetch(
             broker_id=self.broker_id,
             broker_epoch=request.broker_epoch,
@@ -274,13 +295,46 @@ class SimBroker:
             max_bytes=request.max_bytes,
         )
 
-        def convert(answer: Answer, target: "SimController") -> Input:
+        def convert(answer: Answer) -> Input:
             if isinstance(answer, Refused):
                 return FetchFailed(request.number, answer.code, answer.message, self._hint(answer))
             assert isinstance(answer, MetadataFetched)
             return FetchAnswered(_answer(request.number, answer))
 
-        self._ask(lambda reply_to: BrokerFetch(fetch, reply_to), convert, "metadata fetch")
+        self._ask(lambda reply_to, _: BrokerFetch(fetch, reply_to), convert, "MetadataFetch")
+
+    def _lead(self) -> None:
+        """Now and then, what a leader of partitions has to propose."""
+        boot = self.boot
+
+        def propose() -> None:
+            if self.boot != boot or not self.is_up:
+                return
+            epoch = self.session.broker_epoch
+            if not self.paused and epoch is not None and self.may_serve():
+                command = isr_proposal(self.store.image, self.broker_id, epoch, self._rng)
+                if command is not None:
+                    self._propose(command)
+            self._lead()
+
+        self.cluster.schedule(self._rng.expovariate(1 / LEADING_EVERY_MS), propose)
+
+    def _propose(self, command: AlterPartition) -> None:
+        target, coverage = self._target, self.cluster.coverage
+
+        def answered(answer: Answer) -> None:
+            if isinstance(answer, AlterPartitionReply):
+                coverage["ISR proposal answered"] += 1
+
+        self.cluster.network.carry(
+            self.name,
+            target.name,
+            lambda: target.ask(
+                lambda reply_to, now_ms: Submission(command, reply_to, now_ms + PROPOSAL_TIMEOUT_MS),
+                answered,
+                f"AlterPartition {self.name}",
+            ),
+        )
 
     @staticmethod
     def _hint(refused: Refused) -> LeaderHint | None:
@@ -292,7 +346,6 @@ class SimBroker:
 def _answer(number: int, fetched: MetadataFetched) -> FetchAnswer:
     standing = fetched.standing
     nowhere = OffsetAndEpoch(0, 0)
-    assert fetched.result.value != "diverged", "nothing in the simulation may take committed records back"
     return FetchAnswer(
         number=number,
         result=FetchResult(fetched.result.value),

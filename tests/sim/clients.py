@@ -1,145 +1,189 @@
-"""A simulated client: one admin operation after the other, each remembered with what it was told."""
+"""A simulated client: admin operations, one after the other, each remembered with what was answered."""
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from metadata_log.errors import ErrorCode
-from metadata_log.records import TOPIC_RESOURCE
+from metadata_log.ids import NodeId, Offset
+from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from quorum.controller.commands import (
     AlterConfigs,
+    AlterConfigsReply,
     Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
     CreatePartitions,
+    CreatePartitionsReply,
     CreateTopics,
     CreateTopicsReply,
     DeleteTopics,
+    DeleteTopicsReply,
     NewPartitions,
     NewTopic,
 )
 from quorum.runtime.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.world import Answer, Read, SnapshotWanted, Submission
+from tests.sim.controllers import Make, SimController
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
-    from tests.sim.controllers import SimController
 
-DEADLINE_MS = 2_000
+TIMEOUT_MS = 2_000
+PATIENCE_MS = 2 * TIMEOUT_MS
+"""After so long without any answer, another controller is tried."""
+
+OnAnswer: TypeAlias = Callable[[Answer, Offset], None]
+"""Given the answer, and the floor that stood when the question was asked (`laws.clients`)."""
 
 
 class SimClient:
-    """Asks whom it believes to lead; every operation has a name of its own, so that its effect can be told from others'."""
+    """Asks whom it believes to lead. Every topic that it creates has a name of its own, so that effects are told apart.
 
-    def __init__(self, cluster: "Cluster", name: str) -> None:
+    With `repeats` its requests may arrive more than once, as through a proxy that tries again; without, a refusal is final.
+    """
+
+    def __init__(self, cluster: "Cluster", name: str, *, repeats: bool) -> None:
         self.cluster = cluster
         self.name = name
+        self.answers = 0
+        """How many writes were acknowledged."""
+        self._repeats = repeats
         self._rng = random.Random(cluster.rng.random())
-        self._target: "SimController" = cluster.controllers[0]
+        self._target: SimController = cluster.controllers[0]
         self._count = 0
         self._topics: list[str] = []
-        self._open = 0
+        self._answered_ms = 0.0
 
     def act(self) -> None:
-        """Begins one operation, unless too many are open."""
-        if self._open >= 8:
+        """Begins one operation."""
+        if self.cluster.now_ms - self._answered_ms > PATIENCE_MS:
+            self._answered_ms = self.cluster.now_ms
             self._target = self._rng.choice(self.cluster.controllers)
-            self._open = 0
         roll = self._rng.random()
         if roll < 0.12:
             self._read()
         elif roll < 0.14:
-            self._snapshot()
+            self._mark()
+        elif roll < 0.20 or not self.cluster.options.brokers:
+            self._set_default()
         elif roll < 0.60 or not self._topics:
             self._create()
+        elif roll < 0.76:
+            self._delete()
         else:
             self._change()
 
-    def _send(self, make: "object", on_answer: "object", what: str) -> None:
-        target = self._target
-        self._open += 1
-
-        def back(answer: Answer) -> None:
-            self.cluster.network.carry(target.name, self.name, lambda: arrive(answer), what)
-
-        def arrive(answer: Answer) -> None:
-            self._open = max(0, self._open - 1)
-            if isinstance(answer, Refused) and answer.code is ErrorCode.NOT_CONTROLLER:
-                hint = answer.hint
-                known = hint is not None and hint.leader_id is not None
-                self._target = (
-                    self.cluster.controller(hint.leader_id)  # type: ignore[union-attr, arg-type]
-                    if known
-                    else self._rng.choice(self.cluster.controllers)
-                )
-            if isinstance(answer, Refused) and answer.code is ErrorCode.REQUEST_TIMED_OUT:
-                self.cluster.coverage["unknown outcome"] += 1
-            on_answer(answer)  # type: ignore[operator]
-
-        self.cluster.network.carry(self.name, target.name, lambda: target.ask(make, back, f"{what} {self.name}"), what)  # type: ignore[arg-type]
-
-    def _submit(self, command: Command, on_answer: "object", what: str) -> None:
-        deadline_ms = int(self.cluster.now_ms) + DEADLINE_MS
-        self._send(lambda reply_to: Submission(command, reply_to, deadline_ms), on_answer, what)
+    # --- writes ----------------------------------------------------------------------------------------------------
 
     def _create(self) -> None:
         self._count += 1
-        name = f"{self.name}-{self._count}"
-        factor = self._rng.randint(1, max(1, min(3, self.cluster.options.brokers)))
+        name, clients = f"{self.name}-{self._count}", self.cluster.laws.clients
+        factor = self._rng.randint(1, min(3, self.cluster.options.brokers))
         topic = NewTopic(name, self._rng.randint(1, 4), factor, (), (("retention.ms", "60000"),))
-        duplicated = False
+        if not self._repeats:
+            clients.happens_at_most_once(name)
 
-        def answered(answer: Answer) -> None:
-            nonlocal duplicated
-            if isinstance(answer, Refused):
-                # With a duplicated request, one copy may be refused while the other takes effect.
-                if answer.code is not ErrorCode.REQUEST_TIMED_OUT and not self.cluster.options.duplicate:
-                    self.cluster.laws.never_happens(name)
-                return
-            assert isinstance(answer, CreateTopicsReply)
-            if answer.results[0].error is ErrorCode.NONE:
-                self.cluster.acknowledged(answer.offset)
-                self._topics.append(name)
-            elif answer.results[0].error is ErrorCode.INVALID_REPLICATION_FACTOR and not self.cluster.options.duplicate:
-                self.cluster.laws.never_happens(name)
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, CreateTopicsReply):
+                result = answer.results[0].error
+                if result is ErrorCode.NONE:
+                    clients.created(name, answer.offset, floor)
+                    self._topics.append(name)
+                else:
+                    clients.answered(answer.offset, floor)
+                final = result is not ErrorCode.NONE
+            else:
+                assert isinstance(answer, Refused)
+                final = answer.code is not ErrorCode.REQUEST_TIMED_OUT
+            if final and not self._repeats:
+                clients.never_happens(name)
 
-        self._submit(CreateTopics((topic,)), answered, "create")
+        self._submit(CreateTopics((topic,)), answered)
+
+    def _delete(self) -> None:
+        name, clients = self._rng.choice(self._topics), self.cluster.laws.clients
+        self._topics.remove(name)
+
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, DeleteTopicsReply):
+                if answer.results[0].error is ErrorCode.NONE:
+                    clients.removed(name, answer.offset, floor)
+                else:
+                    clients.answered(answer.offset, floor)
+
+        self._submit(DeleteTopics((name,)), answered)
 
     def _change(self) -> None:
         name = self._rng.choice(self._topics)
-        roll = self._rng.random()
-        command: Command
-        if roll < 0.4:
-            self._topics.remove(name)
-            command = DeleteTopics((name,))
-        elif roll < 0.6:
-            command = CreatePartitions((NewPartitions(name, self._rng.randint(1, 8)),))
+        if self._rng.random() < 0.4:
+            command: Command = CreatePartitions((NewPartitions(name, self._rng.randint(1, 8)),))
         else:
-            operation = ConfigOperation(ConfigOperationKind.SET, "retention.ms", str(self._rng.randint(1, 1 << 30)))
-            command = AlterConfigs((ConfigAlteration(TOPIC_RESOURCE, name, (operation,)),))
+            command = self._set(TOPIC_RESOURCE, name, "retention.ms")
+        self._submit(command, self._changed)
 
-        def answered(answer: Answer) -> None:
-            if not isinstance(answer, Refused):
-                self.cluster.acknowledged(answer.offset)  # type: ignore[union-attr]
+    def _set_default(self) -> None:
+        self._submit(self._set(BROKER_RESOURCE, "", "log.retention.ms"), self._changed)
 
-        self._submit(command, answered, type(command).__name__)
+    def _set(self, resource: int, name: str, key: str) -> Command:
+        operation = ConfigOperation(ConfigOperationKind.SET, key, str(self._rng.randint(1, 1 << 30)))
+        return AlterConfigs((ConfigAlteration(resource, name, (operation,)),))
+
+    def _changed(self, answer: Answer, floor: Offset) -> None:
+        if isinstance(answer, AlterConfigsReply | CreatePartitionsReply):
+            self.cluster.laws.clients.answered(answer.offset, floor)
+
+    def _mark(self) -> None:
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, SnapshotMarked):
+                self.cluster.laws.clients.answered(answer.offset, floor)
+
+        self._send(
+            lambda reply_to, now_ms: SnapshotWanted("asked for", reply_to, now_ms + TIMEOUT_MS), answered, "mark"
+        )
+
+    # --- reads -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        floor = self.cluster.laws.acknowledged_end
-        deadline_ms = int(self.cluster.now_ms) + DEADLINE_MS
-
-        def answered(answer: Answer) -> None:
+        def answered(answer: Answer, floor: Offset) -> None:
             if isinstance(answer, ReadView):
                 self.cluster.coverage["linearizable read"] += 1
-                self.cluster.laws.read_returned(answer.as_of_offset, floor)
+                self.cluster.laws.clients.read(answer.as_of_offset, answer.image, floor)
 
-        self._send(lambda reply_to: Read(reply_to, deadline_ms), answered, "read")
+        self._send(lambda reply_to, now_ms: Read(reply_to, now_ms + TIMEOUT_MS), answered, "read")
 
-    def _snapshot(self) -> None:
-        deadline_ms = int(self.cluster.now_ms) + DEADLINE_MS
+    # --- the wire --------------------------------------------------------------------------------------------------
 
-        def answered(answer: Answer) -> None:
-            if isinstance(answer, SnapshotMarked):
-                self.cluster.acknowledged(answer.offset)
+    def _submit(self, command: Command, on_answer: OnAnswer) -> None:
+        what = type(command).__name__
 
-        self._send(lambda reply_to: SnapshotWanted("asked for", reply_to, deadline_ms), answered, "snapshot")
+        def answered(answer: Answer, floor: Offset) -> None:
+            if not isinstance(answer, Refused):
+                self.answers += 1
+                self.cluster.coverage["acknowledged write"] += 1
+            elif answer.code is ErrorCode.REQUEST_TIMED_OUT:
+                self.cluster.coverage["unknown outcome"] += 1
+            on_answer(answer, floor)
+
+        self._send(lambda reply_to, now_ms: Submission(command, reply_to, now_ms + TIMEOUT_MS), answered, what)
+
+    def _send(self, make: Make, on_answer: OnAnswer, what: str) -> None:
+        target, network, floor = self._target, self.cluster.network, self.cluster.laws.clients.floor
+
+        def arrive(answer: Answer) -> None:
+            self._answered_ms = self.cluster.now_ms
+            if isinstance(answer, Refused) and answer.code is ErrorCode.NOT_CONTROLLER:
+                self._turn_to(None if answer.hint is None else answer.hint.leader_id)
+            on_answer(answer, floor)
+
+        def back(answer: Answer) -> None:
+            network.carry(target.name, self.name, lambda: arrive(answer), repeats=self._repeats)
+
+        network.carry(
+            self.name, target.name, lambda: target.ask(make, back, f"{what} {self.name}"), repeats=self._repeats
+        )
+
+    def _turn_to(self, leader_id: NodeId | None) -> None:
+        controllers = self.cluster.controllers
+        self._target = self._rng.choice(controllers) if leader_id is None else self.cluster.controller(leader_id)

@@ -1,30 +1,51 @@
-"""A simulated controller process: the real node over a forgetful disk, a virtual clock and a network that lies."""
+"""A simulated controller process: the real node over a forgetful disk, drifting clocks and a network that lies."""
 
-import json
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from metadata_log.errors import ErrorCode
+from metadata_log.errors import CorruptLog
+from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity
-from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.log import Log
+from metadata_log.log_shape import LogShape
+from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
-from quorum.core.messages import Request
+from quorum.core.messages import Request, Response
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
-from quorum.runtime.election_file import FILE_NAME
+from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.runtime.requests import Refused
-from quorum.runtime.world import Answer, Event, JobDone, PeerGone, RaftFailure, RaftRequest, RaftResponse, ReplyTo, Tick
+from quorum.runtime.world import (
+    Answer,
+    BrokerFetch,
+    Event,
+    JobDone,
+    PeerGone,
+    RaftFailure,
+    RaftRequest,
+    RaftResponse,
+    Read,
+    ReplyTo,
+    SnapshotWanted,
+    Submission,
+    Tick,
+)
 from snapshots.format import snapshot_name
+from tests.sim.clock import Clock
 from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.laws import LawBroken, hold
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
+
+Make: TypeAlias = Callable[[ReplyTo, int], Event]
+"""Makes the event of a request that has arrived, given whom to answer and this machine's time."""
+OnAnswer: TypeAlias = Callable[[Answer], None]
 
 LETTERS = {
     Role.UNATTACHED: "u",
@@ -34,7 +55,17 @@ LETTERS = {
     Role.FOLLOWER: "f",
     Role.RESIGNED: "r",
 }
+DESCRIPTION_WIDTH = 36
 SNAPSHOT_BYTES_MAX = 64 << 20
+ANSWER_SLACK_MS = 25.0
+"""Later than this after its deadline, no answer counts as one in time."""
+
+
+class _Asked(NamedTuple):
+    """A request that waits for its answer."""
+
+    event: Event
+    on_answer: OnAnswer
 
 
 class SimController:
@@ -46,20 +77,24 @@ class SimController:
         self.node_id: NodeId = identity.node_id
         self.name = f"c{identity.node_id}"
         self.disk = disk
+        self.config = config
         self.node: Node | None = None
         self.boot = 0
         self.paused = False
-        self.durable_end_at_crash: Offset = 0
-        self.durable_chain_at_crash = b""
-        self._config = config
+        self.disk_is_bad = False
+        """A flush was ordered to fail, or space is short: the node may have to stop itself."""
+        self.died: LogShape | None = None
+        """The log as the last crash met it; None while there was none."""
         self._rng = random.Random(cluster.rng.random())
-        self._replies: dict[ReplyTo, Callable[[Answer], None]] = {}
+        self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
+        self._asked: dict[ReplyTo, _Asked] = {}
         self._last_reply_to = 0
         self._asleep: list[Event] = []
+        self._naps = 0
         self._timer = 0
-        self._election: tuple[bytes, Epoch] = (b"", 0)
-        self._wall_offset_ms = 0
+        self._election = (b"", election_file.FIRST_STATE)
         self._crash_countdown: int | None = None
+        self._stop_reason: str | None = None
 
     # --- looking in ------------------------------------------------------------------------------------------------
 
@@ -81,24 +116,24 @@ class SimController:
     def metadata(self) -> MemoryDirectory:
         return self.disk.subdirectory(LOG_DIRECTORY)
 
-    def durable_epoch(self) -> Epoch:
-        """The epoch in quorum-state, as programs would read it now."""
-        if not self.disk.exists(FILE_NAME):
-            return 0
-        data = self.disk.read(FILE_NAME, 4_096)
+    def durable_election(self) -> ElectionState:
+        """What quorum-state says."""
+        if not self.disk.exists(election_file.FILE_NAME):
+            return election_file.FIRST_STATE
+        data = self.disk.read(election_file.FILE_NAME, election_file.FILE_BYTES_MAX)
         if data != self._election[0]:
-            self._election = (data, int(json.loads(data)["state"]["epoch"]))
+            state = election_file.load(self.disk)
+            assert state is not None
+            self._election = (data, state)
         return self._election[1]
-
-    def shape_truncated_below(self, offset: Offset) -> bool:
-        return self.log.shape.end < offset
 
     def holds_durably(self, offset: Offset, chain: bytes | None) -> bool:
         """Whether the history up to `offset` is on this node's disk, up or down."""
         if self.node is None:
-            if self.durable_end_at_crash == offset:
-                return self.durable_chain_at_crash == chain
-            return self.durable_end_at_crash > offset
+            died = self.died
+            if died is None:
+                return offset == 0
+            return died.flushed_chain == chain if died.flushed_end == offset else died.flushed_end > offset
         shape = self.log.shape
         if shape.start.offset > offset:
             return True
@@ -107,106 +142,152 @@ class SimController:
     def snapshot_bytes(self, end: OffsetAndEpoch) -> bytes:
         return self.metadata.read(snapshot_name(end), SNAPSHOT_BYTES_MAX)
 
+    def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
+        return self.metadata.is_durable(snapshot_name(end))
+
     def describe(self) -> str:
         if self.node is None:
-            return f"{self.name} X {'':<21}"
+            return f"{self.name + ' X':<{DESCRIPTION_WIDTH}}"
         core, shape = self.core, self.log.shape
         letter = LETTERS[core.role] if not self.paused else "z"
         watermark = "?" if core.high_watermark is None else core.high_watermark
-        text = f"{self.name} {letter} e{core.epoch} [{shape.start.offset},{shape.end}) f{shape.flushed_end} hw{watermark}"
-        return f"{text:<27.27}"
+        text = (
+            f"{self.name} {letter} e{core.epoch} [{shape.start.offset},{shape.end}) f{shape.flushed_end} hw{watermark}"
+        )
+        return f"{text:<{DESCRIPTION_WIDTH}.{DESCRIPTION_WIDTH}}"
 
     # --- life ------------------------------------------------------------------------------------------------------
 
     def boot_up(self) -> None:
-        """Starts the process on whatever its disk holds."""
+        """Starts the process on whatever its disk holds. The power may go while it does."""
         assert self.node is None
         self.boot += 1
         self.paused = False
-        self._replies.clear()
+        self.clock.reboot()
+        self._asked.clear()
         self._asleep.clear()
         self._crash_countdown = None
-        opened = open_directory(self.disk, self.identity, self._config)
-        self.node = Node(opened, self._config, self, self._rng, self.now_ms(), self.wall_ms())
-        self.cluster.laws.restarted(self)
-        self._during(lambda node: node.start(self.now_ms(), self.wall_ms()), "start")
+        self._stop_reason = None
+        try:
+            opened = open_directory(self.disk, self.identity, self.config)
+        except PowerCut:
+            self.cluster.coverage["crash inside recovery"] += 1
+            self._fall(power_cut=True)
+            return
+        except CorruptLog as e:
+            raise LawBroken("D2 CrashIsNotCorruption", f"{self.name} does not start: {e}") from e
+        except (OSError, FlushFailed) as e:
+            hold(self.disk_is_bad, "R16 FailStop", f"{self.name} does not start on a healthy disk: {e}")
+            self._fall(power_cut=True)
+            return
+        self.node = Node(opened, self.config, self, self._rng, self.clock.now_ms(), self.clock.wall_ms())
+        self.cluster.laws.quorum.restarted(self)
+        self._during(lambda node: node.start(self.clock.now_ms(), self.clock.wall_ms()), "start")
 
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone. With a power cut, the disk forgets what it may."""
-        if self.node is None:
-            return
-        shape = self.log.shape
-        self.durable_end_at_crash = shape.flushed_end
-        self.durable_chain_at_crash = shape.flushed_chain
-        unflushed = shape.end > shape.flushed_end
-        self.node = None
-        if power_cut:
-            self.cluster.coverage["power cut"] += 1
-            self.disk = self.disk.crash(self.cluster.rng)
-            if unflushed:
-                self.cluster.coverage["lost unflushed records"] += 1
-        else:
-            self.disk.kill()
-        self._replies.clear()
+        if self.node is not None:
+            self.died = self.log.shape
+            self._fall(power_cut=power_cut)
 
-    def crash_soon(self, rng: random.Random) -> None:
+    def _fall(self, *, power_cut: bool) -> None:
+        self.node = None
+        self._asked.clear()
+        self.cluster.coverage["power cut" if power_cut else "kill"] += 1
+        self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
+        self.cluster.restart_later(self)
+
+    def crash_soon(self, rng: random.Random, within: int = 30) -> None:
         """The power goes in the middle of one of the next turns: at a change of the disk, or between two effects."""
         if rng.random() < 0.5:
-            self.disk.cut_power_after(rng.randint(1, 30))
+            self.disk.cut_power_after(rng.randint(1, within))
         else:
-            self._crash_countdown = rng.randint(1, 30)
+            self._crash_countdown = rng.randint(1, within)
 
     def pause(self) -> None:
         self.paused = True
+        self._naps += 1
 
     def resume(self) -> None:
         """What has come in meanwhile is waiting, and is taken before any timer."""
         self.paused = False
+        self._naps += 1
         asleep, self._asleep = self._asleep, []
         if self.node is not None:
-            self._during(lambda node: node.turn([*asleep, Tick()], self.now_ms(), self.wall_ms()), "wakes up")
+            self._turn([*asleep, Tick()], "wakes up")
 
-    def step_wall_clock(self, by_ms: int) -> None:
-        self._wall_offset_ms += by_ms
-
-    def now_ms(self) -> int:
-        return int(self.cluster.now_ms)
-
-    def wall_ms(self) -> int:
-        return 1_700_000_000_000 + int(self.cluster.now_ms) + self._wall_offset_ms
+    def heal(self) -> None:
+        """Nothing ordered earlier will break it any more."""
+        self._crash_countdown = None
+        self.disk.heal()
+        self.disk_is_bad = False
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def ask(self, make: Callable[[ReplyTo], Event], on_answer: Callable[[Answer], None], what: str) -> None:
+    def ask(self, make: Make, on_answer: OnAnswer, what: str) -> None:
         """Somebody's request has arrived here."""
         if self.node is None:
             return
         self._last_reply_to += 1
-        self._replies[self._last_reply_to] = on_answer
-        self.deliver(make(self._last_reply_to), what)
+        reply_to = self._last_reply_to
+        event = make(reply_to, self.clock.now_ms())
+        self._asked[reply_to] = _Asked(event, on_answer)
+        self._watch(reply_to, event)
+        self.deliver(event, what)
+
+    def _watch(self, reply_to: ReplyTo, event: Event) -> None:
+        """F8, L3: whoever waits is answered by the deadline, unless the process dies or sleeps meanwhile."""
+        match event:
+            case Submission(_, _, deadline_ms) | Read(_, deadline_ms) | SnapshotWanted(_, _, deadline_ms):
+                due_ms = self.clock.until(deadline_ms)
+            case BrokerFetch(fetch, _):
+                due_ms = self.clock.until(self.clock.now_ms() + fetch.max_wait_ms)
+            case _:
+                return
+        boot, naps = self.boot, self._naps
+
+        def look() -> None:
+            awake = self.node is not None and not self.paused and (boot, naps) == (self.boot, self._naps)
+            late = awake and reply_to in self._asked
+            hold(not late, "F8 AnsweredInTime", f"{self.name} has not answered {event} by its deadline")
+
+        self.cluster.schedule(due_ms + ANSWER_SLACK_MS, look)
 
     def deliver(self, event: Event, what: str) -> None:
+        """Something has happened that concerns this process."""
         if self.node is None:
             return
         if self.paused:
             self._asleep.append(event)
-            return
-        self._during(lambda node: node.turn([event], self.now_ms(), self.wall_ms()), what)
+        else:
+            self._turn([event], what)
+
+    def _turn(self, events: list[Event], what: str) -> None:
+        for event in events:
+            self.cluster.laws.about_to_take(self, event, self.cluster.now_ms)
+        if len(events) > 1:
+            self.cluster.laws.brokers.forget_stale()
+        self._during(lambda node: node.turn(events, self.clock.now_ms(), self.clock.wall_ms()), what)
 
     def _during(self, act: Callable[[Node], None], what: str) -> None:
         node = self.node
         assert node is not None
+        role = node.core.role
         try:
             act(node)
         except PowerCut:
             self.cluster.coverage["crash inside a turn"] += 1
             self.crash(power_cut=True)
-            self.cluster.restart_later(self)
-            self.cluster.picture.add(self.cluster.now_ms, self.name, f"{what}: power cut inside", self.cluster.controllers)
+            self.cluster.picture.add(self.cluster.now_ms, self.name, f"{what}: power cut", self.cluster.controllers)
+            return
+        if self._stop_reason is not None:
+            self.crash(power_cut=self._rng.random() < 0.5)
+            self.cluster.picture.add(self.cluster.now_ms, self.name, f"{what}: stops", self.cluster.controllers)
             return
         self.cluster.after_event(self, what)
-        if self.node is not None:
-            self._arm()
+        self._arm()
+        if node.core.role is not role:
+            self.cluster.faults.role_changed(self)
 
     def _arm(self) -> None:
         assert self.node is not None
@@ -220,9 +301,10 @@ class SimController:
             if self.boot == boot and self._timer == timer and not self.paused:
                 self.deliver(Tick(), "timer")
 
-        self.cluster.schedule(max(0.0, deadline_ms - self.cluster.now_ms) + 0.01, fire, "timer")
+        self.cluster.schedule(self.clock.until(deadline_ms), fire)
 
-    def _count_down(self) -> None:
+    def _before_effect(self) -> None:
+        hold(self._stop_reason is None, "R16 FailStop", f"{self.name} goes on after it stopped: {self._stop_reason}")
         if self._crash_countdown is not None:
             self._crash_countdown -= 1
             if self._crash_countdown <= 0:
@@ -231,54 +313,52 @@ class SimController:
     # --- World -----------------------------------------------------------------------------------------------------
 
     def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
-        self._count_down()
+        self._before_effect()
         self.cluster.laws.about_to_send(self, request)
-        peer = self.cluster.controller(destination)
-        boot = self.boot
+        peer, network, boot = self.cluster.controller(destination), self.cluster.network, self.boot
         settled = False
-        what = type(request).__name__.removesuffix("Request").lower()
+        what = type(request).__name__.removesuffix("Request")
 
         def fail(failure: Failure) -> None:
             nonlocal settled
-            if not settled and self.boot == boot:
-                settled = True
-                self.deliver(RaftFailure(destination, request, failure), f"{what} to {peer.name} {failure.value}")
-                if failure is Failure.REFUSED and self.cluster.rng.random() < 0.8:
-                    self.deliver(PeerGone(destination), f"{peer.name} is gone")
+            if settled or self.boot != boot:
+                return
+            settled = True
+            self.deliver(RaftFailure(destination, request, failure), f"{what} to {peer.name} {failure.value}")
+            if failure is Failure.REFUSED and self._rng.random() < 0.8:
+                self.deliver(PeerGone(destination), f"{peer.name} is gone")
 
         def respond(answer: Answer) -> None:
             nonlocal settled
-            if self.boot != boot:
-                return
-            settled = True
-            if isinstance(answer, Refused):
-                raise AssertionError(f"a voter's request is answered, not refused: {answer}")
-            self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")  # type: ignore[arg-type]
+            if self.boot == boot:
+                settled = True
+                assert isinstance(answer, Response)
+                self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
 
         def arrive() -> None:
-            if not peer.is_up:
-                self.cluster.network.carry(peer.name, self.name, lambda: fail(Failure.REFUSED), "refused")
-                return
-            peer.ask(
-                lambda reply_to: RaftRequest(request, reply_to),
-                lambda answer: self.cluster.network.carry(peer.name, self.name, lambda: respond(answer), what),
-                f"{what} {self.name}>{peer.name}",
-            )
+            if peer.is_up:
+                peer.ask(
+                    lambda reply_to, _: RaftRequest(request, reply_to),
+                    lambda answer: network.carry(peer.name, self.name, lambda: respond(answer)),
+                    f"{what} {self.name}>{peer.name}",
+                )
+            else:
+                network.carry(peer.name, self.name, lambda: fail(Failure.REFUSED))
 
-        self.cluster.network.carry(self.name, peer.name, arrive, what)
-        self.cluster.schedule(timeout_ms, lambda: fail(Failure.TIMED_OUT), "timeout")
+        network.carry(self.name, peer.name, arrive)
+        self.cluster.schedule(timeout_ms, lambda: fail(Failure.TIMED_OUT))
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
-        self._count_down()
-        self.cluster.laws.about_to_reply(self)
-        on_answer = self._replies.pop(reply_to, None)
-        assert on_answer is not None, f"{self.name} answers {reply_to} twice, or nobody"
-        on_answer(answer)
+        self._before_effect()
+        asked = self._asked.pop(reply_to, None)
+        assert asked is not None, f"{self.name} answers {reply_to} twice, or nobody: {answer}"
+        self.cluster.laws.about_to_reply(self, asked.event, answer)
+        asked.on_answer(answer)
 
     def start_job(self, job: Job) -> None:
-        self._count_down()
-        rng, options, boot = self._rng, self.cluster.options, self.boot
-        run_after = rng.uniform(0.05, options.flush_max_ms if isinstance(job, FlushJob) else 50.0)
+        self._before_effect()
+        rng, boot = self._rng, self.boot
+        slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
 
         def run() -> None:
             if self.boot != boot or self.node is None:
@@ -286,24 +366,31 @@ class SimController:
             try:
                 done = _run(job)
             except PowerCut:
+                self.cluster.coverage["crash inside a job"] += 1
                 self.crash(power_cut=True)
-                self.cluster.restart_later(self)
                 return
-            self.cluster.schedule(rng.uniform(0.0, 0.5), lambda: self._job_done(done, boot), "job")
+            self.cluster.schedule(rng.uniform(0.0, 0.5), lambda: self._job_done(done, boot))
 
-        self.cluster.schedule(run_after, run, "job")
+        self.cluster.schedule(rng.uniform(0.05, slowest_ms), run)
 
     def _job_done(self, done: JobDone, boot: int) -> None:
-        if self.boot != boot:
+        if self.boot != boot or self.node is None:
             return
-        if isinstance(done.job, WriteSnapshotJob):
-            self.cluster.coverage["snapshot written"] += 1
-        if isinstance(done.job, LoadSnapshotJob) and done.job.install and done.error is None:
-            self.cluster.coverage["snapshot installed by a controller"] += 1
+        match done:
+            case JobDone(WriteSnapshotJob(), None):
+                self.cluster.coverage["snapshot written"] += 1
+            case JobDone(LoadSnapshotJob(install=True), None):
+                self.cluster.coverage["snapshot installed by a controller"] += 1
+            case JobDone(_, None):
+                pass
+            case _:
+                self.cluster.coverage["job failed"] += 1
         self.deliver(done, type(done.job).__name__)
 
     def stop_node(self, reason: str) -> None:
-        raise AssertionError(f"{self.name} stopped itself: {reason}")
+        hold(self.disk_is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
+        self.cluster.coverage["stopped itself"] += 1
+        self._stop_reason = reason
 
 
 def _run(job: Job) -> JobDone:
@@ -312,8 +399,3 @@ def _run(job: Job) -> JobDone:
     except Exception as e:  # as in production, the node judges what a job died of
         return JobDone(job, e)
     return JobDone(job)
-
-
-def may_have_happened(refused: Refused) -> bool:
-    """Whether the refusal leaves the outcome open."""
-    return refused.code is ErrorCode.REQUEST_TIMED_OUT

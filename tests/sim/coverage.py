@@ -1,12 +1,24 @@
-"""What a run has really done, so that a run in which nothing happened cannot pass for a proof."""
+"""What the runs have really done, so that runs in which nothing happened cannot pass for a proof."""
 
 from collections import Counter
+from itertools import product
 
-REQUIRED = (
+from broker_agent.lifecycle import EDGES
+from quorum.core.roles import TRANSITIONS
+
+_HAPPENINGS = (
     "election",
     "restart",
+    "kill",
     "power cut",
+    "majority crashes at once",
     "crash inside a turn",
+    "crash inside a job",
+    "crash inside recovery",
+    "crash around an election",
+    "flush failure",
+    "disk full",
+    "stopped itself",
     "truncation",
     "lost unflushed records",
     "snapshot written",
@@ -14,27 +26,59 @@ REQUIRED = (
     "snapshot loaded by a broker",
     "log prefix dropped",
     "link cut",
+    "cut one way",
     "pause",
+    "wall clock step",
     "message lost",
     "message duplicated",
+    "message slow",
+    "message cut off",
     "acknowledged write",
     "unknown outcome",
     "linearizable read",
     "broker registered",
-    "broker online",
+    "broker unfenced",
     "broker fenced",
+    "broker fenced when its session ended",
+    "broker crash",
     "broker stopped",
     "lease lapsed",
+    "lease renewed",
+    "stale broker fetch",
+    "partition leader changed",
+    "ISR grew",
+    "only a majority heals",
 )
-"""Things that some seed of every long run must have met."""
+
+_EDGES_NOT_MET = frozenset(
+    {
+        ("unattached", "unattached"),
+    }
+)
+
+
+def _role_edges() -> set[str]:
+    """Changes of role that a cluster whose voters don't change can show."""
+    edges = {(before.value, after.value) for before, after, _ in TRANSITIONS if before is not after}
+    return {f"edge: {before} -> {after}" for before, after in edges - _EDGES_NOT_MET}
+
+
+def _broker_edges() -> set[str]:
+    pairs = (pair for before, afters in EDGES.items() for pair in product((before,), afters))
+    return {f"broker edge: {before.name.lower()} -> {after.name.lower()}" for before, after in pairs}
+
+
+REQUIRED = (*_HAPPENINGS, *sorted(_role_edges()), *sorted(_broker_edges()))
+"""What some seed of every long run must have met."""
 
 
 class Coverage(Counter[str]):
-    """Counts by name. Role changes are counted as `edge: from -> to`."""
+    """Counts by name."""
 
     def missing(self) -> list[str]:
         return [name for name in REQUIRED if not self[name]]
 
     def table(self) -> str:
-        width = max((len(name) for name in self), default=0)
-        return "\n".join(f"  {name:<{width}}  {count:>12,}" for name, count in sorted(self.items()))
+        met = sorted((name, count) for name, count in self.items() if count)
+        width = max((len(name) for name, _ in met), default=0)
+        return "\n".join(f"  {name:<{width}}  {count:>12,}" for name, count in met)

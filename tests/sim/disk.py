@@ -337,6 +337,12 @@ class MemoryDirectory:
         """The volume has room for so many bytes in all; None for no limit."""
         self._volume.space_bytes = space_bytes
 
+    def heal(self) -> None:
+        """Takes back all orders."""
+        self._volume.cut_at = None
+        self._volume.failing_flushes.clear()
+        self._volume.space_bytes = None
+
     def flip_bit(self, name: str, position: int, bit: int = 0) -> None:
         """A bit rots, in the durable content and in what programs see."""
         content = self._content(name)
@@ -353,6 +359,11 @@ class MemoryDirectory:
         self._volume.used_bytes += len(content.current) - before
         content.durable[:] = content.current
         content.pending.clear()
+
+    def is_durable(self, name: str) -> bool:
+        """Whether the file, its name and all that was written to it would survive a power cut."""
+        content = self._entries.get(name)
+        return isinstance(content, _Content) and self._durable.get(name) is content and not content.pending
 
     @property
     def operations(self) -> int:

@@ -1,11 +1,18 @@
-"""When what breaks: crashes, power cuts, cut links, pauses, clock steps; each at its own pace, and some not at all."""
+"""When what breaks: crashes, power cuts, bad disks, cut links, pauses, clocks; each at its own pace, and some not at all."""
 
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from quorum.core.roles import Role
+from tests.sim.brokers import SimBroker
+from tests.sim.controllers import SimController
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
-    from tests.sim.controllers import SimController
+
+CRASH_IN_RECOVERY_CHANCE = 0.15
+WALL_STEP_MAX_MS = 60_000
 
 
 class Faults:
@@ -20,10 +27,12 @@ class Faults:
         options = self._cluster.options
         for every_ms, act in (
             (options.crash_every_ms, self._crash),
+            (options.broker_trouble_every_ms, self._trouble_broker),
+            (options.flush_failure_every_ms, self._fail_flush),
+            (options.disk_full_every_ms, self._fill_disk),
             (options.cut_every_ms, self._cut),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),
-            (options.crash_every_ms * 2, self._trouble_broker),
         ):
             if every_ms > 0:
                 self._again(every_ms, act)
@@ -31,76 +40,122 @@ class Faults:
     def stop(self) -> None:
         self._stopped = True
 
-    def _again(self, every_ms: float, act: "object") -> None:
+    def _again(self, every_ms: float, act: Callable[[], None]) -> None:
         def fire() -> None:
             if not self._stopped:
-                act()  # type: ignore[operator]
+                act()
                 self._again(every_ms, act)
 
-        self._cluster.schedule(self._rng.expovariate(1 / every_ms), fire, "fault")
+        self._cluster.schedule(self._rng.expovariate(1 / every_ms), fire)
 
-    def _victim(self) -> "SimController":
+    def _victim(self) -> SimController:
         """Leaders are the interesting ones."""
         leaders = [c for c in self._cluster.controllers if c.is_up and c.core.is_leading]
         if leaders and self._rng.random() < 0.5:
             return self._rng.choice(leaders)
         return self._rng.choice(self._cluster.controllers)
 
+    # --- crashes ---------------------------------------------------------------------------------------------------
+
     def _crash(self) -> None:
         victim, options = self._victim(), self._cluster.options
-        if not victim.is_up:
-            return
-        if self._rng.random() < options.crash_inside_chance:
-            victim.crash_soon(self._rng)
-            return
         power_cut = self._rng.random() < options.power_cut_chance
-        if power_cut and self._rng.random() < 0.1:
-            for controller in self._cluster.controllers:
-                if controller.is_up:
-                    controller.crash(power_cut=True)
-                    self._cluster.restart_later(controller)
+        if self._rng.random() < options.crash_of_all_chance:
+            count = self._rng.randint(len(self._cluster.controllers) // 2 + 1, len(self._cluster.controllers))
+            self._cluster.coverage["majority crashes at once"] += 1
+            for controller in self._rng.sample(self._cluster.controllers, count):
+                controller.crash(power_cut=power_cut)
+        elif self._rng.random() < options.crash_inside_chance:
+            victim.crash_soon(self._rng)
+        else:
+            victim.crash(power_cut=power_cut)
+
+    def role_changed(self, controller: SimController) -> None:
+        """The moments around an election are the best ones to crash in."""
+        if self._stopped or not controller.is_up or controller.core.role not in (Role.CANDIDATE, Role.LEADER):
             return
-        victim.crash(power_cut=power_cut)
-        self._cluster.restart_later(victim)
+        if self._rng.random() < self._cluster.options.crash_at_election_chance:
+            self._cluster.coverage["crash around an election"] += 1
+            controller.crash_soon(self._rng, within=8)
+
+    def restart_later(self, controller: SimController) -> None:
+        """Restarts a controller that is down; it may crash again while it recovers, and its clock may have been reset."""
+
+        def restart() -> None:
+            if controller.is_up:
+                return
+            self._cluster.coverage["restart"] += 1
+            controller.disk.limit_space(None)
+            if not self._stopped and self._rng.random() < CRASH_IN_RECOVERY_CHANCE:
+                controller.disk.cut_power_after(self._rng.randint(1, 12))
+            if self._cluster.options.wall_step_every_ms > 0:
+                controller.clock.step_wall(-self._rng.randint(0, WALL_STEP_MAX_MS))
+            controller.boot_up()
+
+        if not self._stopped or not self._cluster.options.only_majority_heals:
+            self._cluster.schedule(self._rng.uniform(0.2, 1.8) * self._cluster.options.restart_after_ms, restart)
+
+    # --- disks -----------------------------------------------------------------------------------------------------
+
+    def _fail_flush(self) -> None:
+        victim = self._victim()
+        if victim.is_up:
+            self._cluster.coverage["flush failure"] += 1
+            victim.disk_is_bad = True
+            victim.disk.fail_next_flush()
+
+    def _fill_disk(self) -> None:
+        victim = self._victim()
+        if victim.is_up:
+            self._cluster.coverage["disk full"] += 1
+            victim.disk_is_bad = True
+            victim.disk.limit_space(victim.disk.used_bytes + self._rng.randint(0, 2_000))
+
+    # --- network, processes, clocks --------------------------------------------------------------------------------
 
     def _cut(self) -> None:
         names = self._cluster.addresses()
         isolated = self._rng.sample(names, self._rng.randint(1, max(1, len(names) // 2)))
+        if self._rng.random() < 0.3:
+            isolated = [self._victim().name]
         others = [name for name in names if name not in isolated]
         links = {(a, b) for a in isolated for b in others}
         if self._rng.random() >= self._cluster.options.one_way_chance:
             links |= {(b, a) for a, b in links}
+        else:
+            self._cluster.coverage["cut one way"] += 1
         if self._rng.random() < 0.3 and links:
             links = set(self._rng.sample(sorted(links), self._rng.randint(1, len(links))))
         self._cluster.network.cut(links)
         duration_ms = self._rng.uniform(0.2, 1.8) * self._cluster.options.cut_for_ms
-        self._cluster.schedule(duration_ms, lambda: self._cluster.network.mend(links), "mend")
+        self._cluster.schedule(duration_ms, lambda: self._cluster.network.mend(links))
 
     def _pause(self) -> None:
-        victim: "object" = self._victim()
+        victim: SimController | SimBroker = self._victim()
         if self._cluster.brokers and self._rng.random() < 0.3:
-            victim = self._rng.choice(self._cluster.brokers)
-        if victim.paused or not victim.is_up:  # type: ignore[attr-defined]
+            victim = self._rng.choice(list(self._cluster.brokers.values()))
+        if victim.paused or not victim.is_up:
             return
         self._cluster.coverage["pause"] += 1
-        boot = victim.boot  # type: ignore[attr-defined]
-        victim.pause()  # type: ignore[attr-defined]
+        boot = victim.boot
+        victim.pause()
 
         def wake() -> None:
-            if victim.boot == boot and victim.paused:  # type: ignore[attr-defined]
-                victim.resume()  # type: ignore[attr-defined]
+            if victim.boot == boot and victim.paused and victim.is_up:
+                victim.resume()
 
-        self._cluster.schedule(self._rng.uniform(0.2, 1.8) * self._cluster.options.pause_for_ms, wake, "resume")
+        self._cluster.schedule(self._rng.uniform(0.2, 1.8) * self._cluster.options.pause_for_ms, wake)
 
     def _step_clock(self) -> None:
-        victim = self._rng.choice(self._cluster.controllers)
-        victim.step_wall_clock(self._rng.randint(-60_000, 60_000))
+        self._rng.choice(self._cluster.controllers).clock.step_wall(
+            self._rng.randint(-WALL_STEP_MAX_MS, WALL_STEP_MAX_MS)
+        )
         self._cluster.coverage["wall clock step"] += 1
 
     def _trouble_broker(self) -> None:
         if not self._cluster.brokers:
             return
-        broker = self._rng.choice(self._cluster.brokers)
+        broker = self._rng.choice(list(self._cluster.brokers.values()))
         if not broker.is_up:
             broker.boot_up()
         elif self._rng.random() < 0.5:

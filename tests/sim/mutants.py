@@ -32,7 +32,9 @@ def _count_itself_before_flush(q: QuorumState, term: Leader) -> Iterator[Offset 
         yield q.shape.end if voter == q.me else term.replicas[voter].end_offset
 
 
-def _commit_older_epoch(ends: Any, voter_count: int, *, epoch_start_offset: Offset, current: Offset | None) -> Offset | None:
+def _commit_older_epoch(
+    ends: Any, voter_count: int, *, epoch_start_offset: Offset, current: Offset | None
+) -> Offset | None:
     end = high_watermark.majority_end(ends, voter_count)
     return end if end is not None and (current is None or end > current) else None
 

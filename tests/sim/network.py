@@ -2,59 +2,71 @@
 
 import random
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tests.sim.coverage import Coverage
 from tests.sim.options import Options
 
+SLOW_MAX_MS = 1_500.0
+
+Link: TypeAlias = tuple[str, str]
+"""From one address to another. Addresses are names such as `c1`, `b102`, `k0`."""
+
 
 class Network:
-    """Decides what becomes of each message. Addresses are names such as `c1`, `b2`, `client`."""
+    """Decides what becomes of each message."""
 
     def __init__(
         self,
         options: Options,
         rng: random.Random,
-        schedule: Callable[[float, Callable[[], None], str], None],
+        schedule: Callable[[float, Callable[[], None]], None],
         coverage: Coverage,
     ) -> None:
         self._options = options
         self._rng = rng
         self._schedule = schedule
         self._coverage = coverage
-        self._cut: set[tuple[str, str]] = set()
-        self.healed = False
+        self._cut: dict[Link, int] = {}
+        self._healed = False
 
-    def carry(self, source: str, destination: str, deliver: Callable[[], None], what: str) -> None:
-        """`deliver` will be called never, once or more often, at some time."""
-        options, rng = self._options, self._rng
+    def carry(self, source: str, destination: str, deliver: Callable[[], None], *, repeats: bool = True) -> None:
+        """`deliver` will be called never, once or, with `repeats`, more often; at some time."""
         if (source, destination) in self._cut:
             self._coverage["message cut off"] += 1
             return
-        if not self.healed and rng.random() < options.loss:
+        options, rng = self._options, self._rng
+        if not self._healed and rng.random() < options.loss:
             self._coverage["message lost"] += 1
             return
-        self._schedule(self._delay_ms(), deliver, what)
-        if not self.healed and rng.random() < options.duplicate:
+        self._schedule(self._delay_ms(), deliver)
+        if repeats and not self._healed and rng.random() < options.duplicate:
             self._coverage["message duplicated"] += 1
-            self._schedule(self._delay_ms() * 3, deliver, what)
+            self._schedule(self._delay_ms() * 3, deliver)
 
     def _delay_ms(self) -> float:
         options, rng = self._options, self._rng
-        if not self.healed and rng.random() < options.slow_chance:
-            return rng.uniform(options.delay_max_ms, 1_500.0)
+        if not self._healed and rng.random() < options.slow_chance:
+            self._coverage["message slow"] += 1
+            return rng.uniform(options.delay_max_ms, SLOW_MAX_MS)
         return rng.uniform(options.delay_min_ms, max(options.delay_min_ms, options.delay_max_ms))
 
     def reaches(self, source: str, destination: str) -> bool:
         return (source, destination) not in self._cut
 
-    def cut(self, links: set[tuple[str, str]]) -> None:
-        self._cut |= links
+    def cut(self, links: set[Link]) -> None:
+        """Nothing gets through until as many `mend`s as `cut`s."""
+        for link in links:
+            self._cut[link] = self._cut.get(link, 0) + 1
         self._coverage["link cut"] += len(links)
 
-    def mend(self, links: set[tuple[str, str]]) -> None:
-        self._cut -= links
+    def mend(self, links: set[Link]) -> None:
+        for link in links & self._cut.keys():
+            self._cut[link] -= 1
+            if self._cut[link] <= 0:
+                del self._cut[link]
 
     def heal(self) -> None:
-        """From now on every message arrives, once."""
+        """From now on every message arrives, once, unless its link is cut again."""
         self._cut.clear()
-        self.healed = True
+        self._healed = True

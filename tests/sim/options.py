@@ -3,32 +3,51 @@
 import random
 from typing import NamedTuple
 
+from broker_agent.session import SessionConfig
+from metadata_log.log import LogConfig
+from quorum.controller.controller import ControllerConfig
+from quorum.runtime.node_config import NodeConfig
+from snapshots.policy import MarkPolicy, RetentionPolicy
+
 
 class Options(NamedTuple):
-    """Sizes, rates and probabilities of one run. Times are virtual milliseconds."""
+    """Sizes, rates and probabilities of one run. Times are virtual milliseconds; a rate of 0 means never."""
 
     controllers: int
     brokers: int
+    client_every_ms: float
+
     loss: float
     duplicate: float
     delay_min_ms: float
     delay_max_ms: float
     slow_chance: float
+
     crash_every_ms: float
     restart_after_ms: float
     power_cut_chance: float
     crash_inside_chance: float
+    crash_at_election_chance: float
+    crash_of_all_chance: float
+    broker_trouble_every_ms: float
+    flush_failure_every_ms: float
+    disk_full_every_ms: float
     cut_every_ms: float
     cut_for_ms: float
     one_way_chance: float
     pause_every_ms: float
     pause_for_ms: float
     wall_step_every_ms: float
+    clock_drift: float
+
+    only_majority_heals: bool
+
     flush_max_ms: float
-    client_every_ms: float
     mark_bytes: int
     retention_bytes: int
     segment_bytes: int
+    tail_bytes: int
+    session_timeout_ms: int
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -38,8 +57,9 @@ class Options(NamedTuple):
             return value if rng.random() < chance else 0.0
 
         return cls(
-            controllers=rng.choice((3, 3, 3, 3, 5, 1)),
-            brokers=rng.choice((0, 1, 2, 3)),
+            controllers=rng.choice((3, 3, 3, 3, 3, 5, 5, 1)),
+            brokers=rng.choice((0, 1, 2, 3, 3)),
+            client_every_ms=rng.choice((5.0, 20.0, 60.0, 200.0)),
             loss=sometimes(rng.uniform(0.0, 0.15)),
             duplicate=sometimes(rng.uniform(0.0, 0.15)),
             delay_min_ms=rng.uniform(0.1, 3.0),
@@ -49,15 +69,49 @@ class Options(NamedTuple):
             restart_after_ms=rng.uniform(20.0, 2_000.0),
             power_cut_chance=rng.random(),
             crash_inside_chance=rng.uniform(0.0, 0.8),
+            crash_at_election_chance=sometimes(rng.uniform(0.0, 0.5), 0.5),
+            crash_of_all_chance=sometimes(0.2, 0.5),
+            broker_trouble_every_ms=sometimes(rng.uniform(300.0, 6_000.0)),
+            flush_failure_every_ms=sometimes(rng.uniform(1_000.0, 8_000.0), 0.3),
+            disk_full_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
             cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
-            cut_for_ms=rng.uniform(50.0, 2_500.0),
+            cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
             one_way_chance=rng.random(),
             pause_every_ms=sometimes(rng.uniform(800.0, 6_000.0), 0.5),
             pause_for_ms=rng.uniform(50.0, 3_000.0),
             wall_step_every_ms=sometimes(2_000.0, 0.3),
+            clock_drift=sometimes(0.04, 0.5),
+            only_majority_heals=rng.random() < 0.3,
             flush_max_ms=rng.choice((0.5, 3.0, 30.0)),
-            client_every_ms=rng.choice((5.0, 20.0, 60.0)),
             mark_bytes=rng.choice((1 << 11, 1 << 13, 1 << 30)),
             retention_bytes=rng.choice((1 << 12, 1 << 14, 1 << 30)),
             segment_bytes=rng.choice((1 << 12, 1 << 14, 1 << 16)),
+            tail_bytes=rng.choice((1 << 10, 1 << 16)),
+            session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
+        )
+
+    def node_config(self) -> NodeConfig:
+        """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
+        config = NodeConfig(
+            controller=ControllerConfig(session_timeout_ms=self.session_timeout_ms),
+            log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
+            marks=MarkPolicy(bytes_between=self.mark_bytes),
+            retention=RetentionPolicy(max_bytes=self.retention_bytes),
+            lease_ms=self.session_timeout_ms * 5 // 9,
+            quorum_age_ms=self.session_timeout_ms * 2 // 9,
+        )
+        assert not config.problems(), config.problems()
+        return config
+
+    def session_config(self) -> SessionConfig:
+        """How the brokers are configured: the defaults, shrunk like the session."""
+
+        def share(of_default_ms: int) -> int:
+            return of_default_ms * self.session_timeout_ms // 9_000
+
+        return SessionConfig(
+            max_wait_ms=share(2_000),
+            fenced_max_wait_ms=share(500),
+            request_timeout_ms=share(1_000),
+            contact_interval_ms=share(1_000),
         )

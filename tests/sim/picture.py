@@ -5,6 +5,8 @@
     time ms    who event                      |  | |  log   durable end
                                         node -+  | epoch
                               role, X: down -----+
+
+Roles are written by their first letters: L leads, z sleeps.
 """
 
 from collections import deque

@@ -1,0 +1,149 @@
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7).
+
+Either everything heals, or only a majority of the controllers does: of the others some stay down, some stay cut off, and
+some come and go, heard but deaf or hearing but mute. None of them may keep the majority from its work for long, and
+none may cost it its leader again and again.
+"""
+
+import random
+from typing import TYPE_CHECKING
+
+from metadata_log.ids import Offset
+from tests.sim.laws import LawBroken, hold
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import Cluster
+    from tests.sim.controllers import SimController
+
+SETTLE_MS = 40_000
+"""Once nothing breaks any more, everybody agrees within this time, or something is stuck."""
+CALM_MS = 4_000
+"""For so long a majority is then watched."""
+FLAP_EVERY_MS = 700.0
+NEW_WRITES = 3
+CLIENT_EVERY_MS = 100.0
+
+
+class Healing:
+    """The end of a run."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+        self._rng = random.Random(cluster.rng.random())
+        self._flapping = False
+
+    def run(self) -> None:
+        """Raises LawBroken if what is healthy does not come together, or does not stay together."""
+        cluster = self._cluster
+        core = list(cluster.controllers)
+        if cluster.options.only_majority_heals and len(core) > 2:
+            core = self._rng.sample(core, len(core) // 2 + 1)
+            cluster.coverage["only a majority heals"] += 1
+        self._stop_faults(core)
+        self._trouble([each for each in cluster.controllers if each not in core])
+        self._settle(core)
+        if len(core) < len(cluster.controllers):
+            self._stay_together()
+            self._flapping = False
+            cluster.network.heal()
+            self._wake(cluster.controllers)
+            self._settle(cluster.controllers)
+
+    def _stop_faults(self, core: "list[SimController]") -> None:
+        self._cluster.faults.stop()
+        self._cluster.network.heal()
+        self._cluster.client_every_ms = max(CLIENT_EVERY_MS, self._cluster.options.client_every_ms)
+        for controller in self._cluster.controllers:
+            controller.heal()
+        self._wake(core)
+        for broker in self._cluster.brokers.values():
+            if broker.is_up and broker.paused:
+                broker.resume()
+            if not broker.is_up:
+                broker.boot_up()
+
+    @staticmethod
+    def _wake(controllers: "list[SimController]") -> None:
+        for controller in controllers:
+            if controller.is_up and controller.paused:
+                controller.resume()
+            if not controller.is_up:
+                controller.boot_up()
+
+    # --- the others ------------------------------------------------------------------------------------------------
+
+    def _trouble(self, others: "list[SimController]") -> None:
+        self._flapping = True
+        for other in others:
+            if self._rng.random() < 0.3:
+                other.crash(power_cut=True)
+                continue
+            self._wake([other])
+            if self._rng.random() < 0.3:
+                self._cluster.network.cut(self._links_of(other))
+            else:
+                self._flap(other)
+
+    def _links_of(self, other: "SimController") -> set[tuple[str, str]]:
+        names = [name for name in self._cluster.addresses() if name != other.name]
+        return {(name, other.name) for name in names} | {(other.name, name) for name in names}
+
+    def _flap(self, other: "SimController") -> None:
+        """Cut off one way, the other or both, then back for a while, and so on."""
+        if not self._flapping:
+            return
+        links = self._links_of(other)
+        kind = self._rng.choice(("deaf", "mute", "both"))
+        if kind != "both":
+            links = {link for link in links if link[0 if kind == "mute" else 1] == other.name}
+        self._cluster.network.cut(links)
+
+        def mend() -> None:
+            self._cluster.network.mend(links)
+            if self._flapping:
+                self._cluster.schedule(self._rng.expovariate(1 / FLAP_EVERY_MS), lambda: self._flap(other))
+
+        self._cluster.schedule(self._rng.expovariate(1 / FLAP_EVERY_MS), mend)
+
+    # --- what is demanded ------------------------------------------------------------------------------------------
+
+    def _settle(self, core: "list[SimController]") -> None:
+        """L1, L2, L3: a leader, and everybody has everything that was acknowledged, and new writes succeed."""
+        cluster = self._cluster
+        deadline_ms = cluster.now_ms + SETTLE_MS
+        goal = cluster.laws.clients.floor
+        writes = cluster.acknowledged_writes() + NEW_WRITES
+        while cluster.acknowledged_writes() < writes or not self._together(core, goal):
+            if cluster.now_ms > deadline_ms:
+                raise LawBroken(
+                    "L2 Convergence", f"not together at {goal} within {SETTLE_MS} ms of quiet: {self._who(core)}"
+                )
+            cluster.next()
+
+    def _together(self, core: "list[SimController]", goal: Offset) -> bool:
+        active = [each for each in core if each.node is not None and each.node.active.on]
+        return (
+            len(active) == 1
+            and all(each.node is not None and each.node.state.applied >= goal for each in core)
+            and all(
+                not broker.is_up or broker.stopping or (broker.may_serve() and broker.session.position.offset >= goal)
+                for broker in self._cluster.brokers.values()
+            )
+        )
+
+    def _who(self, core: "list[SimController]") -> str:
+        brokers = (f"{b.name} {b.session.state.name} ({b.session.reason})" for b in self._cluster.brokers.values())
+        return "; ".join((*(each.describe().strip() for each in core), *brokers))
+
+    def _stay_together(self) -> None:
+        """L4: the others cost the majority at most one election each, by an epoch that they had raised before."""
+        cluster = self._cluster
+        elections = cluster.coverage["election"]
+        until_ms = cluster.now_ms + CALM_MS
+        while cluster.now_ms < until_ms:
+            cluster.next()
+        more = cluster.coverage["election"] - elections
+        others = len(cluster.controllers) // 2
+        hold(
+            more <= others, "L4 OthersCostNoLeader", f"{others} troubled nodes caused {more} elections in {CALM_MS} ms"
+        )

@@ -1,0 +1,85 @@
+"""The one history: everything that was ever committed, kept by an observer that no fault can reach.
+
+It grows when a leader's high watermark does, batch by batch, and is replayed batch by batch; so for every offset at which
+any node may stand there is a chain and a digest to compare with, whatever that node took at once, loaded from a snapshot
+or decided by itself.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from metadata_log.batch import Batch
+from metadata_log.codec import UnknownRecord, decode_batch
+from metadata_log.ids import Offset
+from metadata_log.image import EMPTY_IMAGE, MetadataImage
+from metadata_log.log import Log
+from metadata_log.records import Record
+from metadata_log.replay import Replay
+
+READ_BYTES = 1 << 20
+
+
+class Step(NamedTuple):
+    """One committed batch, and what it did."""
+
+    before: MetadataImage
+    batch: Batch
+    records: tuple[Record | UnknownRecord, ...]
+    after: MetadataImage
+
+
+class History:
+    """What is committed."""
+
+    def __init__(self) -> None:
+        self._replay = Replay()
+        self._batches: list[Batch] = []
+        self._ends: list[Offset] = []
+        self._chains: dict[Offset, bytes] = {}
+        self._digests: dict[Offset, bytes] = {0: EMPTY_IMAGE.digest_bytes}
+
+    @property
+    def end(self) -> Offset:
+        """One past the last committed record."""
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._replay.image
+
+    def extend(self, log: Log, until: Offset) -> Iterator[Step]:
+        """All that `log` holds up to `until` is committed now.
+
+        Raises:
+            ReplayStopped: a record that was committed fits nowhere.
+        """
+        while self.end < until:
+            for batch in log.read(self.end, READ_BYTES, until):
+                yield self._take(batch, log)
+
+    def _take(self, batch: Batch, log: Log) -> Step:
+        before = self.image
+        after = self._replay.apply((batch,)).image
+        end = batch.end_offset
+        chain = log.chain_at(end)
+        assert chain is not None, f"the end {end} of a batch is a boundary"
+        self._batches.append(batch)
+        self._ends.append(end)
+        self._chains[end] = chain
+        self._digests[end] = after.digest_bytes
+        return Step(before, batch, tuple(decode_batch(batch)), after)
+
+    def chain_at(self, offset: Offset) -> bytes | None:
+        """The chain at a committed batch boundary above 0; None elsewhere."""
+        return self._chains.get(offset)
+
+    def digest_at(self, offset: Offset) -> bytes | None:
+        """The digest of the image at a committed batch boundary; None elsewhere."""
+        return self._digests.get(offset)
+
+    def data(self, offset: Offset, until: Offset) -> bytes:
+        """The bytes of the batches from boundary `offset` to boundary `until`."""
+        first = bisect_left(self._ends, offset + 1)
+        last = bisect_left(self._ends, until)
+        return b"".join(batch.data for batch in self._batches[first : last + 1]) if until > offset else b""

@@ -1,0 +1,103 @@
+"""The laws, checked after every event. Each bears the number of the invariant that it stands for.
+
+    quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
+    snapshots   what is applied and what snapshots hold                   R13, S1 - S6
+    metadata    what committed records may do                             M1 - M7
+    brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease
+    clients     what clients were told                                    C1 - C5
+
+The checks are incremental: each looks at what the event may have changed. `history` is what they all compare with.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from metadata_log.ids import NodeId
+from quorum.core.messages import Request, Response
+from quorum.runtime.requests import MetadataFetched, Refused
+from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest
+from tests.sim.coverage import Coverage
+from tests.sim.history import History
+from tests.sim.laws.broken import LawBroken, hold
+from tests.sim.laws.brokers import BrokerLaws
+from tests.sim.laws.clients import ClientLaws
+from tests.sim.laws.metadata import MetadataLaws
+from tests.sim.laws.quorum import QuorumLaws
+from tests.sim.laws.snapshots import SnapshotLaws
+from tests.sim.options import Options
+
+if TYPE_CHECKING:
+    from tests.sim.brokers import SimBroker
+    from tests.sim.controllers import SimController
+
+__all__ = ["LawBroken", "Laws", "hold"]
+
+
+class Laws:
+    """All of them, and the order in which they look."""
+
+    def __init__(
+        self,
+        options: Options,
+        coverage: Coverage,
+        controllers: "Sequence[SimController]",
+        brokers: "Mapping[NodeId, SimBroker]",
+    ) -> None:
+        self.history = History()
+        self.quorum = QuorumLaws(self.history, options, coverage, controllers)
+        self.snapshots = SnapshotLaws(self.history)
+        self.brokers = BrokerLaws(self.history, options, coverage, brokers)
+        self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
+        self.clients = ClientLaws(self.history, self.metadata)
+
+    # --- controllers -----------------------------------------------------------------------------------------------
+
+    def about_to_take(self, controller: "SimController", event: Event, now_ms: float) -> None:
+        """The controller is about to process `event`."""
+        match event:
+            case RaftRequest(request, _):
+                self.quorum.about_to_take(controller, request, now_ms)
+            case BrokerFetch(fetch, _):
+                self.brokers.about_to_take(controller, fetch, now_ms)
+            case _:
+                pass
+
+    def observe(self, controller: "SimController", now_ms: float) -> None:
+        """After an event at a controller that is still up."""
+        self._observe_commits(controller)
+        self.quorum.observe(controller, now_ms)
+        self.snapshots.observe(controller)
+        self.brokers.observe_controller(controller, now_ms)
+
+    def _observe_commits(self, controller: "SimController") -> None:
+        """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""
+        steps = self.quorum.check_watermark(controller)
+        for step in steps:
+            self.metadata.committed(step)
+            for fencing in self.metadata.fencings:
+                self.brokers.fenced(fencing)
+        if steps:
+            self.clients.check()
+
+    def about_to_send(self, controller: "SimController", request: Request) -> None:
+        self._observe_commits(controller)
+        self.quorum.about_to_send(controller, request)
+
+    def about_to_reply(self, controller: "SimController", event: Event, answer: Answer) -> None:
+        """`answer` to `event`, which came in earlier, is about to leave."""
+        self._observe_commits(controller)
+        match event:
+            case RaftRequest(request, _):
+                assert isinstance(answer, Response), f"a voter's request is answered, not refused: {answer}"
+                self.quorum.about_to_reply(controller, request, answer)
+            case BrokerFetch(fetch, _):
+                assert isinstance(answer, MetadataFetched | Refused)
+                self.brokers.answered(controller, fetch, answer)
+            case _:
+                pass
+
+    # --- brokers ---------------------------------------------------------------------------------------------------
+
+    def observe_broker(self, broker: "SimBroker") -> None:
+        """After an event at a broker that is still up."""
+        self.brokers.observe(broker)

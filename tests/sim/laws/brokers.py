@@ -1,0 +1,196 @@
+"""What brokers are given, and how long they may serve (F1 to F7, M2, M8, and the lease).
+
+The lease is the promise that counts most: when a session has ended and what the broker led moves to others, that broker
+has already stopped serving by itself, whatever its clock, the network and a paused controller do.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset, Uuid
+from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
+from tests.sim.coverage import Coverage
+from tests.sim.history import History
+from tests.sim.laws.broken import LawBroken, hold
+from tests.sim.laws.metadata import Fencing
+from tests.sim.options import Options
+
+if TYPE_CHECKING:
+    from tests.sim.brokers import SimBroker
+    from tests.sim.controllers import SimController
+
+SESSION_SLACK_MS = 2.0
+
+
+class _Term(NamedTuple):
+    """One process's activity as controller in one epoch."""
+
+    node_id: NodeId
+    boot: int
+    epoch: Epoch
+
+
+class BrokerLaws:
+    """Looks at every fetch, every answer, and every broker after each of its events."""
+
+    def __init__(
+        self, history: History, options: Options, coverage: Coverage, brokers: "Mapping[NodeId, SimBroker]"
+    ) -> None:
+        self._history = history
+        self._options = options
+        self._coverage = coverage
+        self._brokers = brokers
+        self._positions: dict[tuple[NodeId, Uuid], Offset] = {}
+        self._watermarks: dict[tuple[NodeId, Uuid], Offset] = {}
+        self._applied: dict[tuple[NodeId, int], Offset] = {}
+        self._plain: set[tuple[NodeId, int]] = set()
+        self._wishes: set[tuple[NodeId, int]] = set()
+        """Brokers (id, epoch) that asked to be fenced after they had been Online."""
+        self._heard: dict[tuple[_Term, NodeId, int], float] = {}
+        self._active_since: dict[_Term, float] = {}
+        self._proposed_fenced: dict[_Term, dict[NodeId, tuple[int, bool]]] = {}
+        self._stale: tuple[MetadataFetch, int | None] | None = None
+
+    def has_applied(self, broker_id: NodeId, broker_epoch: int) -> Offset:
+        """How far the broker has ever come under this epoch."""
+        return self._applied.get((broker_id, broker_epoch), 0)
+
+    # --- brokers themselves ----------------------------------------------------------------------------------------
+
+    def observe(self, broker: "SimBroker") -> None:
+        """After an event at a broker that is up."""
+        session, image = broker.session, broker.store.image
+        session.check_invariants()
+        name, offset, key = broker.name, image.provenance.offset, (broker.broker_id, broker.incarnation_id)
+        hold(offset <= self._history.end, "F1 Prefix", f"{name} applied {offset}; committed is {self._history.end}")
+        before = self._positions.get(key, 0)
+        hold(offset >= before, "F3 Monotone", f"{name} went back from {before} to {offset}")
+        if offset != before:
+            self._positions[key] = offset
+            known = self._history.digest_at(offset)
+            hold(
+                known == image.digest_bytes, "F6 Equivalence", f"{name} at {offset} has another state than the history"
+            )
+        seen = self._watermarks.get(key, 0)
+        hold(session.high_watermark >= seen, "F3 Monotone", f"{name} saw {seen}, then {session.high_watermark}")
+        self._watermarks[key] = session.high_watermark
+        if session.broker_epoch is not None:
+            place = broker.broker_id, session.broker_epoch
+            self._applied[place] = max(self._applied.get(place, 0), session.position.offset)
+
+    def store_reset(self, broker: "SimBroker", reason: str) -> None:
+        """A broker drops what it has: only for damage at its start, and then nobody tells it to."""
+        raise LawBroken("F6 Equivalence", f"{broker.name} had to drop its store: {reason}")
+
+    # --- fetches ---------------------------------------------------------------------------------------------------
+
+    def about_to_take(self, controller: "SimController", fetch: MetadataFetch, now_ms: float) -> None:
+        """The controller is about to process `fetch`."""
+        self._stale = None
+        node = controller.node
+        if node is None or not node.active.on:
+            return
+        term = self._term(controller)
+        registered = node.state.proposed.brokers.get(fetch.broker_id)
+        key = fetch.broker_id, fetch.broker_epoch
+        if registered is None or (registered.broker_epoch, registered.incarnation_id) != (key[1], fetch.incarnation_id):
+            standing = node.active.controller.standing(node.state.proposed, fetch.broker_id)
+            self._stale = fetch, standing.last_contact_ms
+            self._coverage["stale broker fetch"] += 1
+            return
+        self._heard[term, *key] = now_ms
+        if not fetch.wants_fence and not fetch.wants_shut_down:
+            self._plain.add(key)
+        elif key in self._plain or fetch.wants_shut_down:
+            self._wishes.add(key)
+
+    def forget_stale(self) -> None:
+        """More than one event is processed at once: who refreshed what cannot be told."""
+        self._stale = None
+
+    def answered(self, controller: "SimController", fetch: MetadataFetch, answer: MetadataFetched | Refused) -> None:
+        """`fetch` is about to be answered."""
+        if isinstance(answer, Refused):
+            hold(answer.code is not ErrorCode.CHAIN_MISMATCH, "R6 LogMatching", f"{controller.name}: {answer.message}")
+            return
+        who = f"{controller.name} to b{fetch.broker_id} at {fetch.offset}"
+        self._coverage[f"fetch answer: {answer.result.value}"] += 1
+        match answer.result:
+            case FetchResult.DIVERGED:
+                raise LawBroken("F1 Prefix", f"{who}: its committed history is said to diverge at {answer.diverging}")
+            case FetchResult.USE_SNAPSHOT:
+                assert answer.snapshot is not None
+                hold(
+                    fetch.offset < answer.snapshot.offset <= self._history.end,
+                    "F5 Resumable",
+                    f"{who}: {answer.snapshot}",
+                )
+            case FetchResult.BATCHES:
+                self._check_batches(fetch, answer, who)
+            case FetchResult.NOT_READY:
+                pass
+
+    def _check_batches(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> None:
+        """Exactly the history from the asked offset to the claimed end, in whole batches."""
+        history, end = self._history, answer.end_offset
+        data = b"".join(batch.data for batch in answer.batches)
+        hold(end <= history.end, "F1 Prefix", f"{who}: {end} is not committed")
+        hold(fetch.offset <= end and data == history.data(fetch.offset, end), "F5 Resumable", f"{who}: not [.., {end})")
+        if fetch.offset and answer.batches:
+            hold(answer.previous_chain == history.chain_at(fetch.offset), "F2 NoGap", f"{who}: another chain")
+        if answer.digest:
+            hold(answer.digest == history.digest_at(answer.digest_offset), "F6 Equivalence", f"{who}: digest at {end}")
+
+    # --- sessions --------------------------------------------------------------------------------------------------
+
+    def observe_controller(self, controller: "SimController", now_ms: float) -> None:
+        """After an event at a controller that is up: M2 and M8."""
+        node = controller.node
+        assert node is not None
+        if not node.active.on:
+            return
+        term = self._term(controller)
+        self._active_since.setdefault(term, now_ms)
+        proposed = node.state.proposed
+        if self._stale is not None:
+            fetch, before_ms = self._stale
+            self._stale = None
+            registered = proposed.brokers.get(fetch.broker_id)
+            if registered is None or registered.broker_epoch != fetch.broker_epoch:
+                after_ms = node.active.controller.standing(proposed, fetch.broker_id).last_contact_ms
+                unmoved = after_ms == before_ms or after_ms is None
+                hold(unmoved, "M2 StaleEpoch", f"b{fetch.broker_id}@{fetch.broker_epoch} refreshed a later session")
+        known = self._proposed_fenced.setdefault(term, {})
+        for broker_id, broker in proposed.brokers.items():
+            was = known.get(broker_id)
+            known[broker_id] = broker.broker_epoch, broker.fenced
+            if broker.fenced and was == (broker.broker_epoch, False):
+                self._check_silent(term, broker_id, broker.broker_epoch, now_ms)
+
+    def _check_silent(self, term: _Term, broker_id: NodeId, broker_epoch: int, now_ms: float) -> None:
+        """M8: who is fenced without having asked was silent for a whole session, of this controller's own time."""
+        if (broker_id, broker_epoch) in self._wishes:
+            return
+        heard_ms = self._heard.get((term, broker_id, broker_epoch), 0.0)
+        silent_ms = now_ms - max(heard_ms, self._active_since[term])
+        session_ms = self._options.session_timeout_ms / (1 + self._options.clock_drift) - SESSION_SLACK_MS
+        hold(
+            silent_ms >= session_ms,
+            "M8 FullSession",
+            f"c{term.node_id} fences b{broker_id} after {silent_ms:.0f} ms; its session is {session_ms:.0f} ms",
+        )
+
+    def fenced(self, fencing: Fencing) -> None:
+        """A fencing is committed: what the broker led is others' from here on."""
+        broker_id, broker_epoch = fencing
+        if (broker_id, broker_epoch) in self._wishes:
+            return
+        self._coverage["broker fenced when its session ended"] += 1
+        broker = self._brokers[broker_id]
+        if broker.is_up and broker.session.broker_epoch == broker_epoch and broker.may_serve():
+            raise LawBroken("L Lease", f"{broker.name} was fenced for silence, and still serves clients")
+
+    @staticmethod
+    def _term(controller: "SimController") -> _Term:
+        return _Term(controller.node_id, controller.boot, controller.core.epoch)

@@ -1,0 +1,76 @@
+"""What clients were told holds: nothing acknowledged is lost, nothing refused appears, nothing happens twice (C1 to C5).
+
+Linearizability by witness. Every answer names an offset, and offsets are one order of everything; so the history is
+linearizable if that order never contradicts real time: what was answered before a request was made lies below its answer.
+The highest offset answered so far is the floor of every later answer.
+"""
+
+from metadata_log.ids import Offset
+from metadata_log.image import MetadataImage
+from tests.sim.history import History
+from tests.sim.laws.broken import hold
+from tests.sim.laws.metadata import MetadataLaws
+
+
+class ClientLaws:
+    """What all clients together were told."""
+
+    def __init__(self, history: History, metadata: MetadataLaws) -> None:
+        self._history = history
+        self._metadata = metadata
+        self._never: set[str] = set()
+        self._once: set[str] = set()
+        self.floor: Offset = 0
+        """No later answer may lie below."""
+
+    def check(self) -> None:
+        """After each commit: what may not be there is not there."""
+        metadata = self._metadata
+        for name in metadata.created.keys() & self._never:
+            hold(False, "C2 NoPhantom", f"topic {name} exists although its creation was refused")
+        for name in self._once:
+            hold(metadata.created_times.get(name, 0) <= 1, "C3 AtMostOnce", f"topic {name} was created twice")
+
+    def happens_at_most_once(self, topic: str) -> None:
+        """Its creation was asked for once, over a link that repeats nothing."""
+        self._once.add(topic)
+
+    def never_happens(self, topic: str) -> None:
+        """The creation of `topic` was refused for good."""
+        self._never.add(topic)
+        self.check()
+
+    def created(self, topic: str, end: Offset, floor: Offset) -> None:
+        """A client was told that the topic was created below `end`; `floor` stood when it asked."""
+        at = self._metadata.created.get(topic)
+        hold(at is not None, "C1 NoLostAck", f"the creation of {topic} was acknowledged at {end}, and is not there")
+        assert at is not None
+        once = self._metadata.created_times[topic] == 1
+        in_order = floor < at <= end or not once
+        hold(in_order, "C4 Linearizable", f"{topic}, asked for at {floor}, was created at {at}, answered {end}")
+        self.answered(end, floor)
+
+    def removed(self, topic: str, end: Offset, floor: Offset) -> None:
+        at = self._metadata.removed.get(topic)
+        hold(at is not None, "C1 NoLostAck", f"the removal of {topic} was acknowledged at {end}, and is not there")
+        self.answered(end, floor)
+
+    def answered(self, end: Offset, floor: Offset) -> None:
+        """A client was told that what it asked for stands below `end`."""
+        committed = self._history.end
+        hold(end <= committed, "C1 NoLostAck", f"acknowledged at {end}; committed is {committed}")
+        hold(end >= floor, "C4 Linearizable", f"answered with {end}, although {floor} was answered before it was asked")
+        self.floor = max(self.floor, end)
+
+    def read(self, as_of_offset: Offset, image: MetadataImage, floor: Offset) -> None:
+        """A linearizable read has returned `image`."""
+        law = "C5 LinearizableRead"
+        hold(
+            as_of_offset >= floor, law, f"a read saw {as_of_offset}, although {floor} was answered before it was asked"
+        )
+        hold(
+            self._history.digest_at(as_of_offset) == image.digest_bytes,
+            law,
+            f"a read as of {as_of_offset} returned another state than the history's there",
+        )
+        self.floor = max(self.floor, as_of_offset)

@@ -1,0 +1,177 @@
+"""What every committed record must respect: brokers, topics and partitions change by the rules (M1 to M7).
+
+Each committed batch is looked at once, with the image before and the image after it; a check costs what the batch has
+changed. Now and then, and at the end, the whole image is checked against itself.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from metadata_log.ids import NO_LEADER, NodeId, Offset, Uuid
+from metadata_log.image import MetadataImage
+from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
+from metadata_log.records import (
+    BrokerRegistrationChange,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+)
+from tests.sim.coverage import Coverage
+from tests.sim.history import Step
+from tests.sim.laws.broken import LawBroken, hold
+
+WHOLE_CHECK_EVERY = 40
+"""Batches between two checks of the whole image."""
+
+
+class Fencing(NamedTuple):
+    """A broker was fenced: this is committed now."""
+
+    broker_id: NodeId
+    broker_epoch: int
+
+
+class MetadataLaws:
+    """Fed with every committed batch, in order."""
+
+    def __init__(self, coverage: Coverage, has_applied: Callable[[NodeId, int], Offset]) -> None:
+        """`has_applied` tells how far a broker has ever come under that broker epoch."""
+        self._coverage = coverage
+        self._has_applied = has_applied
+        self._registered: set[NodeId] = set()
+        self._topic_ids: set[Uuid] = set()
+        self._steps = 0
+        self.created: dict[str, Offset] = {}
+        """The end of the batch that has (last) created the topic."""
+        self.created_times: dict[str, int] = {}
+        self.removed: dict[str, Offset] = {}
+        """The end of the batch that has (last) removed the topic."""
+        self.fencings: list[Fencing] = []
+        """What the last batch has fenced."""
+
+    def committed(self, step: Step) -> None:
+        """One more batch is committed."""
+        self.fencings = []
+        offset = step.batch.base_offset
+        changes: dict[tuple[Uuid, int], int] = {}
+        for record in step.records:
+            match record:
+                case RegisterBroker():
+                    self._on_register(record, step, offset)
+                case BrokerRegistrationChange():
+                    self._on_broker_change(record, step)
+                case Topic(name, topic_id):
+                    self._on_topic(name, topic_id, step)
+                case RemoveTopic(name, _):
+                    self.removed[name] = step.batch.end_offset
+                case Partition(topic_id, partition) | PartitionChange(topic_id, partition):
+                    place = topic_id, partition
+                    changes[place] = changes.get(place, 0) + (1 if isinstance(record, PartitionChange) else 0)
+                case _:
+                    pass
+            offset += 1
+        for (topic_id, partition), count in changes.items():
+            self._check_partition(step, topic_id, partition, count)
+        self._steps += 1
+        if self._steps % WHOLE_CHECK_EVERY == 0:
+            self.check_whole(step.after)
+
+    # --- brokers ---------------------------------------------------------------------------------------------------
+
+    def _on_register(self, record: RegisterBroker, step: Step, offset: Offset) -> None:
+        law = "M1 BrokerEpoch"
+        broker_id = record.broker_id
+        self._registered.add(broker_id)
+        before, after = step.before.brokers.get(broker_id), step.after.brokers.get(broker_id)
+        hold(after is not None, law, f"broker {broker_id} registered at {offset} and is not there")
+        if before is not None and before.incarnation_id == record.incarnation_id:
+            hold(after.broker_epoch == before.broker_epoch, law, f"b{broker_id}'s epoch changed without a new process")
+            return
+        hold(after.broker_epoch == offset, law, f"b{broker_id} registered at {offset} got epoch {after.broker_epoch}")
+        hold(before is None or before.broker_epoch < offset, law, f"b{broker_id}'s epoch did not ascend at {offset}")
+        hold(after.fenced, "M3 BornFenced", f"b{broker_id} registered unfenced at {offset}")
+        self._check_given_up(step.after, broker_id)
+
+    def _on_broker_change(self, record: BrokerRegistrationChange, step: Step) -> None:
+        broker_id, epoch = record.broker_id, record.broker_epoch
+        before = step.before.brokers[broker_id]
+        hold(
+            before.broker_epoch == epoch, "M2 StaleEpoch", f"b{broker_id}@{epoch} changed; it is {before.broker_epoch}"
+        )
+        if record.fenced is True and not before.fenced:
+            self._coverage["broker fenced"] += 1
+            self.fencings.append(Fencing(broker_id, epoch))
+            self._check_given_up(step.after, broker_id)
+        if record.fenced is False and before.fenced:
+            self._coverage["broker unfenced"] += 1
+            applied = self._has_applied(broker_id, epoch)
+            hold(applied > epoch, "M3 UnfencedOnceCaughtUp", f"b{broker_id}@{epoch} unfenced; it has applied {applied}")
+
+    def _check_given_up(self, image: MetadataImage, broker_id: NodeId) -> None:
+        """A fenced broker leads nothing, and is in no ISR of which it is not the last member."""
+        for topic_id in image.topics_of_broker(broker_id):
+            topic = image.topics_by_id[topic_id]
+            for partition in topic.partitions_on(broker_id):
+                self._check_fenced_out(image, topic.state(partition), f"{topic.name}-{partition}")
+
+    # --- topics and partitions -------------------------------------------------------------------------------------
+
+    def _on_topic(self, name: str, topic_id: Uuid, step: Step) -> None:
+        law = "M6 NamesAndIds"
+        hold(topic_id not in self._topic_ids, law, f"the id of topic {name} was used before")
+        still_there = step.before.topic(name) is not None and self.removed.get(name, 0) != step.batch.end_offset
+        hold(not still_there, law, f"topic {name} was created twice")
+        self._topic_ids.add(topic_id)
+        self.created[name] = step.batch.end_offset
+        self.created_times[name] = self.created_times.get(name, 0) + 1
+
+    def _check_partition(self, step: Step, topic_id: Uuid, partition: int, changes: int) -> None:
+        topic = step.after.topic_by_id(topic_id)
+        if topic is None:
+            return
+        where = f"{topic.name}-{partition} at {step.batch.end_offset}"
+        after = topic.state(partition)
+        assert after is not None, where
+        self._check_fenced_out(step.after, after, where)
+        strangers = set(after[REPLICAS]) - self._registered
+        hold(not strangers, "M7 Referential", f"{where} has replicas on {strangers}, which never registered")
+        topic_before = step.before.topic_by_id(topic_id)
+        before = None if topic_before is None else topic_before.state(partition)
+        if before is not None:
+            self._check_epochs(before, after, changes, where)
+
+    def _check_epochs(self, before: PartitionState, after: PartitionState, changes: int, where: str) -> None:
+        law = "M5 Epochs"
+        moved = after[PARTITION_EPOCH] - before[PARTITION_EPOCH]
+        hold(moved == changes, law, f"{where}: {changes} changes moved the partition epoch by {moved}")
+        elected = after[LEADER_EPOCH] - before[LEADER_EPOCH]
+        hold(0 <= elected <= changes, law, f"{where}: {changes} changes moved the leader epoch by {elected}")
+        same_leader = before[LEADER] == after[LEADER]
+        hold(same_leader or elected > 0, law, f"{where}: leader {after[LEADER]} in {before[LEADER]}'s leader epoch")
+        self._coverage["partition leader changed"] += not same_leader
+        self._coverage["ISR grew"] += len(after[ISR]) > len(before[ISR])
+
+    @staticmethod
+    def _check_fenced_out(image: MetadataImage, state: PartitionState | None, where: str) -> None:
+        assert state is not None, where
+        isr, leader = state[ISR], state[LEADER]
+        hold(leader == NO_LEADER or leader in isr, "M4 LeaderInIsr", f"{where} is led by {leader} outside {isr}")
+        hold(bool(isr) and set(isr) <= set(state[REPLICAS]), "M4 IsrInReplicas", f"{where}: {isr} of {state[REPLICAS]}")
+        for member in isr:
+            broker = image.brokers.get(member)
+            if broker is None or not broker.fenced:
+                continue
+            if member == leader:
+                raise LawBroken("M3 FencedLeadsNothing", f"{where} is led by fenced broker {member}")
+            hold(len(isr) == 1, "M3 FencedOutOfIsr", f"{where}: fenced broker {member} is in {isr}")
+
+    # --- all of it -------------------------------------------------------------------------------------------------
+
+    def check_whole(self, image: MetadataImage) -> None:
+        """Recomputes all that the image keeps incrementally. O(image)."""
+        image.check_invariants()
+        for topic in image.topics():
+            for partition, state in enumerate(topic.states()):
+                self._check_fenced_out(image, state, f"{topic.name}-{partition}")

@@ -1,0 +1,86 @@
+"""The laws of snapshots and of what nodes have applied (R13, S1 to S6).
+
+Whatever a node's image was made of (its own decisions, records, a snapshot of its own or another's), at an offset it is
+the history's image at that offset. And a log may only begin where a snapshot on this disk ends.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from snapshots.reader import read_snapshot
+from tests.sim.history import History
+from tests.sim.laws.broken import LawBroken, hold
+
+if TYPE_CHECKING:
+    from tests.sim.controllers import SimController
+
+
+class SnapshotLaws:
+    """Looks at a controller after each of its events."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._applied: dict[tuple[NodeId, int], Offset] = {}
+        self._snapshots: dict[OffsetAndEpoch, bytes] = {}
+        self._newest: dict[tuple[NodeId, int], OffsetAndEpoch] = {}
+
+    def observe(self, controller: "SimController") -> None:
+        self._check_applied(controller)
+        self._check_snapshots(controller)
+
+    def _check_applied(self, controller: "SimController") -> None:
+        node = controller.node
+        assert node is not None
+        key, applied, image = (controller.node_id, controller.boot), node.state.applied, node.state.committed
+        before = self._applied.get(key, 0)
+        if applied == before:
+            return
+        law, who = "R13 StateMachineSafety", f"c{key[0]}"
+        hold(node.state.stopped is None, "M7 EveryRecordFits", f"{who}: {node.state.stopped}")
+        hold(applied > before, law, f"{who} went back from {before} to {applied}")
+        hold(applied <= self._history.end, law, f"{who} applied {applied}; committed is {self._history.end}")
+        self._applied[key] = applied
+        same = self._history.digest_at(image.provenance.offset) == image.digest_bytes
+        hold(same, law, f"{who} at {image.provenance.offset} has another state than the history")
+
+    def _check_snapshots(self, controller: "SimController") -> None:
+        shape, who = controller.log.shape, f"c{controller.node_id}"
+        start, newest = shape.start, shape.snapshot
+        key = controller.node_id, controller.boot
+        if newest is None:
+            hold(start.offset == 0, "S2 LogStart", f"{who}'s log starts at {start} without a snapshot")
+            return
+        hold(
+            newest.offset >= start.offset,
+            "S2 LogStart",
+            f"{who}'s log starts at {start}, its snapshot ends at {newest}",
+        )
+        before = self._newest.get(key)
+        if newest == before:
+            return
+        hold(before is None or newest > before, "S5 NewestValid", f"{who} went from snapshot {before} back to {newest}")
+        self._newest[key] = newest
+        hold(
+            newest.offset <= self._history.end, "S1 SnapshotBelowHW", f"{who}'s snapshot ends at {newest}, uncommitted"
+        )
+        hold(controller.snapshot_is_durable(newest), "S2 LogStart", f"{who} stands on snapshot {newest}, not durable")
+        self._check_contents(controller, newest)
+
+    def _check_contents(self, controller: "SimController", end: OffsetAndEpoch) -> None:
+        digest = hashlib.sha256(controller.snapshot_bytes(end)).digest()
+        known = self._snapshots.setdefault(end, digest)
+        if known is not digest:
+            hold(
+                known == digest,
+                "S3 Deterministic",
+                f"c{controller.node_id}'s snapshot {end} differs from another node's",
+            )
+            return
+        contents = read_snapshot(controller.metadata, end)
+        if contents.digest != self._history.digest_at(end.offset):
+            raise LawBroken("S1 SnapshotEqualsReplay", f"c{controller.node_id}'s snapshot {end} holds another state")
+        if contents.meta.chain != self._history.chain_at(end.offset):
+            raise LawBroken(
+                "S1 SnapshotEqualsReplay", f"c{controller.node_id}'s snapshot {end} tells of another history"
+            )
