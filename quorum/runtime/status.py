@@ -1,5 +1,8 @@
 """A node as it is now, for people and tools; leader or not, and without asking anybody."""
 
+from metadata_log.ids import ReplicaKey
+from metadata_log.records import Endpoint
+from quorum.core.progress import ReplicaStatus
 from quorum.runtime.node import Node
 from quorum.runtime.requests import NodeStatus, ReplicaView
 
@@ -28,38 +31,41 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
 
 
 def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:
+    """The voters, of whom every node knows, then the observers, of whom only the leader does."""
     core = node.core
-    known = {(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
-    views: list[ReplicaView] = []
-    for voter in core.voters.voters:
-        replica = known.pop((voter.node_id, voter.directory_id), None)
-        is_me = voter.node_id == node.me.node_id
-        views.append(
-            ReplicaView(
-                node_id=voter.node_id,
-                directory_id=voter.directory_id,
-                endpoint=voter.endpoints[0] if voter.endpoints else None,
-                is_voter=True,
-                status="leader" if voter.node_id == core.leader_id else "follower",
-                log_end_offset=node.log.shape.end if is_me else replica.log_end_offset if replica else None,
-                last_fetch_age_ms=_age_ms(replica.last_fetch_ms, now_ms) if replica else None,
-                last_caught_up_age_ms=_age_ms(replica.last_caught_up_ms, now_ms) if replica else None,
-            )
-        )
-    for replica in known.values():
-        views.append(
-            ReplicaView(
-                node_id=replica.node_id,
-                directory_id=replica.directory_id,
-                endpoint=None,
-                is_voter=False,
-                status="observer",
-                log_end_offset=replica.log_end_offset,
-                last_fetch_age_ms=_age_ms(replica.last_fetch_ms, now_ms),
-                last_caught_up_age_ms=_age_ms(replica.last_caught_up_ms, now_ms),
-            )
-        )
-    return tuple(views)
+    known = {ReplicaKey(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
+    endpoints = {
+        ReplicaKey(voter.node_id, voter.directory_id): voter.endpoints[0] if voter.endpoints else None
+        for voter in core.voters.voters
+    }
+    observers = [key for key in known if key not in endpoints]
+    return tuple(
+        _view(node, key, endpoints.get(key), known.get(key), now_ms, is_voter=key in endpoints)
+        for key in (*endpoints, *observers)
+    )
+
+
+def _view(
+    node: Node,
+    key: ReplicaKey,
+    endpoint: Endpoint | None,
+    replica: ReplicaStatus | None,
+    now_ms: int,
+    *,
+    is_voter: bool,
+) -> ReplicaView:
+    follower = "follower" if is_voter else "observer"
+    end = node.log.shape.end if key == node.me else replica.log_end_offset if replica else None
+    return ReplicaView(
+        node_id=key.node_id,
+        directory_id=key.directory_id,
+        endpoint=endpoint,
+        is_voter=is_voter,
+        status="leader" if key.node_id == node.core.leader_id else follower,
+        log_end_offset=end,
+        last_fetch_age_ms=_age_ms(replica.last_fetch_ms, now_ms) if replica else None,
+        last_caught_up_age_ms=_age_ms(replica.last_caught_up_ms, now_ms) if replica else None,
+    )
 
 
 def _age_ms(then_ms: int | None, now_ms: int) -> int | None:

@@ -11,15 +11,14 @@ pytestmark = pytest.mark.slow
 
 async def test_three_controllers_elect_one_and_commit_on_all(tmp_path: Path) -> None:
     """A write is answered with its offset; soon every node has applied it and holds the same history."""
-    async with quorum_of_three(tmp_path) as quorum:
-        async with quorum.client() as client:
-            listed = await client.list_topics()
-            status = [loop.status() for loop in quorum.loops.values()]
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        listed = await client.list_topics()
+        status = [loop.status() for loop in quorum.loops.values()]
 
-            assert list(listed.topics) == []
-            assert sum(one.is_active for one in status) == 1
-            assert sorted(one.epoch for one in status)[1] == max(one.epoch for one in status)  # a majority is in it
-            assert {one.cluster_id for one in status} == {quorum.cluster_id}
+        assert list(listed.topics) == []
+        assert sum(one.is_active for one in status) == 1
+        assert sorted(one.epoch for one in status)[1] == max(one.epoch for one in status)  # a majority is in it
+        assert {one.cluster_id for one in status} == {quorum.cluster_id}
 
 
 async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
