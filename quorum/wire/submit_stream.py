@@ -28,6 +28,7 @@ class SubmitStream:
         self._timeout_ms = int(timeout_s * 1_000)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
+        self._writing = asyncio.Lock()
         self._broken: AdminError | None = None
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
@@ -53,7 +54,8 @@ class SubmitStream:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = future
         try:
-            await self._call.write(request)
+            async with self._writing:  # gRPC takes one write at a time; a second one breaks the whole call
+                await self._call.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader hears of the break too, and tells whoever waits, this caller among them.
             await asyncio.wait([self._reader])

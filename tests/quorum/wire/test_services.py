@@ -148,10 +148,8 @@ async def test_a_dead_endpoint_is_passed_over(target: str) -> None:
 async def test_submitted_calls_are_answered_by_id(client: AdminClient) -> None:
     """Many changes on one stream; an error in one of them is that one's alone."""
     async with await client.submit() as stream:
-        waiting = [
-            await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic(f"t{number}")]))
-            for number in range(20)
-        ]
+        requests = [admin_pb2.CreateTopicsRequest(topics=[_topic(f"t{number}")]) for number in range(20)]
+        waiting = list(await asyncio.gather(*[stream.send(create_topics=request) for request in requests]))
         waiting.append(await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic("t0")])))
         answers = await asyncio.gather(*waiting)
     assert [answer.results[0].name for answer in answers[:20]] == [f"t{number}" for number in range(20)]
@@ -170,7 +168,7 @@ async def test_a_broken_submit_stream_leaves_nobody_waiting(node: FakeNode) -> N
         async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
             client = await stack.enter_async_context(AdminClient([f"127.0.0.1:{port}"], timeout_s=2.0))
             stream = await stack.enter_async_context(await client.submit())
-            node.submit = never  # type: ignore[method-assign]
+            node.submit = never  # type: ignore[method-assign, assignment]
             waiting = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["x"]))
             await entered.wait()
         with pytest.raises(MayHaveHappened):
