@@ -11,7 +11,6 @@ The audit's report is written to REPORT, by default `demo-report.html` in the cu
 
 import argparse
 import asyncio
-import json
 import shutil
 import signal
 import sys
@@ -26,6 +25,7 @@ from evidence import (
     broker_states,
     chain_at,
     departure,
+    flip_one_byte,
     metadata,
     said,
     sha256,
@@ -33,13 +33,16 @@ from evidence import (
 )
 from narrator import DoesNotHold, Narrator, Step, expect
 from quorum_rpc.v1 import admin_pb2
+from spark import Spark
 
 from quorum.cli.dev_cluster import DevCluster, DevClusterError, DevNode
 from quorum.cli.dev_process import exit_code, log_tail, send
+from quorum.cli.topic_apply import Impossible, apply_plan, make_plan, read_wanted
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
 
 HERE: Final = Path(__file__).resolve().parent
 CATALOGUE: Final = HERE / "sentry_topics.json"
+INTERRUPTED: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PARTITIONS, REPLICATION_FACTOR = 12, 3
 SESSION_S: Final = 9.0
@@ -51,13 +54,14 @@ class Story:
 
     def __init__(self, cluster: DevCluster, report: Path, narrator: Narrator) -> None:
         self.cluster = cluster
+        self.root = cluster.layout.directory
         self.controllers = cluster.layout.controllers
         self.brokers = cluster.layout.brokers
         self.report = report
         self.tell = narrator
         self.client = cluster.client(timeout_s=15)
-        self.topics = 0
-        self.snapshot_name = ""
+        self.spark = Spark(cluster.layout.directory / "spark.log")
+        self.snapshot = Path()
 
     @property
     def steps(self) -> list[Callable[[Step], Coroutine[Any, Any, None]]]:
@@ -70,12 +74,17 @@ class Story:
             self.broker_stopped,
             self.restarted,
             self.snapshot_everywhere,
+            self.compacted,
+            self.audited,
+            self.damage_found,
             self.stopped_in_order,
         ]
 
     async def run(self) -> None:
         """Tells every step; the first that does not hold raises."""
-        for each in self.steps:
+        steps = self.steps
+        self.tell.steps = len(steps)
+        for each in steps:
             title = each.__doc__ or ""
             with self.tell.step(title.strip()) as step:
                 await each(step)
@@ -94,16 +103,16 @@ class Story:
         """A real topic catalogue is applied"""
         first = await self._apply()
         seen = await metadata(self.client)
-        self.topics = len(seen.topic_ids)
+        topics = len(seen.topic_ids)
         counts = {len(each.replicas) for each in seen.partitions.values()}
         expect(counts == {REPLICATION_FACTOR}, f"{REPLICATION_FACTOR} replicas everywhere", counts)
-        expected = self.topics * PARTITIONS
+        expected = topics * PARTITIONS
         expect(len(seen.partitions) == expected, f"{expected} partitions", len(seen.partitions))
         expect(None not in seen.leaders(), "a leader for every partition", "some have none")
         again = await self._apply()
         expect(again == "nothing to do", "nothing to do when it is applied again", again)
         step.proof(
-            f"{first}: {self.topics} topics x {PARTITIONS} partitions x {REPLICATION_FACTOR} replicas, each with a leader, "
+            f"{first}: {topics} topics x {PARTITIONS} partitions x {REPLICATION_FACTOR} replicas, each with a leader, "
             f"as of offset {seen.as_of:,}; applied again: {again}"
         )
 
@@ -142,7 +151,6 @@ class Story:
         expect(new is not old and after.epoch > before.epoch, f"another leader, above epoch {before.epoch}", new.name)
         described = await self.client.describe_topic("written-after-the-kill")
         expect(described.partition_count == PARTITIONS, f"{PARTITIONS} partitions", described.partition_count)
-        self.topics += 1
         step.proof(
             f"{old.name} (epoch {before.epoch}) -> {new.name} (epoch {after.epoch}); "
             f"a topic was created at offset {offset:,}, acknowledged {took_s * 1_000:.0f} ms after the kill"
@@ -164,14 +172,16 @@ class Story:
         expect(None not in after.leaders(), "a leader for every partition", "some have none")
         leader = await self._leader()
         left = departure(leader.data_directory, broker.node_id, before.as_of)
-        expect(left.fenced_at is not None and bool(left.moves), "moves and an end in the log", left)
-        assert left.fenced_at is not None
-        expect(max(left.moves) < left.fenced_at, f"all moves before offset {left.fenced_at}", max(left.moves))
-        expect(left.leader_moves >= led, f"{led} moves of leaders", left.leader_moves)
+        expect(len(left.led_elsewhere) >= led, f"{led} changes of leaders in the log", len(left.led_elsewhere))
+        offline_at = left.offline_at
+        if offline_at is None:
+            raise DoesNotHold(f"{broker.name}'s end in the log", str(left))
+        last_move = max(left.led_elsewhere + left.others)
+        expect(last_move < offline_at, f"every move before offset {offline_at}", last_move)
         step.proof(f"{broker.name}'s log: {' -> '.join(states)}, exit code 0")
         step.proof(
-            f"@metadata: {led} partitions led elsewhere at offsets {min(left.moves):,} to {max(left.moves):,}, "
-            f"the broker offline at {left.fenced_at:,}"
+            f"@metadata: {led} partitions led elsewhere at offsets {min(left.led_elsewhere):,} to "
+            f"{max(left.led_elsewhere):,}, {len(left.others)} more in sync without it, the broker offline at {offline_at:,}"
         )
 
     async def restarted(self, step: Step) -> None:
@@ -216,10 +226,59 @@ class Story:
             files[node.name] = await self._snapshot_of(node, marked.offset)
         sums = {name: sha256(path) for name, path in files.items()}
         expect(len(set(sums.values())) == 1, "one sha256 on all controllers", sums)
-        any_file = next(iter(files.values()))
-        self.snapshot_name = any_file.name
-        step.proof(f"{len(files)} x {any_file.name}, {any_file.stat().st_size:,} bytes")
+        self.snapshot = files[self.controllers[0].name]
+        step.proof(f"{len(files)} x {self.snapshot.name}, {self.snapshot.stat().st_size:,} bytes")
         step.proof(f"sha256 {next(iter(sums.values()))}")
+
+    async def compacted(self, step: Step) -> None:
+        """Spark compacts the log of a controller: the same file again, byte for byte"""
+        source = self.controllers[-1]
+        out = self.root / "compacted"
+        step.waiting_for("Spark to start, and to fold the log")
+        end = int(self.snapshot.name.partition("-")[0])
+        answer = await self.spark.ask(job="compact", directory=str(source.data_directory), offset=end, out=str(out))
+        made = Path(answer["path"])
+        expect(made.name == self.snapshot.name, self.snapshot.name, made.name)
+        sums = sha256(self.snapshot), sha256(made)
+        expect(made.read_bytes() == self.snapshot.read_bytes(), f"sha256 {sums[0]}", sums[1])
+        step.proof(
+            f"Spark {self.spark.version} (its start took {self.spark.start_s:.1f} s) folded the log of {source.name} "
+            f"into {answer['records']:,} records"
+        )
+        step.proof(f"sha256 {sums[1]}, the controllers' own")
+
+    async def audited(self, step: Step) -> None:
+        """Spark audits all three logs: clean"""
+        logs = [str(node.data_directory) for node in self.controllers]
+        found = await self.spark.ask(job="audit", directories=logs, report=str(self.report))
+        expect(found["verdict"] == "clean" and not found["findings"], "a clean audit", found["findings"][:3])
+        expect(len(found["nodes"]) == len(logs), f"{len(logs)} logs", len(found["nodes"]))
+        batches = sum(node["batches"] for node in found["nodes"])
+        records = sum(node["records"] for node in found["nodes"])
+        step.proof(
+            f"{batches:,} batches with {records:,} records on {len(logs)} nodes: CRC, chain and order hold, all nodes have "
+            f"one history, and its fold has the digest of {len(found['snapshots'])} snapshots"
+        )
+
+    async def damage_found(self, step: Step) -> None:
+        """One byte is flipped in a copy of one log: the audit names node, file and offset"""
+        victim = self.controllers[1]
+        copy = self.root / "damaged" / victim.name
+        await asyncio.to_thread(shutil.copytree, victim.data_directory, copy)
+        damage = flip_one_byte(copy)
+        logs = [str(copy if node is victim else node.data_directory) for node in self.controllers]
+        found = await self.spark.ask(job="audit", directories=logs, report=None)
+        named = [finding for finding in found["findings"] if finding["position"] == damage.batch_position]
+        expected = f"a finding at {damage.file}, byte {damage.batch_position}, offset {damage.offset}"
+        expect(found["verdict"] != "clean" and bool(named), expected, found["findings"][:3])
+        first = named[0]
+        place = first["node"], first["file"], first["offset"]
+        expect(place == (f"controller {victim.node_id}", damage.file, damage.offset), expected, first)
+        step.proof(f"flipped: byte {damage.position:,} of the copy of {victim.name}'s {damage.file}")
+        step.proof(
+            f"found: {first['node']}, {first['file']}, the batch at byte {first['position']:,}, offset {first['offset']:,}: "
+            f"{first['detail']}"
+        )
 
     async def stopped_in_order(self, step: Step) -> None:
         """Everything is stopped in order, and nothing is left behind"""
@@ -229,7 +288,9 @@ class Story:
         codes = {name: exit_code(pid) if pid is not None else None for name, pid in pids.items()}
         expect(set(codes.values()) == {0}, "exit code 0 from every daemon", codes)
         expect(not self.cluster.running(), "no process left", self.cluster.running())
-        step.proof(f"brokers first, then controllers: {len(codes)} daemons exited with 0")
+        await self.spark.stop()
+        expect(not self.spark.members(), "no process of Spark left", self.spark.members())
+        step.proof(f"brokers first, then controllers: {len(codes)} daemons exited with 0; Spark has ended too")
 
     # --- what the steps lean on --------------------------------------------------------------------------------------
 
@@ -289,7 +350,7 @@ class Story:
         """Creates a topic through a change of leaders; gives the offset."""
         while True:
             try:
-                request = [_new_topic(name, PARTITIONS, REPLICATION_FACTOR)]
+                request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
                 response = await self.client.create_topics(request)
             except (NotReached, MayHaveHappened):
                 found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
@@ -308,28 +369,11 @@ class Story:
         return found
 
     async def _apply(self) -> str:
-        """Applies the catalogue; says what was done."""
-        have = {t.name async for t in self.client.all_topics()}
-        want = [t for t in json.loads(CATALOGUE.read_text())["topics"] if t["topic"] not in have]
-        if not want:
-            return "nothing to do"
-        r = await self.client.create_topics(
-            [_new_topic(t["topic"], PARTITIONS, REPLICATION_FACTOR, t["configs"]) for t in want]
-        )
-        bad = [x for x in r.results if x.error.code]
-        expect(not bad, "no error", bad)
-        return f"{len(want)} created"
-
-
-def _new_topic(
-    name: str, partitions: int, replication_factor: int, configs: dict[str, str] | None = None
-) -> admin_pb2.NewTopic:
-    return admin_pb2.NewTopic(
-        name=name,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        configs=[admin_pb2.ConfigEntry(key=k, value=v) for k, v in (configs or {}).items()],
-    )
+        """What `quorumctl topics apply` does; says what was done."""
+        plan = await make_plan(self.client, read_wanted(CATALOGUE, PARTITIONS, REPLICATION_FACTOR))
+        await apply_plan(self.client, plan)
+        counts = {"created": len(plan.create), "grown": len(plan.grow), "altered": len(plan.alter)}
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing to do"
 
 
 def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
@@ -343,33 +387,46 @@ def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
             expect(now.leader == was.leader, f"{key} still led by {was.leader}", now)
 
 
-async def tell(cluster: DevCluster, report: Path) -> int:
+async def tell(story: Story) -> int:
     """The whole story; its exit code."""
-    narrator = Narrator(steps=11)
-    story = Story(cluster, report, narrator)
+    narrator = story.tell
     task = asyncio.current_task()
     assert task is not None
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    nodes = f"{len(story.controllers)} controllers and {len(story.brokers)} brokers"
+    narrator.opening("metaquorum", [f"{nodes}, real processes on real disks, in {story.root}"])
     try:
         await story.run()
-    except (DoesNotHold, DevClusterError, AdminError, OSError) as e:
-        narrator.failed(e, str(cluster.layout.directory))
+    except (DoesNotHold, DevClusterError, AdminError, Impossible, OSError) as e:
+        narrator.failed(e, str(story.root))
         return 1
     finally:
         await story.client.close()
-    narrator.closing([("report", str(report))])
+    narrator.closing([("report", str(story.report))])
     return 0
 
 
-def leave_nothing_behind(cluster: DevCluster) -> None:
-    """No daemon outlives the demo, also if Ctrl-C is pressed again and again."""
+def leave_nothing_behind(story: Story) -> None:
+    """No process outlives the demo, also if Ctrl-C is pressed again and again."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    for node in cluster.running():
+    for node in story.cluster.running():
         send(node, signal.SIGKILL)
-    while cluster.running():
+    story.spark.kill()
+    while story.cluster.running() or story.spark.members():
         time.sleep(0.01)
+
+
+async def begin(root: Path, report: Path, ended: list[Story]) -> int:
+    """Makes the cluster and tells its story."""
+    settings = {"log.format": "json"}
+    cluster = DevCluster.create(
+        root, controllers=3, brokers=4, racks=2, controller_settings=settings, broker_settings=settings
+    )
+    story = Story(cluster, report, Narrator())
+    ended.append(story)
+    return await tell(story)
 
 
 def main() -> int:
@@ -379,18 +436,16 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the cluster's directory")
     options = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="metaquorum-demo-"))
-    settings = {"log.format": "json"}
-    cluster = DevCluster.create(
-        root, controllers=3, brokers=4, racks=2, controller_settings=settings, broker_settings=settings
-    )
-    code = 130
+    stories: list[Story] = []
+    code = INTERRUPTED
     try:
-        code = asyncio.run(tell(cluster, options.report.absolute()))
+        code = asyncio.run(begin(root, options.report.absolute(), stories))
     except (asyncio.CancelledError, KeyboardInterrupt):
-        pass
+        sys.stderr.write("interrupted\n")
     finally:
-        leave_nothing_behind(cluster)
-        if code in (0, 130) and not options.keep:
+        for story in stories:
+            leave_nothing_behind(story)
+        if code in (0, INTERRUPTED) and not options.keep:
             shutil.rmtree(root)
     return code
 

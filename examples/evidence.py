@@ -150,26 +150,56 @@ def chain_at(data_directory: Path, end: Offset) -> bytes | None:
 class Departure(NamedTuple):
     """How a broker left, by offsets in the log."""
 
-    moves: tuple[Offset, ...]
-    """Partitions that were led elsewhere, or were taken out of a set of in-sync replicas."""
-    leader_moves: int
-    fenced_at: Offset | None
+    led_elsewhere: tuple[Offset, ...]
+    """Partitions that got another leader."""
+    others: tuple[Offset, ...]
+    """Partitions that only lost an in-sync replica."""
+    offline_at: Offset | None
 
 
 def departure(data_directory: Path, broker_id: int, begin: Offset) -> Departure:
     """What the log says of `broker_id`'s leaving, from `begin` on."""
-    moves: list[Offset] = []
-    leader_moves, fenced_at = 0, None
+    led_elsewhere: list[Offset] = []
+    others: list[Offset] = []
+    offline_at = None
     for offset, record in records(data_directory, begin):
         if isinstance(record, PartitionChange):
-            moves.append(offset)
-            leader_moves += record.leader is not None
+            (others if record.leader is None else led_elsewhere).append(offset)
         elif isinstance(record, BrokerRegistrationChange) and record.broker_id == broker_id and record.fenced:
-            fenced_at = offset if fenced_at is None else fenced_at
-    return Departure(tuple(moves), leader_moves, fenced_at)
+            offline_at = offset if offline_at is None else offline_at
+    return Departure(tuple(led_elsewhere), tuple(others), offline_at)
 
 
 def sha256(path: Path) -> str:
     """Of a whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Damage(NamedTuple):
+    """What was done to a log, and where the audit should find it."""
+
+    file: str
+    position: int
+    batch_position: int
+    offset: Offset
+
+
+def flip_one_byte(data_directory: Path) -> Damage:
+    """Flips one bit of one byte in the middle of the largest batch of the log's oldest segment."""
+    log = find_log(str(data_directory))
+    segment = log.segments[0]
+    file = log.directory.open(segment.name)
+    try:
+        stretch = FileRange(segment.name, 0, segment.size, None, None)
+        largest = max(scan(file, stretch, log.durable_end), key=lambda scanned: scanned.length)
+    finally:
+        file.close()
+    assert largest.batch is not None
+    position = largest.position + largest.length // 2
+    with (data_directory / "@metadata" / segment.name).open("r+b") as writable:
+        writable.seek(position)
+        (byte,) = writable.read(1)
+        writable.seek(position)
+        writable.write(bytes([byte ^ 1]))
+    return Damage(segment.name, position, largest.position, largest.batch.base_offset)

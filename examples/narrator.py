@@ -80,9 +80,11 @@ class Doing:
 class Narrator:
     """Numbers the steps and keeps their times."""
 
-    def __init__(self, steps: int) -> None:
+    steps = 0
+    """How many there will be."""
+
+    def __init__(self) -> None:
         self._console = Console(highlight=False)
-        self._steps = steps
         self._told = 0
         self._began = time.monotonic()
 
@@ -139,7 +141,7 @@ class Narrator:
             self._console.print(self._row(step, took_s, error))
             return
         mark = "ok  " if error is None else "FAIL"
-        head = f"[{self._told:>2}/{self._steps}]  {mark} {took_s:6.2f} s"
+        head = f"[{self._told:>2}/{self.steps}]  {mark} {took_s:6.2f} s"
         lines = [f"{head:<{INDENT}}{step.title}"]
         for proof in step.proofs:
             lines += textwrap.wrap(proof, WIDTH, initial_indent=" " * INDENT, subsequent_indent=" " * (INDENT + 2))

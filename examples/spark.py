@@ -1,0 +1,107 @@
+"""A Spark of the demo's own, in a process group that ends with it."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from narrator import DoesNotHold
+
+JOBS: Final = Path(__file__).resolve().with_name("spark_jobs.py")
+ANSWER_BYTES_MAX: Final = 64 << 20
+END_WAIT_S: Final = 20.0
+POLL_S: Final = 0.02
+
+
+class Spark:
+    """`spark_jobs.py` as a process. Started by the first job."""
+
+    def __init__(self, log_path: Path) -> None:
+        self.log_path = log_path
+        self.version = ""
+        self.start_s = 0.0
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def ask(self, **request: Any) -> dict[str, Any]:
+        """A job's answer.
+
+        Raises:
+            DoesNotHold: the job, or Spark itself, has failed.
+        """
+        if self._process is None:
+            await self._start()
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        return await self._answer()
+
+    async def _start(self) -> None:
+        with self.log_path.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                str(JOBS),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                limit=ANSWER_BYTES_MAX,
+                start_new_session=True,
+            )
+        started = await self._answer()
+        self.version, self.start_s = started["version"], started["seconds"]
+
+    async def _answer(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"error": f"Spark has ended; see {self.log_path}"}
+        if "error" in answer:
+            raise DoesNotHold("an answer from Spark", str(answer["error"]))
+        return answer
+
+    async def stop(self) -> None:
+        """Ends it in order."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(END_WAIT_S):
+                await self._process.wait()
+                while self.members():  # Java is the last to leave, and nobody waits for it
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise DoesNotHold(f"Spark to end within {END_WAIT_S:g} s", f"still there: {self.members()}") from None
+
+    def members(self) -> list[int]:
+        """The processes of its session that still live: itself, Java, Python workers."""
+        if self._process is None:
+            return []
+        return [pid for pid in _pids() if _session(pid) == self._process.pid]
+
+    def kill(self) -> None:
+        """Ends all of it, now."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        for pid in self.members():  # Python workers lead a group of their own
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _pids() -> list[int]:
+    """Of all processes; none where there is no /proc."""
+    proc = Path("/proc")
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()] if proc.is_dir() else []
+
+
+def _session(pid: int) -> int | None:
+    """The session of a process that lives; None if it does not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[3])
