@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from metadata_log.errors import ErrorCode
 from quorum.cli import dev_layout as layouts
 from quorum.cli.dev_layout import Conflict, DevClusterError, DevNode, Layout, NotThere
 from quorum.cli.dev_process import log_tail, pid_of, send, spawn
@@ -150,6 +151,7 @@ class DevCluster:
             )
         started: list[DevNode] = []
         try:
+            layouts.check_directories(self.layout)
             layouts.check_ports(waiting)
             for node in waiting:
                 spawn(node)
@@ -206,6 +208,8 @@ class DevCluster:
                 if missing:
                     return f"{', '.join(missing)} not yet Online"
         except AdminError as e:
+            if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                raise Conflict(f"another cluster answers on these ports: {e.message}") from e
             return " ".join(e.message.split())
         return None
 

@@ -20,6 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from metadata_log.errors import LogFormatError
+from metadata_log.files import RealDirectory
+from metadata_log.identity import read_identity
 from metadata_log.ids import parse_uuid, uuid_text
 from quorum.cli.formatting import InitialController, format_directory, random_uuid
 
@@ -195,6 +198,26 @@ def _node(directory: Path, values: Mapping[str, Any]) -> DevNode:
         directory_id=str(values["directory_id"]),
         directory=directory / str(values["name"]),
     )
+
+
+def check_directories(layout: Layout) -> None:
+    """Raises Conflict if a data directory is not the node's that `cluster.json` says."""
+    for node in layout.nodes:
+        path = node.data_directory
+        try:
+            found = read_identity(RealDirectory(path)) if path.is_dir() else None
+        except LogFormatError as e:
+            raise Conflict(str(e)) from e
+        if found is None or (found.cluster_id, found.node_id, found.role) != (
+            layout.cluster_id,
+            node.node_id,
+            node.role,
+        ):
+            whose = "nobody" if found is None else f"{found.role} {found.node_id} of cluster {found.cluster_id}"
+            raise Conflict(
+                f"{path} belongs to {whose}, not to {node.role} {node.node_id} of cluster {layout.cluster_id}; "
+                "put the right directory there, or make the cluster elsewhere"
+            )
 
 
 def check_ports(nodes: Iterable[DevNode]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import update_wrapper
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -13,6 +14,7 @@ import click
 from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 
 if TYPE_CHECKING:
+    from daemon.tls import TlsFiles
     from quorum.wire.client import AdminClient
 
 T = TypeVar("T")
@@ -31,6 +33,9 @@ class Options:
     bootstrap_controller: str | None = None
     output: str = "table"
     timeout_s: float = DEFAULT_TIMEOUT_S
+    cacert: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -48,10 +53,14 @@ class Options:
         return endpoints
 
 
+_PEM = click.Path(path_type=Path, exists=True, dir_okay=False)
 _GLOBALS = (
     click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask."),
     click.option("-C", "--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask."),
     click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Default: table."),
+    click.option("--cacert", type=_PEM, help="Speak TLS: who must have signed the controllers' certificates."),
+    click.option("--cert", type=_PEM, help="Speak TLS: the certificate to show."),
+    click.option("--key", type=_PEM, help="Speak TLS: its private key."),
     click.option("--timeout", "timeout_s", type=click.FloatRange(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
 )
 
@@ -65,8 +74,7 @@ def global_options(command: F) -> F:
 
 def merged(options: Options, given: dict[str, Any]) -> Options:
     """`options`, overridden by what was given nearer to the command; takes the global ones out of `given`."""
-    names = ("bootstrap_server", "bootstrap_controller", "output", "timeout_s")
-    said = {name: given.pop(name) for name in names if name in given}
+    said = {each.name: given.pop(each.name) for each in fields(Options) if each.name in given}
     return replace(options, **{name: value for name, value in said.items() if value is not None})
 
 
@@ -84,16 +92,30 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with a client; whatever the cluster refuses ends the command with its line and exit code."""
+    from daemon.dial import Dialer
+    from daemon.tls import TlsUnusable
     from quorum.wire.client import AdminClient
     from quorum.wire.client_errors import AdminError
 
-    endpoints = options.endpoints
+    endpoints, tls = options.endpoints, _tls(options)
 
     async def run() -> T:
-        async with AdminClient(endpoints, timeout_s=options.timeout_s) as client:
+        async with Dialer(tls) as dialer, AdminClient(endpoints, timeout_s=options.timeout_s, dial=dialer) as client:
             return await work(client)
 
     try:
         return asyncio.run(run())
     except AdminError as e:
         raise of_admin_error(e) from e
+    except TlsUnusable as e:
+        raise CliError(str(e), EXIT_USAGE) from e
+
+
+def _tls(options: Options) -> TlsFiles | None:
+    from daemon.tls import TlsFiles
+
+    if options.cacert is None and options.cert is None and options.key is None:
+        return None
+    if options.cacert is None or options.cert is None or options.key is None:
+        raise CliError("--cacert, --cert and --key belong together: certificates are checked both ways", EXIT_USAGE)
+    return TlsFiles(options.cert, options.key, options.cacert)
