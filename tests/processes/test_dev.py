@@ -1,0 +1,101 @@
+"""`quorumctl dev`: a cluster up, down and looked at by one command each; every misuse is told from every other."""
+
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes.conftest import quorumctl
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+COUNTS = ("--controllers", "3", "--brokers", "3")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    """Where a cluster may come to be; it does not outlive the test."""
+    yield tmp_path / "cluster"
+    quorumctl("dev", "down", "--dir", str(tmp_path / "cluster"), "--wait", "0")
+
+
+def runs(pid: int) -> bool:
+    """Whether the process lives; one that is dead and that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_up_status_down_and_up_again(directory: Path) -> None:
+    """JSON with id, endpoint, pid and data directory of each node; up returns healthy; what was made is there again."""
+    up = quorumctl("dev", "up", "--dir", str(directory), *COUNTS, "-o", "json")
+    assert up.returncode == 0, up
+    nodes = json.loads(up.stdout)["nodes"]
+    assert [node["node_id"] for node in nodes] == [1, 2, 3, 101, 102, 103]
+    assert [node["role"] for node in nodes] == ["controller"] * 3 + ["broker"] * 3
+    assert {node["state"] for node in nodes[3:]} == {"online"}
+    assert sorted(node["state"] for node in nodes[:3]) == ["follower", "follower", "leader"]
+    for node in nodes:
+        assert runs(node["pid"])
+        assert Path(node["data_directory"], "meta.properties").is_file()
+        host, _, port = node["endpoint"].rpartition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+
+    twice = quorumctl("dev", "up", "--dir", str(directory), *COUNTS)
+    assert twice.returncode == 4, twice
+    assert "runs already" in twice.stderr
+
+    status = quorumctl("dev", "status", "--dir", str(directory), "-o", "json")
+    assert status.returncode == 0, status
+    assert {node["pid"] for node in json.loads(status.stdout)["nodes"]} == {node["pid"] for node in nodes}
+
+    down = quorumctl("dev", "down", "--dir", str(directory), "-o", "json")
+    assert down.returncode == 0, down
+    assert json.loads(down.stdout)["killed"] == []
+    assert not any(runs(node["pid"]) for node in nodes)
+    assert quorumctl("dev", "status", "--dir", str(directory)).returncode == 10
+
+    again = quorumctl("dev", "up", "--dir", str(directory), "-o", "json")
+    assert again.returncode == 0, again
+    assert json.loads(again.stdout)["cluster_id"] == json.loads(up.stdout)["cluster_id"]
+
+
+def test_a_used_port(directory: Path) -> None:
+    """The port is named, and nothing is left behind."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        refused = quorumctl("dev", "up", "--dir", str(directory), *COUNTS, "--base-port", str(port))
+    assert refused.returncode in (1, 4), refused
+    assert f"port {port}" in refused.stderr
+    assert not directory.exists()
+
+
+def test_a_directory_of_somebody_else(directory: Path) -> None:
+    """What is there stays as it is."""
+    directory.mkdir()
+    (directory / "thesis.txt").write_text("years of work")
+    refused = quorumctl("dev", "up", "--dir", str(directory), *COUNTS)
+    assert refused.returncode == 4, refused
+    assert "not empty" in refused.stderr
+    assert [path.name for path in directory.iterdir()] == ["thesis.txt"]
+
+
+def test_a_cluster_of_another_size(directory: Path) -> None:
+    """A cluster keeps its size: asking for another one is a mistake, not a resize."""
+    assert quorumctl("dev", "up", "--dir", str(directory), "--controllers", "1", "--brokers", "0").returncode == 0
+    assert quorumctl("dev", "down", "--dir", str(directory)).returncode == 0
+    refused = quorumctl("dev", "up", "--dir", str(directory), *COUNTS)
+    assert refused.returncode == 4, refused
+    assert "1 controllers and 0 brokers" in refused.stderr
+
+
+def test_no_cluster_there(directory: Path) -> None:
+    for command in ("status", "down"):
+        refused = quorumctl("dev", command, "--dir", str(directory))
+        assert refused.returncode == 3, refused
+        assert "holds no cluster" in refused.stderr
