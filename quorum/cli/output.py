@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 SCHEMA_VERSION: Final = 1
+WIDTH_MAX: Final = 1_000
 UNKNOWN: Final = "-"
 """How a table shows null."""
 
@@ -57,17 +58,18 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None
         for line in cells:
             click.echo("\t".join(line))
         return
-    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(line[index].lstrip("-").isdigit() or line[index] == UNKNOWN for line in cells)
-        table.add_column(column.title, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(column.title, justify="right" if numeric else "left", no_wrap=True)
     for line in cells:
         table.add_row(*line)
-    Console().print(table)
+    # As wide as it is: an id that is broken in two cannot be copied. A terminal that is too narrow wraps the line itself.
+    console = Console(width=WIDTH_MAX)
+    console.print(table, crop=False)
 
 
 def _cell(value: Any) -> str:
