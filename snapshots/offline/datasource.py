@@ -30,7 +30,6 @@ from metadata_log.codec import decode_batch, split_payload
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Offset
 from metadata_log.records import MetadataRecord
-from metadata_log.segment import base_offset_of
 from snapshots.offline import rows
 from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.readonly import ReadOnlyDirectory
@@ -176,14 +175,8 @@ def _until(log: NodeLog, until: str) -> Offset | None:
 
 
 def _stretches(log: NodeLog, settings: Settings, until: Offset | None) -> Iterator[FileRange]:
-    names = [segment.name for segment in log.segments]
-    following = [*(segment.base_offset for segment in log.segments[1:]), None]
-    for name, next_base in zip(names, following, strict=True):
-        base_offset = base_offset_of(name)
-        assert base_offset is not None
-        is_before = settings.mode == "entities" and next_base is not None and next_base <= settings.since
-        if is_before or (until is not None and base_offset >= until and base_offset > 0):
-            continue
+    since = settings.since if settings.mode == "entities" else 0
+    for name, *_ in log.segments_needed(since, until):
         try:
             file = log.directory.open(name)
         except FileNotFoundError:

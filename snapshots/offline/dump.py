@@ -41,10 +41,7 @@ def record_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_j
 def _scan(log: NodeLog, since: Offset, to: Offset | None, beyond: bool) -> Iterator[tuple[str, Scanned]]:
     ends = [end for end in (to, None if beyond else log.durable_end) if end is not None]
     until = min(ends) if ends else None
-    following = [*(segment.base_offset for segment in log.segments[1:]), None]
-    for segment, next_base in zip(log.segments, following, strict=True):
-        if (next_base is not None and next_base <= since) or (until is not None and segment.base_offset >= until > 0):
-            continue
+    for segment in log.segments_needed(since, until):
         file = log.directory.open(segment.name)
         try:
             for scanned in scan(file, FileRange(segment.name, 0, file.size(), None, None), until):

@@ -49,6 +49,16 @@ class NodeLog(NamedTuple):
             return self.start.start.offset
         return self.segments[0].base_offset if self.segments else 0
 
+    def segments_needed(self, since: Offset, until: Offset | None) -> list[SegmentFile]:
+        """The segments that may hold anything of [since, until); all from `since` on where `until` is None."""
+        needed = []
+        for index, segment in enumerate(self.segments):
+            is_before = index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= since
+            is_beyond = until is not None and segment.base_offset >= until and segment.base_offset > 0
+            if not is_before and not is_beyond:
+                needed.append(segment)
+        return needed
+
     @property
     def durable_end(self) -> Offset | None:
         """All below was durable once; None where no note tells."""

@@ -87,7 +87,7 @@ def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
             length = batch_length(data[at : at + HEADER_BYTES])
         except LogFormatError:
             break
-        if position - begun.start >= split_bytes:
+        if expected is not None and position - begun.start >= split_bytes:
             ranges.append(begun._replace(stop=position))
             begun = FileRange(name, position, size, expected, chain)
         base_offset, count = _PLACE.unpack_from(data, at + _PLACE_AT)

@@ -1,0 +1,122 @@
+"""What people see: the report, the command line and its exit codes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from snapshots.offline import __main__ as cli
+from snapshots.offline.audit import audit, lines_of, summary
+from snapshots.offline.report import report_html
+from tests.snapshots.nodes import Node, copies, flip, segments
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Page(HTMLParser):
+    """Checks that tags close in order, and collects what would be fetched or run."""
+
+    VOID = frozenset({"meta", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+        self.fetched: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href", "action")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read_page(html: str) -> Page:
+    page = Page()
+    page.feed(html)
+    page.close()
+    assert page.open == []
+    assert page.fetched == []
+    assert "script" not in page.seen
+    return page
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_report_stands_alone_and_says_where(spark: "SparkSession", tmp_path: Path) -> None:
+    """Well formed, fetches nothing, runs nothing; verdict and place of the damage are in it."""
+    node = Node(tmp_path / "node", 51).live(25)
+    paths = copies(node, tmp_path)
+    flip(segments(paths[1])[0], 900)
+    result = audit(spark, [str(path) for path in paths])
+    page = read_page(report_html(result))
+    assert "Findings" in page.text
+    assert "damaged-batch" in page.text
+    assert segments(paths[1])[0].name in page.text
+    assert "svg" in page.seen
+    as_json = json.loads(json.dumps(summary(result)))
+    assert as_json["verdict"] == "findings"
+    assert [n["node"] for n in as_json["nodes"]] == ["controller 1", "controller 2", "controller 3"]
+    assert any("damaged-batch: controller 2" in line for line in lines_of(result))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 clean, 10 findings, 1 failed; JSON on stdout alone."""
+
+    @contextmanager
+    def session(*_: object) -> Iterator[object]:
+        yield spark, lambda _: None
+
+    monkeypatch.setattr(cli, "_session", session)
+    node = Node(tmp_path / "node", 52).live(10)
+    one, other = copies(node, tmp_path, (1, 2))
+    run = CliRunner().invoke
+    report = tmp_path / "report.html"
+    clean = run(cli.main, ["audit", str(one), str(other), "--fail-on", "error", "--report", str(report), "-o", "json"])
+    assert clean.exit_code == 0, clean.output
+    assert json.loads(clean.stdout)["errors"] == 0
+    read_page(report.read_text())
+    compacted = run(cli.main, ["compact", str(one), "--out", str(tmp_path / "out"), "-o", "json"])
+    assert compacted.exit_code == 0, compacted.output
+    assert json.loads(compacted.stdout)["same_as_source"] is True
+    flip(segments(other)[0], 300)
+    assert run(cli.main, ["audit", str(one), str(other)]).exit_code == cli.EXIT_FINDINGS
+    refused = run(cli.main, ["compact", str(other), "--out", str(tmp_path / "out")])
+    assert refused.exit_code == cli.EXIT_FAILED
+    assert "audit the log first" in refused.output
+
+
+def test_a_dump_of_nothing_fails_in_one_line(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli.main, ["dump", str(tmp_path)])
+    assert result.exit_code == cli.EXIT_FAILED
+    assert "neither a data directory" in result.output
+
+
+def test_without_java_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from snapshots.offline import java
+
+    monkeypatch.setattr(java, "find_java", lambda *_: None)
+    result = CliRunner().invoke(cli.main, ["audit", str(tmp_path)])
+    assert result.exit_code == cli.EXIT_FAILED
+    assert "Java" in result.output
+    assert len(result.output.strip().splitlines()) == 1
