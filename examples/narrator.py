@@ -140,7 +140,7 @@ class Narrator:
         if self._console.is_terminal:
             self._console.print(self._row(step, took_s, error))
             return
-        mark = "ok  " if error is None else "FAIL"
+        mark = "ok  " if error is None else "FAIL" if isinstance(error, Exception) else "cut "
         head = f"[{self._told:>2}/{self.steps}]  {mark} {took_s:6.2f} s"
         lines = [f"{head:<{INDENT}}{step.title}"]
         for proof in step.proofs:
@@ -154,7 +154,7 @@ class Narrator:
         row.add_column(ratio=1)
         row.add_column(width=8, justify="right", style="yellow")
         row.expand = True
-        mark = "[bold green]✓" if error is None else "[bold red]✗"
+        mark = "[bold green]✓" if error is None else "[bold red]✗" if isinstance(error, Exception) else "[dim]-"
         what = Text(step.title, style="bold")
         for proof in step.proofs:
             what.append(f"\n{proof}", style="not bold dim")
