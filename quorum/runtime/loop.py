@@ -38,6 +38,7 @@ from quorum.runtime.requests import (
     SnapshotMarked,
 )
 from quorum.runtime.status import node_status
+from quorum.runtime.waiting import unknown_outcome
 from quorum.runtime.world import (
     Answer,
     BrokerFetch,
@@ -248,7 +249,8 @@ class NodeLoop:
         executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, _run(job)))
 
     def stop_node(self, reason: str) -> None:
-        self._refuse_all(Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {reason}"))
+        # What waits here may have been appended, and the other controllers may commit it: "refused" would be a lie.
+        self._refuse_all(unknown_outcome(f"this controller has stopped: {reason}"))
         if not self.stopped.done():
             self.stopped.set_result(reason)
 

@@ -296,3 +296,31 @@ async def test_an_unknown_submitted_call_is_named_unsupported(channel: grpc.aio.
     response = await stream.read()
     assert (response.id, response.error.code) == (3, ErrorCode.UNSUPPORTED_VERSION)
     stream.cancel()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "quorum_rpc.v1.VoterService/Fetch",
+        "quorum_rpc.v1.BrokerService/MetadataFetch",
+        "quorum_rpc.v1.AdminService/Submit",
+    ],
+)
+async def test_garbage_on_a_stream_ends_that_stream_alone(
+    channel: grpc.aio.Channel, client: AdminClient, method: str
+) -> None:
+    """Whoever sends nonsense loses the stream; everybody else is served."""
+    stream = channel.stream_stream(f"/{method}")()
+    await stream.write(b"\xff" * 50)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await stream.read()
+    assert (await client.describe_quorum()).node_id == 1
+
+
+async def test_a_stopping_node_is_not_available_to_voters(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """Whatever it is that the node says about itself: the core knows BROKER_NOT_AVAILABLE, and asks again later."""
+    node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "the node stops")
+    stub: Any = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
+    sender = convert.sender(IDENTITY._replace(node_id=2, directory_id=bytes([2]) * 16))
+    request = voter_pb2.VoteRequest(sender=sender, receiver=sender.replica, epoch=9)
+    assert (await stub.Vote(request)).standing.error == ErrorCode.BROKER_NOT_AVAILABLE
