@@ -13,7 +13,7 @@ import random
 from typing import Final
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER, NodeId, uuid_text
+from metadata_log.ids import NO_LEADER, NodeId, Offset, uuid_text
 from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER
 from metadata_log.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
@@ -57,10 +57,15 @@ class Brokers:
         self._leaving: dict[NodeId, PartitionWalk] = {}
         self._shutdowns = Shutdowns(config, self.sessions, self.views)
         self._electing: dict[NodeId, PartitionWalk] = {}
+        self._left_at: dict[NodeId, Offset] = {}
+        """Where the last slice of a broker's way out was appended."""
+        self._began_at: Offset = 0
+        """Where this controller became active: what was taken away from whom before that, it does not know."""
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
         self.deactivate()
         self.sessions.reset(image, now_ms)
+        self._began_at = image.offset
 
     def deactivate(self) -> None:
         self.sessions.clear()
@@ -68,6 +73,7 @@ class Brokers:
         self._leaving.clear()
         self._shutdowns.clear()
         self._electing.clear()
+        self._left_at.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
 
@@ -141,6 +147,7 @@ class Brokers:
             self.views.bar(broker_id)
             walk = self._leaving[broker_id] = PartitionWalk(image, broker_id, now_ms)
         active = self.views.of(image).active
+        self._left_at[broker_id] = image.offset
 
         def without(visited: Visited) -> PartitionChange | None:
             if broker_id not in visited.state[ISR]:
@@ -176,6 +183,17 @@ class Brokers:
             return Decision((), FenceBrokerReply())
         self.sessions.postpone(broker_id, now_ms)
         return self._fence(image, image.brokers[broker_id], FenceBrokerReply(broker_id=broker_id), now_ms)
+
+    def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether nothing is decided that takes leaderships away from the broker and that it has not applied, at `offset`.
+
+        Looking at its registration is not enough. A broker that is heard just after its fencing was decided is unfenced in
+        the next record: it looks unfenced before and after, and its leaderships move in between.
+        """
+        broker: RegisterBroker | None = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker_id in self._leaving:
+            return False
+        return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
         """What has to be decided although nobody asks."""

@@ -142,6 +142,14 @@ class Controller:
         """The next thing to decide that nobody asked for; None where there is nothing now."""
         return self._brokers.due(image, now_ms)
 
+    def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether the broker, which has applied everything below `offset`, may be given a lease.
+
+        `image` must be the proposed one: what is only decided yet moves the broker's leaders as soon as it is committed,
+        and a lease that was given in between would outlast that.
+        """
+        return self._brokers.may_serve(image, broker_id, offset)
+
     def standing(self, image: MetadataImage, broker_id: NodeId) -> BrokerStanding:
         """The broker as of `image`. Told to brokers, `image` must be the committed one: what is said is then durable."""
         broker: RegisterBroker | None = image.brokers.get(broker_id)

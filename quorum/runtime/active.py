@@ -25,6 +25,7 @@ from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
     FetchResult,
     LeaderHint,
+    MetadataFetch,
     MetadataFetched,
     ReadView,
     Refused,
@@ -241,7 +242,7 @@ class ActiveController:
             self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
         verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
         if verdict is not None:
-            self._world.reply(event.reply_to, self._with_standing(verdict, fetch.broker_id))
+            self._world.reply(event.reply_to, self._with_standing(verdict, fetch))
             return
         parked = ParkedFetch(fetch, event.reply_to, now_ms + min(fetch.max_wait_ms, self._config.fetch_wait_max_ms))
         standing = self.controller.standing(self._state.committed, fetch.broker_id)
@@ -252,16 +253,26 @@ class ActiveController:
             if earlier is not None:
                 self._answer(earlier)
 
-    def _with_standing(self, verdict: MetadataFetched | Refused, broker_id: int) -> MetadataFetched | Refused:
+    def _with_standing(self, verdict: MetadataFetched | Refused, fetch: MetadataFetch) -> MetadataFetched | Refused:
         if isinstance(verdict, Refused):
             return verdict
-        standing = self.controller.standing(self._state.committed, broker_id)
-        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=self._lease_ms())
+        standing = self.controller.standing(self._state.committed, fetch.broker_id)
+        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=self._lease_for(fetch))
+
+    def _lease_for(self, fetch: MetadataFetch) -> int:
+        """The lease that the broker may be given now; 0: none."""
+        may_serve = self.controller.may_serve(self._state.proposed, fetch.broker_id, fetch.offset)
+        return self._lease_ms() if may_serve else 0
 
     def _answer(self, parked: ParkedFetch) -> None:
         standing = self.controller.standing(self._state.committed, parked.fetch.broker_id)
         answer = metadata_feed.deltas(
-            parked.fetch, self._log, self._state, epoch=self._epoch, standing=standing, lease_ms=self._lease_ms()
+            parked.fetch,
+            self._log,
+            self._state,
+            epoch=self._epoch,
+            standing=standing,
+            lease_ms=self._lease_for(parked.fetch),
         )
         self._world.reply(parked.reply_to, answer)
 

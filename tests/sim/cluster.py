@@ -50,6 +50,8 @@ class Cluster:
         self.clients = (SimClient(self, "k0", repeats=False), SimClient(self, "k1", repeats=True))
         self.client_every_ms = self.options.client_every_ms
         self.faults = Faults(self)
+        for controller in self.controllers:
+            self.draw(controller, "is formatted")
 
     def _format_controllers(self) -> list[SimController]:
         cluster_id = uuid_text(self.rng.randbytes(16))
@@ -132,13 +134,17 @@ class Cluster:
 
     def after_event(self, controller: SimController, what: str) -> None:
         self.events += 1
-        self.picture.add(self.now_ms, controller.name, what, self.controllers)
+        self.picture.add_controller(self.now_ms, controller, what)
         self.laws.observe(controller, self.now_ms)
+
+    def draw(self, controller: SimController, what: str) -> None:
+        """Something that is no event of its own, for the picture."""
+        self.picture.add_controller(self.now_ms, controller, what)
 
     def after_broker_event(self, broker: SimBroker, what: str) -> None:
         self.events += 1
         state = broker.session.state.name.lower()
-        self.picture.add(self.now_ms, broker.name, f"{what} [{state}]", self.controllers)
+        self.picture.add(self.now_ms, broker.name, f"{what} [{state}]")
         self.laws.observe_broker(broker)
 
     def restart_later(self, controller: SimController) -> None:

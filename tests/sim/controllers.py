@@ -193,7 +193,9 @@ class SimController:
     def _fall(self, *, power_cut: bool) -> None:
         self.node = None
         self._asked.clear()
-        self.cluster.coverage["power cut" if power_cut else "kill"] += 1
+        what = "power cut" if power_cut else "kill"
+        self.cluster.coverage[what] += 1
+        self.cluster.draw(self, what)
         self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
         self.cluster.restart_later(self)
 
@@ -207,6 +209,7 @@ class SimController:
     def pause(self) -> None:
         self.paused = True
         self._naps += 1
+        self.cluster.draw(self, "falls asleep")
 
     def resume(self) -> None:
         """What has come in meanwhile is waiting, and is taken before any timer."""
@@ -277,12 +280,12 @@ class SimController:
             act(node)
         except PowerCut:
             self.cluster.coverage["crash inside a turn"] += 1
+            self.cluster.draw(self, f"{what}, cut short")
             self.crash(power_cut=True)
-            self.cluster.picture.add(self.cluster.now_ms, self.name, f"{what}: power cut", self.cluster.controllers)
             return
         if self._stop_reason is not None:
+            self.cluster.draw(self, f"{what}, stops itself")
             self.crash(power_cut=self._rng.random() < 0.5)
-            self.cluster.picture.add(self.cluster.now_ms, self.name, f"{what}: stops", self.cluster.controllers)
             return
         self.cluster.after_event(self, what)
         self._arm()

@@ -128,7 +128,12 @@ class Faults:
             links = set(self._rng.sample(sorted(links), self._rng.randint(1, len(links))))
         self._cluster.network.cut(links)
         duration_ms = self._rng.uniform(0.2, 1.8) * self._cluster.options.cut_for_ms
-        self._cluster.schedule(duration_ms, lambda: self._cluster.network.mend(links))
+
+        def mend() -> None:
+            if not self._stopped:
+                self._cluster.network.mend(links)
+
+        self._cluster.schedule(duration_ms, mend)
 
     def _pause(self) -> None:
         victim: SimController | SimBroker = self._victim()

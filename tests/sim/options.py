@@ -48,6 +48,7 @@ class Options(NamedTuple):
     segment_bytes: int
     tail_bytes: int
     session_timeout_ms: int
+    slice_changes: int
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -88,12 +89,15 @@ class Options(NamedTuple):
             segment_bytes=rng.choice((1 << 12, 1 << 14, 1 << 16)),
             tail_bytes=rng.choice((1 << 10, 1 << 16)),
             session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
+            slice_changes=rng.choice((2, 1_000)),
         )
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
         config = NodeConfig(
-            controller=ControllerConfig(session_timeout_ms=self.session_timeout_ms),
+            controller=ControllerConfig(
+                session_timeout_ms=self.session_timeout_ms, slice_changes_max=self.slice_changes
+            ),
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),
             retention=RetentionPolicy(max_bytes=self.retention_bytes),

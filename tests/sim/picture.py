@@ -10,7 +10,6 @@ Roles are written by their first letters: L leads, z sleeps.
 """
 
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,14 +19,22 @@ LINES = 40
 
 
 class Picture:
-    """Keeps the last `LINES` events."""
+    """Keeps the last `LINES` events, and how every controller stood after each."""
 
     def __init__(self) -> None:
-        self._lines: deque[str] = deque(maxlen=LINES)
+        self._lines: deque[tuple[float, str, str, tuple[str, ...]]] = deque(maxlen=LINES)
+        self._states: dict[str, str] = {}
 
-    def add(self, now_ms: float, who: str, what: str, controllers: "Sequence[SimController]") -> None:
-        states = " | ".join(controller.describe() for controller in controllers)
-        self._lines.append(f"{now_ms:10.3f}  {who:<4} {what:<34.34} {states}")
+    def add(self, now_ms: float, who: str, what: str) -> None:
+        """Something has happened at `who`."""
+        self._lines.append((now_ms, who, what, tuple(self._states.values())))
+
+    def add_controller(self, now_ms: float, controller: "SimController", what: str) -> None:
+        """Something has happened at a controller, which may look different now."""
+        self._states[controller.name] = controller.describe()
+        self.add(now_ms, controller.name, what)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines)
+        return "\n".join(
+            f"{now_ms:10.3f}  {who:<4} {what:<34.34} {' | '.join(states)}" for now_ms, who, what, states in self._lines
+        )

@@ -71,13 +71,11 @@ class Laws:
 
     def _observe_commits(self, controller: "SimController") -> None:
         """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""
-        steps = self.quorum.check_watermark(controller)
-        for step in steps:
+        for step in self.quorum.check_watermark(controller):
             self.metadata.committed(step)
-            for fencing in self.metadata.fencings:
-                self.brokers.fenced(fencing)
-        if steps:
-            self.clients.check()
+            self.clients.committed()
+            for broker_id, broker_epoch in sorted(self.metadata.led_away):
+                self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 
     def about_to_send(self, controller: "SimController", request: Request) -> None:
         self._observe_commits(controller)

@@ -13,7 +13,6 @@ from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched,
 from tests.sim.coverage import Coverage
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
-from tests.sim.laws.metadata import Fencing
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ class BrokerLaws:
         self._heard: dict[tuple[_Term, NodeId, int], float] = {}
         self._active_since: dict[_Term, float] = {}
         self._proposed_fenced: dict[_Term, dict[NodeId, tuple[int, bool]]] = {}
+        self._led_away: dict[tuple[NodeId, int], Offset] = {}
         self._stale: tuple[MetadataFetch, int | None] | None = None
 
     def has_applied(self, broker_id: NodeId, broker_epoch: int) -> Offset:
@@ -78,6 +78,7 @@ class BrokerLaws:
         if session.broker_epoch is not None:
             place = broker.broker_id, session.broker_epoch
             self._applied[place] = max(self._applied.get(place, 0), session.position.offset)
+            self._check_lease(broker)
 
     def store_reset(self, broker: "SimBroker", reason: str) -> None:
         """A broker drops what it has: only for damage at its start, and then nobody tells it to."""
@@ -181,15 +182,25 @@ class BrokerLaws:
             f"c{term.node_id} fences b{broker_id} after {silent_ms:.0f} ms; its session is {session_ms:.0f} ms",
         )
 
-    def fenced(self, fencing: Fencing) -> None:
-        """A fencing is committed: what the broker led is others' from here on."""
-        broker_id, broker_epoch = fencing
+    def led_away(self, broker_id: NodeId, broker_epoch: int, end: Offset) -> None:
+        """What the broker led is others' now, by a batch that ends at `end`, and it had not asked for that."""
         if (broker_id, broker_epoch) in self._wishes:
             return
-        self._coverage["broker fenced when its session ended"] += 1
-        broker = self._brokers[broker_id]
-        if broker.is_up and broker.session.broker_epoch == broker_epoch and broker.may_serve():
-            raise LawBroken("L Lease", f"{broker.name} was fenced for silence, and still serves clients")
+        self._coverage["leaders moved when a session ended"] += 1
+        self._led_away[broker_id, broker_epoch] = end
+        self._check_lease(self._brokers[broker_id])
+
+    def _check_lease(self, broker: "SimBroker") -> None:
+        """Nobody serves what others lead already, and does not know it."""
+        session = broker.session
+        if not broker.is_up or session.broker_epoch is None:
+            return
+        end = self._led_away.get((broker.broker_id, session.broker_epoch), 0)
+        hold(
+            session.position.offset >= end or not broker.may_serve(),
+            "L Lease",
+            f"{broker.name}, silent for a session, lost its leaders at {end}; at {session.position.offset} it still serves",
+        )
 
     @staticmethod
     def _term(controller: "SimController") -> _Term:

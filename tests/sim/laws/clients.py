@@ -23,13 +23,12 @@ class ClientLaws:
         self.floor: Offset = 0
         """No later answer may lie below."""
 
-    def check(self) -> None:
-        """After each commit: what may not be there is not there."""
-        metadata = self._metadata
-        for name in metadata.created.keys() & self._never:
-            hold(False, "C2 NoPhantom", f"topic {name} exists although its creation was refused")
-        for name in self._once:
-            hold(metadata.created_times.get(name, 0) <= 1, "C3 AtMostOnce", f"topic {name} was created twice")
+    def committed(self) -> None:
+        """One more batch is committed: what it has created may be there."""
+        for name in self._metadata.new_topics:
+            hold(name not in self._never, "C2 NoPhantom", f"topic {name} exists although its creation was refused")
+            once = name not in self._once or self._metadata.created_times[name] == 1
+            hold(once, "C3 AtMostOnce", f"topic {name} was created twice")
 
     def happens_at_most_once(self, topic: str) -> None:
         """Its creation was asked for once, over a link that repeats nothing."""
@@ -38,7 +37,8 @@ class ClientLaws:
     def never_happens(self, topic: str) -> None:
         """The creation of `topic` was refused for good."""
         self._never.add(topic)
-        self.check()
+        exists = topic in self._metadata.created
+        hold(not exists, "C2 NoPhantom", f"the creation of {topic} was refused although it exists")
 
     def created(self, topic: str, end: Offset, floor: Offset) -> None:
         """A client was told that the topic was created below `end`; `floor` stood when it asked."""

@@ -26,8 +26,8 @@ WHOLE_CHECK_EVERY = 40
 """Batches between two checks of the whole image."""
 
 
-class Fencing(NamedTuple):
-    """A broker was fenced: this is committed now."""
+class LedAway(NamedTuple):
+    """A broker lost the leadership of something: this is committed now."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -48,12 +48,14 @@ class MetadataLaws:
         self.created_times: dict[str, int] = {}
         self.removed: dict[str, Offset] = {}
         """The end of the batch that has (last) removed the topic."""
-        self.fencings: list[Fencing] = []
-        """What the last batch has fenced."""
+        self.led_away: set[LedAway] = set()
+        """Who lost a leadership, or was fenced, by the last batch."""
+        self.new_topics: list[str] = []
+        """What the last batch has created."""
 
     def committed(self, step: Step) -> None:
         """One more batch is committed."""
-        self.fencings = []
+        self.led_away, self.new_topics = set(), []
         offset = step.batch.base_offset
         changes: dict[tuple[Uuid, int], int] = {}
         for record in step.records:
@@ -102,7 +104,7 @@ class MetadataLaws:
         )
         if record.fenced is True and not before.fenced:
             self._coverage["broker fenced"] += 1
-            self.fencings.append(Fencing(broker_id, epoch))
+            self.led_away.add(LedAway(broker_id, epoch))
             self._check_given_up(step.after, broker_id)
         if record.fenced is False and before.fenced:
             self._coverage["broker unfenced"] += 1
@@ -124,6 +126,7 @@ class MetadataLaws:
         still_there = step.before.topic(name) is not None and self.removed.get(name, 0) != step.batch.end_offset
         hold(not still_there, law, f"topic {name} was created twice")
         self._topic_ids.add(topic_id)
+        self.new_topics.append(name)
         self.created[name] = step.batch.end_offset
         self.created_times[name] = self.created_times.get(name, 0) + 1
 
@@ -141,6 +144,9 @@ class MetadataLaws:
         before = None if topic_before is None else topic_before.state(partition)
         if before is not None:
             self._check_epochs(before, after, changes, where)
+            leader = step.before.brokers.get(before[LEADER])
+            if after[LEADER] != before[LEADER] and leader is not None:
+                self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
 
     def _check_epochs(self, before: PartitionState, after: PartitionState, changes: int, where: str) -> None:
         law = "M5 Epochs"

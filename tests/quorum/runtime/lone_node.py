@@ -1,0 +1,96 @@
+"""One node by itself: a memory disk, a clock that the test sets, jobs that run when the test says so."""
+
+import random
+from collections.abc import Sequence
+
+from metadata_log.identity import Identity
+from metadata_log.ids import NodeId, uuid_text
+from metadata_log.records import Endpoint, Voter, Voters
+from quorum.core.messages import Request, Response
+from quorum.runtime.jobs import FlushJob, Job
+from quorum.runtime.node import Node
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from quorum.runtime.world import Answer, Event, JobDone, RaftResponse, ReplyTo, Tick
+from snapshots.store import SnapshotStore
+from tests.sim.disk import MemoryDirectory
+
+CLUSTER_ID = uuid_text(b"a lonely cluster")
+
+
+def directory_id(node_id: NodeId) -> bytes:
+    return node_id.to_bytes(16, "big")
+
+
+def voters_of(node_ids: Sequence[NodeId]) -> Voters:
+    return Voters(tuple(Voter(i, directory_id(i), (Endpoint("CONTROLLER", "127.0.0.1", 9_090 + i),)) for i in node_ids))
+
+
+def formatted_disk(voters: Voters) -> MemoryDirectory:
+    disk = MemoryDirectory("/lone")
+    SnapshotStore(disk.subdirectory(LOG_DIRECTORY)).write_bootstrap(voters)
+    return disk
+
+
+class LoneNode:
+    """Node 1 and its world: what it sends, answers and starts is kept for the test to look at."""
+
+    def __init__(self, disk: MemoryDirectory, config: NodeConfig | None = None) -> None:
+        self.config = config or NodeConfig()
+        self.now_ms = 1_000
+        self.sent: list[tuple[NodeId, Request]] = []
+        self.answers: dict[ReplyTo, Answer] = {}
+        self.jobs: list[Job] = []
+        self.stopped: str | None = None
+        self._last_reply_to = 0
+        identity = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
+        opened = open_directory(disk, identity, self.config)
+        self.node = Node(opened, self.config, self, random.Random(1), self.now_ms, self.wall_ms)
+        self.node.start(self.now_ms, self.wall_ms)
+
+    @property
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+    # --- what the test does ----------------------------------------------------------------------------------------
+
+    def turn(self, *events: Event) -> None:
+        self.node.turn(events or (Tick(),), self.now_ms, self.wall_ms)
+
+    def new_reply_to(self) -> ReplyTo:
+        self._last_reply_to += 1
+        return self._last_reply_to
+
+    def run_until_idle(self) -> None:
+        """Every job, and what follows, until nothing is left."""
+        while self.jobs:
+            self.finish(self.jobs[0])
+
+    def finish(self, job: Job) -> None:
+        """Runs this one job and hands it back."""
+        self.jobs.remove(job)
+        job.run()
+        self.turn(JobDone(job))
+
+    def flushes(self) -> list[Job]:
+        return [job for job in self.jobs if isinstance(job, FlushJob)]
+
+    def respond(self, response: Response) -> None:
+        """Answers what the node has sent last."""
+        destination, request = self.sent[-1]
+        self.turn(RaftResponse(destination, request, response))
+
+    # --- World -----------------------------------------------------------------------------------------------------
+
+    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+        self.sent.append((destination, request))
+
+    def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
+        assert reply_to not in self.answers, f"{reply_to} is answered twice"
+        self.answers[reply_to] = answer
+
+    def start_job(self, job: Job) -> None:
+        self.jobs.append(job)
+
+    def stop_node(self, reason: str) -> None:
+        self.stopped = reason
