@@ -336,6 +336,7 @@ class Log:
             self._note.write(end, chain)
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
+            self._shape = None
         self._segments.cut(end)
         self._forget_from(end, chain)
 
