@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from quorum.cli.errors import EXIT_TIMEOUT, CliError
+from quorum.cli.errors import EXIT_TIMEOUT, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import Column, emit
 from quorum.cli.words import endpoint_text
@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("EPOCH", "epoch"),
     Column("BYTES", "bytes"),
     Column("LOG_TIME", "log_time"),
+    Column("SHA256", "sha256_text"),
     Column("ERROR", "error"),
 )
 
@@ -41,27 +42,39 @@ def create(options: Options, reason: str, wait: bool) -> None:
 
     async def work(client: AdminClient) -> dict[str, Any]:
         offset = (await client.create_snapshot(reason)).offset
-        return {"end_offset": offset, "written_by": await _wait(client, offset) if wait else None}
+        written = await _wait(client, offset) if wait else {}
+        hashes = sorted({sha256 for sha256 in written.values() if sha256 is not None})
+        return {
+            "end_offset": offset,
+            "written_by": sorted(written) if wait else None,
+            "sha256": hashes[0] if len(hashes) == 1 else None,
+            "identical": len(hashes) == 1 if hashes else None,
+        }
 
     document = ask(options, work)
     text = f"Marked at offset {document['end_offset']}."
     if wait:
         nodes = ", ".join(str(node_id) for node_id in document["written_by"])
         text = f"Snapshot at offset {document['end_offset']} written by controllers {nodes}."
+        if document["sha256"] is not None and document["identical"]:
+            text += f" The files are the same, byte for byte: {document['sha256'][:16]}."
     emit(options.output, document, heading=[text])
+    if document["identical"] is False:
+        click.echo("quorumctl: the files differ, which must not be; compare the nodes with `snapshot list`", err=True)
+        raise SystemExit(EXIT_UNHEALTHY)
 
 
-async def _wait(client: AdminClient, offset: int) -> list[int]:
-    """The controllers that have it, once all have that answer."""
+async def _wait(client: AdminClient, offset: int) -> dict[int, str | None]:
+    """The controllers that have it with the hash of their file, once all have that answer."""
     deadline_s = asyncio.get_running_loop().time() + client.timeout_s
     while True:
         rows = await _rows(client)
         answering = {row["node_id"] for row in rows if row["error"] is None}
-        having = {row["node_id"] for row in rows if row["end_offset"] == offset}
-        if answering and having == answering:
-            return sorted(having)
+        having = {row["node_id"]: row["sha256"] for row in rows if row["end_offset"] == offset}
+        if answering and having.keys() == answering:
+            return having
         if asyncio.get_running_loop().time() > deadline_s:
-            missing = ", ".join(str(node_id) for node_id in sorted(answering - having)) or "nobody answers"
+            missing = ", ".join(str(node_id) for node_id in sorted(answering - having.keys())) or "nobody answers"
             raise CliError(
                 f"the mark at offset {offset} is committed, but after {client.timeout_s:g} s no snapshot is there yet on: "
                 f"{missing}. `quorumctl snapshot list` shows when it is",
@@ -76,6 +89,8 @@ def list_(options: Options) -> None:
     """Lists the snapshots on every controller's disk."""
     rows = ask(options, _rows)
     shown = [row for row in rows if row["end_offset"] is not None or row["error"] is not None]
+    if options.output == "table":
+        shown = [{**row, "sha256_text": row["sha256"][:16] if row["sha256"] else None} for row in shown]
     emit(options.output, {"snapshots": shown}, rows="snapshots", columns=_COLUMNS)
 
 
@@ -90,7 +105,8 @@ async def _rows(client: AdminClient) -> list[dict[str, Any]]:
 async def _of_node(client: AdminClient, node_id: int, target: str) -> list[dict[str, Any]]:
     from quorum.wire.client_errors import AdminError
 
-    nothing = {"node_id": node_id, "end_offset": None, "epoch": None, "bytes": None, "log_time": None, "error": None}
+    names = ("end_offset", "epoch", "bytes", "log_time", "sha256", "error")
+    nothing: dict[str, Any] = {"node_id": node_id, **dict.fromkeys(names)}
     try:
         response = await client.list_snapshots(target)
     except AdminError as e:
@@ -102,6 +118,7 @@ async def _of_node(client: AdminClient, node_id: int, target: str) -> list[dict[
             "epoch": each.snapshot.epoch,
             "bytes": each.size,
             "log_time": time_text(each.timestamp_ms),
+            "sha256": each.sha256.hex() or None,
         }
         for each in response.snapshots
     ]

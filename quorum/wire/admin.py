@@ -8,6 +8,7 @@ stream is not read, so gRPC's flow control holds the client back.
 """
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
@@ -24,10 +25,15 @@ from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
 from quorum.wire.timeouts import timeout_of
+from snapshots.store import SnapshotInfo
 
 logger = logging.getLogger(__name__)
 
 SUBMIT_IN_FLIGHT_MAX = 256
+HASHED_BYTES_MAX = 256 << 20
+"""The hash of a larger snapshot is left out of a listing."""
+HASH_CHUNK_BYTES = 1 << 20
+HASHES_MAX = 1_000
 
 R = TypeVar("R")
 
@@ -74,6 +80,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     def __init__(self, node: ControllerNode, identity: Identity) -> None:
         self._node = node
         self._identity = identity
+        self._hashes: dict[SnapshotInfo, bytes] = {}
 
     # --- mutations -------------------------------------------------------------------------------------------------
 
@@ -174,7 +181,33 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             self._check_cluster(request.context)
         except Refused as e:
             return admin_pb2.ListSnapshotsResponse(error=error(e.code, e.message))
-        return convert.to_list_snapshots_response(self._identity.node_id, self._node.list_snapshots())
+        listed = self._node.list_snapshots()
+        hashes = [await self._hash(info) for info in listed]
+        return convert.to_list_snapshots_response(self._identity.node_id, zip(listed, hashes, strict=True))
+
+    async def _hash(self, info: SnapshotInfo) -> bytes:
+        """SHA-256 of the snapshot's file, which never changes; empty for one that would take long, or has just gone."""
+        found = self._hashes.get(info)
+        if found is None:
+            if info.size > HASHED_BYTES_MAX:
+                return b""
+            try:
+                found = await asyncio.to_thread(self._read_and_hash, info)
+            except Refused:
+                return b""
+            if len(self._hashes) >= HASHES_MAX:
+                self._hashes.clear()
+            self._hashes[info] = found
+        return found
+
+    def _read_and_hash(self, info: SnapshotInfo) -> bytes:
+        """On a thread: opens the file for itself, and the hash lets the event loop run meanwhile."""
+        digest, position = hashlib.sha256(), 0
+        while position < info.size:
+            _, data = self._node.read_snapshot_chunk(info.end, position, HASH_CHUNK_BYTES)
+            digest.update(data)
+            position += len(data)
+        return digest.digest()
 
     async def _read(
         self, request: Any, context: Any, look: Callable[[ReadView], R], response_type: Callable[..., R]

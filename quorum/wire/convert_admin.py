@@ -267,9 +267,16 @@ def _replica(replica: ReplicaView) -> admin_pb2.ReplicaStatus:
     )
 
 
-def to_list_snapshots_response(node_id: int, snapshots: Iterable[SnapshotInfo]) -> admin_pb2.ListSnapshotsResponse:
-    return admin_pb2.ListSnapshotsResponse(node_id=node_id, snapshots=[_snapshot(each) for each in snapshots])
+def to_list_snapshots_response(
+    node_id: int, snapshots: Iterable[tuple[SnapshotInfo, bytes]]
+) -> admin_pb2.ListSnapshotsResponse:
+    """Each snapshot with its SHA-256, or with nothing where that was not taken."""
+    return admin_pb2.ListSnapshotsResponse(
+        node_id=node_id, snapshots=[_snapshot(info, sha256) for info, sha256 in snapshots]
+    )
 
 
-def _snapshot(info: SnapshotInfo) -> admin_pb2.SnapshotListing:
-    return admin_pb2.SnapshotListing(snapshot=to_snapshot_id(info.end), size=info.size, timestamp_ms=info.timestamp_ms)
+def _snapshot(info: SnapshotInfo, sha256: bytes) -> admin_pb2.SnapshotListing:
+    return admin_pb2.SnapshotListing(
+        snapshot=to_snapshot_id(info.end), size=info.size, timestamp_ms=info.timestamp_ms, sha256=sha256
+    )

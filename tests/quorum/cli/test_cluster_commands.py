@@ -150,9 +150,19 @@ async def test_brokers_and_their_documents(run: Run) -> None:
 async def test_snapshots_are_marked_and_listed(run: Run) -> None:
     """The mark's offset; a node that cannot be asked is a row that says so."""
     marked = (await run("snapshot", "create", "--reason", "before the upgrade", "-o", "json")).document
-    assert marked == {"schema_version": 1, "end_offset": 7, "written_by": None}
+    assert marked == {
+        "schema_version": 1, "end_offset": 7, "written_by": None, "sha256": None, "identical": None,
+    }  # fmt: skip
     listed = (await run("snapshot", "list", "-o", "json")).document
-    assert shape(listed["snapshots"][0]).keys() == {"node_id", "end_offset", "epoch", "bytes", "log_time", "error"}
+    assert shape(listed["snapshots"][0]).keys() == {
+        "node_id",
+        "end_offset",
+        "epoch",
+        "bytes",
+        "log_time",
+        "sha256",
+        "error",
+    }
 
 
 async def test_a_real_catalogue_is_applied_once(run: Run) -> None:

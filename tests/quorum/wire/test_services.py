@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from typing import Any
 
 import grpc
@@ -73,6 +74,13 @@ async def test_the_quorum_is_described_by_any_node(client: AdminClient) -> None:
     assert [each.node_id for each in status.voters] == [1, 2]
     assert not status.voters[0].HasField("last_fetch_age_ms")
     assert [each.status for each in status.observers] == ["observer"]
+
+
+async def test_snapshots_are_listed_with_the_hash_of_their_file(client: AdminClient) -> None:
+    """So that anybody can see that all nodes hold the same bytes."""
+    (listed,) = (await client.list_snapshots()).snapshots
+    assert (listed.snapshot.end_offset, listed.size) == (SNAPSHOT.offset, len(SNAPSHOT_BYTES))
+    assert listed.sha256 == hashlib.sha256(SNAPSHOT_BYTES).digest()
 
 
 async def test_five_mebibytes_are_refused_with_advice(client: AdminClient) -> None:
