@@ -26,7 +26,14 @@ WATCH_EVERY_MS = 500.0
 
 
 class SimulationFailed(AssertionError):
-    """A law is broken, or something raised; the text says all that is needed to see it again."""
+    """A law is broken, or something raised."""
+
+    def __init__(self, law: str, story: str) -> None:
+        super().__init__(law)
+        self.law = law
+        """Which, and by whom."""
+        self.story = story
+        """The run's options and its last events."""
 
 
 class Cluster:
@@ -84,7 +91,7 @@ class Cluster:
         """At least `events` events under faults; then they stop, and what is healthy must come together.
 
         Raises:
-            SimulationFailed: with the law, the seed, how to see it again, and the last events.
+            SimulationFailed: with the law, the run's options and its last events.
         """
         try:
             self._start()
@@ -93,7 +100,7 @@ class Cluster:
             Healing(self).run()
             self.laws.metadata.check_whole(self.laws.history.image)
         except Exception as e:
-            raise SimulationFailed(self._report(e, events)) from e
+            raise SimulationFailed(f"{type(e).__name__}: {e}", self._story()) from e
 
     def _start(self) -> None:
         for controller in self.controllers:
@@ -151,12 +158,9 @@ class Cluster:
         """Somebody will see that it is down."""
         self.faults.restart_later(controller)
 
-    def _report(self, error: Exception, events: int) -> str:
+    def _story(self) -> str:
         options = "\n".join(f"    {name:<24} {value}" for name, value in self.options._asdict().items())
         return (
-            f"\n{type(error).__name__}: {error}\n\n"
-            f"seed {self.seed}, event {self.events:,}, {self.now_ms:,.1f} ms. To see it again:\n\n"
-            f"    python -m tests.sim --seed {self.seed} --events {events}\n\n"
-            f"the run's options:\n{options}\n\n"
-            f"the last events:\n{self.picture}\n"
+            f"It was event {self.events:,} of seed {self.seed}, after {self.now_ms:,.1f} simulated milliseconds.\n\n"
+            f"The run's options:\n\n{options}\n\nThe last events:\n\n{self.picture}\n"
         )

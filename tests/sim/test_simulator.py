@@ -3,14 +3,15 @@
 import pytest
 
 from tests.sim.cluster import Cluster
-from tests.sim.runner import run, run_seed
+from tests.sim.mutants import MUTANTS
+from tests.sim.runner import Job, run, run_job, seeds
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_slice_of_seeds_keeps_every_law() -> None:
-    """Whatever crashes, is cut off, lost, repeated or paused: the laws hold after every event."""
-    outcomes = run(1, 60, 2_000)
+    """Whatever crashes, is cut off, lost, repeated, paused or broken: the laws hold after every event."""
+    outcomes = run(seeds(1, 60, 2_000))
 
     assert [outcome.failure for outcome in outcomes if outcome.failure] == []
     assert min(outcome.events for outcome in outcomes) >= 2_000
@@ -30,17 +31,29 @@ def test_one_seed_is_one_history() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", ["flush-skipped", "commit-of-older-epoch"])
+@pytest.mark.parametrize("mutant", ["leader-counts-itself-before-fsync", "vote-not-persisted", "commit-of-older-epoch"])
 def test_a_seeded_bug_is_found(mutant: str) -> None:
     """The laws have teeth: a bug that was put in on purpose breaks one of them."""
-    outcomes = run(1, 200, 2_000, mutant=mutant)
+    outcomes = run(seeds(1, 1_000, 2_000, mutant))
 
-    assert any(outcome.failure for outcome in outcomes)
+    assert outcomes[-1].failure is not None
 
 
+def test_a_seeded_bug_is_gone_when_it_was_looked_at() -> None:
+    """Every mutant still finds the code that it replaces, and puts it back."""
+    for mutant in MUTANTS.values():
+        with mutant.put_in():
+            pass
+
+
+@pytest.mark.slow
 def test_a_failure_says_how_to_see_it_again() -> None:
-    """A report names the seed, the command, and draws the last events."""
-    outcome = run_seed(3, 50)
+    """A report begins with the law, and has the command, the options and the last events in it."""
+    job = Job(1, 2_000, "vote-not-persisted")
+    failure = run_job(job).failure
 
-    assert outcome.seed == 3
-    assert outcome.events >= 50
+    assert failure is not None
+    assert failure.startswith("LawBroken: R2")
+    assert "    python -m tests.sim --seed 1 --events 2000 --mutant vote-not-persisted\n" in failure
+    assert "The last events:" in failure
+    assert "c1 " in failure.splitlines()[-1]

@@ -1,0 +1,80 @@
+"""Snapshots that are loaded in the background, while the node votes, replicates and may be sent a newer one."""
+
+from metadata_log.delta import MetadataDelta
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.records import FeatureLevel
+from quorum.core.effects import ElectionState
+from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.runtime import election_file
+from quorum.runtime.opening import LOG_DIRECTORY
+from snapshots.format import SnapshotMeta, snapshot_name
+from snapshots.store import SnapshotStore
+from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from tests.sim.disk import MemoryDirectory
+
+VOTERS = voters_of([1, 2, 3])
+OLD, NEW = OffsetAndEpoch(4, 1), OffsetAndEpoch(9, 1)
+
+
+def _image(end: OffsetAndEpoch) -> MetadataImage:
+    delta = MetadataDelta(EMPTY_IMAGE)
+    delta.replay(FeatureLevel("metadata.version", end.offset), 0)
+    return delta.finish(Provenance(end.offset, end.epoch, 1_000))
+
+
+def _write(directory: MemoryDirectory, end: OffsetAndEpoch) -> None:
+    SnapshotStore(directory).write(SnapshotMeta(end, 1_000, bytes(32), VOTERS, 1), _image(end))
+
+
+def _follower_with_old_snapshot() -> LoneNode:
+    """Node 1 follows node 2 in epoch 1; it has begun to load its snapshot at 4 and has fetched from there."""
+    disk = formatted_disk(VOTERS)
+    _write(disk.subdirectory(LOG_DIRECTORY), OLD)
+    election_file.save(disk, ElectionState(1, None, 2))
+    return LoneNode(disk)
+
+
+def _send_new_snapshot(lone: LoneNode) -> None:
+    """The leader's log starts at 9: it sends its snapshot there, in one piece."""
+    elsewhere = MemoryDirectory("/elsewhere")
+    _write(elsewhere, NEW)
+    data = elsewhere.read(snapshot_name(NEW), 1 << 20)
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest)
+    lone.respond(FetchResponse(ErrorCode.NONE, 1, 2, fetch.number, snapshot=NEW))
+    _, fetch_snapshot = lone.sent[-1]
+    assert isinstance(fetch_snapshot, FetchSnapshotRequest)
+    lone.respond(FetchSnapshotResponse(ErrorCode.NONE, 1, 2, fetch_snapshot.number, len(data), 0, data))
+
+
+def test_a_load_that_was_overtaken_by_an_install_does_not_count() -> None:
+    """A large snapshot takes long to load; the leader's newer one may be installed before that ends.
+
+    The late one must not put the state machine back to where the log has nothing any more.
+    """
+    lone = _follower_with_old_snapshot()
+    _send_new_snapshot(lone)
+    load, install = lone.jobs
+
+    lone.finish(install)
+    assert lone.node.state.applied == NEW.offset
+    lone.finish(load)
+
+    assert lone.stopped is None
+    assert lone.node.state.committed == _image(NEW)
+    lone.node.check_invariants()
+
+
+def test_an_install_after_the_load_replaces_it() -> None:
+    """In the other order both count, one after the other."""
+    lone = _follower_with_old_snapshot()
+    _send_new_snapshot(lone)
+    load, install = lone.jobs
+
+    lone.finish(load)
+    assert lone.node.state.committed == _image(OLD)
+    lone.finish(install)
+
+    assert lone.node.state.committed == _image(NEW)
