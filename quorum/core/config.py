@@ -20,5 +20,8 @@ class RaftConfig(NamedTuple):
     retry_backoff_ms: int = 30
     successor_wait_ms: int = 40
     """After the leader's process is seen gone, the successor of rank i waits i times this before it pre-votes."""
+    watermark_linger_ms: int = 5
+    """How long a follower may wait to hear of a new high watermark: under load the next batch brings it along, which saves
+    half of all messages. 0: it is told at once."""
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20

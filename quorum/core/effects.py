@@ -5,6 +5,7 @@ message that speaks of the new epoch or vote, and that is how "disk before speec
 because a follower asks for what comes after its *flushed* end, and a leader counts itself by its flushed end.
 
 After `AppendBatches`, `AppendControl` and `TruncateLog` the node feeds back `Appended` or `Truncated` before anything else.
+`InstallSnapshot` only begins a job; `SnapshotInstalled` or `SnapshotInstallFailed` comes when that is over.
 """
 
 from dataclasses import dataclass

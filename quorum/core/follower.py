@@ -179,7 +179,11 @@ def on_log_replaced(q: QuorumState) -> None:
 
 
 def on_log_grown(q: QuorumState) -> None:
-    """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log."""
+    """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log.
+
+    Called when what a good reply brought is in the log, also when that is nothing. The end may not be flushed yet:
+    nothing is applied before it is, which is the node's to see to.
+    """
     role = q.role
     if isinstance(role, Follower):
         high_watermark, verified_end = role.verified

@@ -22,7 +22,7 @@ from quorum.core.messages import (
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from quorum.core.parking import committed_in_epoch, complete_parked
+from quorum.core.parking import committed_in_epoch, complete_parked, tell_watermark
 from quorum.core.progress import FOREVER_MS, ReplicaProgress, newest_of_majority, successors
 from quorum.core.quorum_state import QuorumState
 from quorum.core.reads import ReadRounds
@@ -102,7 +102,7 @@ def advance_high_watermark(q: QuorumState, term: Leader) -> None:
     if end is None:
         return
     q.raise_high_watermark(end)
-    complete_parked(q, term, lambda parked: parked.request.high_watermark < end)
+    tell_watermark(q, term, end)
     begin_read_round(q, term)
     removed_at = q.voters.latest_offset
     if not q.is_voter and removed_at is not None and removed_at < end:

@@ -1,11 +1,15 @@
 """The leader's side of a long poll: answering a fetch, and holding those that there is nothing to say to yet.
 
-A fetch with nothing to answer is parked. It is completed as soon as there is data, a high watermark that the follower does
-not know, or a read round that wants its token carried; otherwise after its wait, and at the latest when the term ends.
-One per replica: a newer fetch replaces it.
+A fetch with nothing to answer is parked. It is completed as soon as there is data, or a read round that wants its token
+carried; soon after the high watermark has moved; otherwise after its wait, and at the latest when the term ends. One per
+replica: a newer fetch replaces it.
+
+Why *soon after* and not at once. Under load each commit is followed by the next batch within a moment, and that brings the
+new watermark along. Told at once, every follower would be answered twice for each batch, and ask twice.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset, OffsetAndEpoch
@@ -32,6 +36,15 @@ def complete_parked(q: QuorumState, term: Leader, wanted: Callable[[ParkedFetch]
         if wanted(parked):
             del term.parked[replica]
             answer(q, term, parked.request, parked.reply_to)
+
+
+def tell_watermark(q: QuorumState, term: Leader, end: Offset) -> None:
+    """Whoever waits without knowing that all below `end` is committed hears of it within the linger."""
+    due_ms = q.now_ms + q.config.watermark_linger_ms
+    for replica, parked in term.parked.items():
+        if parked.request.high_watermark < end and due_ms < parked.deadline_ms:
+            term.parked[replica] = replace(parked, deadline_ms=due_ms)
+    complete_parked(q, term, lambda parked: parked.deadline_ms <= q.now_ms)
 
 
 def answer(q: QuorumState, term: Leader, request: FetchRequest, reply_to: int) -> None:

@@ -1,4 +1,4 @@
-"""What a node is, and the only place where that changes.
+"""What one node is, and the only place where that changes. (The name is Kafka's; nothing here is shared by the quorum.)
 
 `QuorumState` is the desk that the roles' files (`votes`, `election`, `follower`, `leader`, `serving`) work at: epoch, vote
 and leader as they are on disk, the role, the log's shape, the voter set, the high watermark, and the effects of this step.

@@ -108,16 +108,17 @@ def _answer_or_park(
     q: QuorumState, term: Leader, request: FetchRequest, reply_to: int, progress: ReplicaProgress
 ) -> None:
     high_watermark = parking.high_watermark_told(q, term)
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    if high_watermark is not None and high_watermark > request.high_watermark:
+        wait_ms = min(wait_ms, q.config.watermark_linger_ms)
     has_news = (
         request.fetch_offset < q.shape.end
-        or request.max_wait_ms == 0
-        or (high_watermark is not None and high_watermark > request.high_watermark)
+        or wait_ms == 0
         or (q.latest_voters.contains(request.replica) and term.reads.wants_token(progress.newest_sent))
     )
     if has_news:
         parking.answer(q, term, request, reply_to)
     else:
-        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         term.parked[request.replica] = ParkedFetch(reply_to, request, q.now_ms + wait_ms)
 
 

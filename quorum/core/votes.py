@@ -2,7 +2,9 @@
 
 The law of a vote (Raft 5.2, 5.4.1): one per epoch, durable before it is spoken, and only for a candidate whose log is at least as
 up to date, because then a majority's votes are worth a log that holds everything committed. A pre-vote (KIP-996) is the
-same question in the conditional; it changes nothing here, neither epoch nor timer nor disk.
+same question in the conditional; it changes nothing here, neither epoch nor timer nor disk. How a vote becomes durable:
+`QuorumState.vote_for` puts `SaveElectionState` before the reply, and the node carries effects out in order. The vote
+that a candidate gives itself is in `election`.
 
                  vote                                          pre-vote
     leader       no                                            no

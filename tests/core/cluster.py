@@ -288,7 +288,7 @@ class Cluster:
         self, count: int = 3, *, seed: int = 0, config: RaftConfig | None = None, observers: tuple[NodeId, ...] = ()
     ) -> None:
         self.seed = seed
-        self.config = config or RaftConfig()
+        self.config = config or RaftConfig(watermark_linger_ms=0)
         self.now_ms = 1000
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0

@@ -56,12 +56,13 @@ class Solo:
         me: ReplicaKey = key(1),  # noqa: B008 -- a value
         seed: int = 0,
         log: FakeLog | None = None,
+        watermark_linger_ms: int = 0,
     ) -> None:
         self.log = log or log_of(*epochs)
         self.now_ms = 1000
         self.auto_flush = True
         self.reply_to = 0
-        self.config = RaftConfig()
+        self.config = RaftConfig(watermark_linger_ms=watermark_linger_ms)
         self.core = RaftCore(
             me=me,
             config=self.config,

@@ -88,7 +88,8 @@ class Interpreter:
         """cluster N [seed=S] [observers=4,5]: nodes 1..N, not started."""
         given = dict(option.split("=") for option in options)
         observers = tuple(int(node_id) for node_id in given.get("observers", "").split(",") if node_id)
-        self.cluster = Cluster(int(count), seed=int(given.get("seed", 0)), observers=observers, config=RaftConfig())
+        config = RaftConfig(watermark_linger_ms=0)
+        self.cluster = Cluster(int(count), seed=int(given.get("seed", 0)), observers=observers, config=config)
 
     def do_log(self, node_id: str, *epochs: str) -> None:
         """log N e e e: node N has one flushed record of each of these epochs, and durable epoch as the last."""
