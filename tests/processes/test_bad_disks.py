@@ -1,6 +1,7 @@
 """Directories and configurations that a daemon must not start with: it says why, changes nothing, and ends with 78."""
 
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -94,7 +95,8 @@ def test_mistakes_in_a_file_are_named_with_their_lines(dev: DevCluster) -> None:
 
 
 async def test_a_corrupt_segment(tmp_path: Path) -> None:
-    """One bit in the middle of a log that was durable: the daemon names file and byte, and leaves the disk as it is."""
+    """One bit in the middle of a log that was durable: the daemon names file and byte, leaves the disk as it
+    is, and takes the log of another controller, as long as that keeps what this node had promised."""
     async with running(tmp_path / "cluster") as cluster:
         for number in range(20):
             await cluster.client.create_topic(f"topic-{number}", partitions=12, replication_factor=3)
@@ -117,7 +119,13 @@ async def test_a_corrupt_segment(tmp_path: Path) -> None:
             name: data for name, data in before.items() if name != ".lock"
         }
 
-        shutil.copyfile(segment, tmp_path / "kept")
-        segment.write_bytes(intact)
-        cluster.dev.start(node.name)
+        # The runbook's repair: another controller's log under this node's own promises.
+        donor = cluster.controllers[2]
+        await cluster.ends(donor, signal.SIGTERM)
+        for path in (donor.data_directory / "@metadata").iterdir():
+            if path.suffix in (".log", ".checkpoint") or path.name == "log-start":
+                shutil.copyfile(path, segment.with_name(path.name))
+        for each in (node, donor):
+            cluster.dev.start(each.name)
         await cluster.dev.wait_until_healthy(15)
+        assert len(await cluster.topic_names()) == 20

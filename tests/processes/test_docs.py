@@ -1,0 +1,26 @@
+"""What the documents point at is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "STYLE.md", "CHANGELOG.md", "deploy/runbook.md"]
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name: str) -> None:
+    document = ROOT / name
+    targets = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
+    assert [target for target in targets if not (document.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_named_tests_and_files_exist(name: str) -> None:
+    """A promise whose test was renamed is a promise without a test."""
+    text = (ROOT / name).read_text()
+    for path, test in re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", text):
+        assert (ROOT / path).is_file(), path
+        if test:
+            assert re.search(rf"def {test}\b", (ROOT / path).read_text()), f"{path} has no {test}"
