@@ -1,8 +1,9 @@
 """The canonical order of an image's records, as byte strings that sort into it.
 
 A snapshot holds features, controllers, brokers, topics by name with each topic's partitions behind it, configs, quotas,
-producer ids, ACLs, SCRAM credentials and delegation tokens. An image walks its maps in that order without these keys; the
-Spark jobs, which meet the records in any order, sort by them. Compared byte for byte, as Spark compares binary columns.
+producer ids, ACLs, SCRAM credentials and delegation tokens. An image walks its maps in that order without these keys
+(in `MetadataImage.canonical_records`; the order is said there and here, and must be the same); the Spark jobs, which
+meet the records in any order, sort by them. Compared byte for byte, as Spark compares binary columns.
 
     section (1 byte) | fields of the entity's key, each escaped so that no key is the beginning of another
 """

@@ -2,6 +2,9 @@
 
 It names entities, not values: who wants those asks the image before or the image after. It holds also across several
 deltas: a topic that was created and deleted again in between appears nowhere.
+
+A delta fills this in as it replays. After a snapshot was loaded `between` compares whole images, field by field: a
+field of the image that is not named there changes unnoticed.
 """
 
 from collections.abc import Mapping

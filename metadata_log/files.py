@@ -1,4 +1,4 @@
-"""The only file that opens, writes, fsyncs and renames. Everything else says what it wants of a `Directory`.
+"""The only file that writes, fsyncs and renames what a node keeps. Everything else says what it wants of a `Directory`.
 
 Two Protocols, `File` and `Directory`, and the real ones over POSIX. The simulator's disk (`tests/sim/disk.py`) is the other
 implementation, and one suite of tests runs over both.

@@ -3,6 +3,9 @@
 This is the bookkeeping under `MetadataDelta`, which says what the records mean. It keeps one promise: whatever is put in or
 dropped here, the digest and the counts of the finished image agree with its canonical records, and each shard and chunk
 of the image that it began with is copied at most once, and never changed.
+
+A new map in the image gets its `_Edits` here; what is not in a map, as `producer_ids`, is carried through `finish` by
+hand.
 """
 
 from typing import Any, Generic, TypeVar

@@ -1,6 +1,6 @@
 """Every record that the `@metadata` log may hold, each defined once.
 
-Controllers write these, brokers and standbys replay them, snapshots are made of them and the Spark jobs fold them; they
+Controllers write and replay these, brokers replay them, snapshots are made of them and the Spark jobs fold them; they
 all share this file. A record is a `NamedTuple`, so it is frozen, compact and packs as it stands: on disk it is the
 MessagePack array `[type, version, field, field, ...]` (see `codec`).
 
@@ -9,8 +9,11 @@ How the file may change, so that old bytes decode for ever:
   * fields are only ever appended, and an appended field has a default;
   * what a field means never changes.
 
-Adding a record type touches four files: this one, `image` (where the entity is kept), `delta` (what the record does to
-it) and the part of `quorum/controller` that decides to write it.
+Adding a record type touches this file (the class, and the union at its end), `delta` (what the record does, in
+`REPLAYS`), and the file in `quorum/controller` that decides to write it. One that is canonical, as below, also touches
+`image` (where the entity is kept, and its place in `canonical_records`), `image_editor` (the editor of its map),
+`canonical_order` (its sort key) and `changes` (`between`). `codec` knows by their names which fields are secret and
+which lists are of ids.
 
 *Canonical records.* The image of the cluster is a keyed set of records: the state of a broker is one `RegisterBroker`,
 that of a partition one `Partition`, and so on. Records that only change or remove something (`PartitionChange`,
