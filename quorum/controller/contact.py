@@ -16,7 +16,7 @@ from metadata_log.records import RegisterBroker
 
 
 class BrokerState(Enum):
-    """A broker as the controller sees it (design of the broker's own states: `broker_agent.session`)."""
+    """A broker as the controller sees it (the broker's own view of its states: `broker_agent.lifecycle`)."""
 
     OFFLINE = "offline"
     """Not registered, or told that it may go."""

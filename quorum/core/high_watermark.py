@@ -7,8 +7,8 @@ overwritten by a leader whose log ends in a later epoch. It is safe once a recor
 majority, because then nobody without it wins an election. So a leader moves its high watermark to `end` only if the
 record at `end - 1` is of its own epoch. An end equal to the epoch's start is one record short of that.
 
-Arithmetic only. Who asks is `leader.advance_high_watermark`; a follower is told by its leader (`follower.on_log_grown`).
-Both move it in `QuorumState.raise_high_watermark`.
+Arithmetic only. Who asks is `leader.advance_high_watermark`; a follower is told by its leader
+(`follower.on_log_grown`). Both move it in `QuorumState.raise_high_watermark`.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """Everything that can happen to a Raft node, as values. `RaftCore.step` takes one of these and nothing else.
 
-The log's inputs (`Appended`, `Truncated`, `Flushed`, `LogStartMoved`, `SnapshotInstalled`) report what the log has done,
-whoever asked for it: the core never guesses the log's shape, it is told.
+The log's inputs (`Appended`, `Truncated`, `Flushed`, `LogStartMoved`, `SnapshotInstalled`) report what the log has
+done, whoever asked for it: the core never guesses the log's shape, it is told.
 """
 
 from dataclasses import dataclass
