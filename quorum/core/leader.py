@@ -92,7 +92,7 @@ def _ends(q: QuorumState, term: Leader) -> Iterable[Offset | None]:
 
 
 def advance_high_watermark(q: QuorumState, term: Leader) -> None:
-    """Moves the high watermark if a majority's disks allow it, and tells everybody who waits for that."""
+    """Moves the high watermark if a majority's disks allow it; who waits for that hears of it soon (`parking`)."""
     end = leader_high_watermark(
         _ends(q, term),
         len(q.latest_voters),
