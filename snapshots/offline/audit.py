@@ -11,14 +11,14 @@ or replaced while it was being read is no finding: the notes are read again at t
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Epoch, NodeId, Offset
-from metadata_log.log_notes import read_start
+from metadata_log.log_notes import LogStart, read_start
 from metadata_log.records import LeaderChange
-from snapshots.format import BOOTSTRAP_END, genesis, snapshot_name
+from snapshots.format import snapshot_name
 from snapshots.offline.batch_checks import (
     NodeBatches,
     chains_at,
@@ -32,9 +32,11 @@ from snapshots.offline.compaction import CannotCompact, base_of
 from snapshots.offline.findings import Finding, Severity, error
 from snapshots.offline.fold import FoldResult, fold_digests, read_entities
 from snapshots.offline.inputs import NodeLog, find_logs, read_flushed
+from snapshots.offline.note_checks import check_notes
+from snapshots.offline.result import Activity, AuditResult, Leadership
 from snapshots.offline.snapshot_checks import CheckedSnapshot, check_snapshots, verify_snapshots
+from snapshots.offline.summary import lines_of, summary
 from snapshots.offline.survey import NO_PUNCTUATION, Punctuation, read_punctuation, read_table
-from snapshots.reader import read_meta
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,49 +48,9 @@ _RACY: Final = frozenset(
 )  # fmt: skip
 """Rules that a node's own cutting and retiring, done while it is read, can make look broken."""
 
+__all__ = ["Activity", "AuditResult", "Leadership", "audit", "lines_of", "summary"]
+
 Progress = Callable[[str], None]
-
-
-class Leadership(NamedTuple):
-    """Who led an epoch, and from where on."""
-
-    epoch: Epoch
-    leader_id: NodeId
-    offset: Offset
-    timestamp_ms: int
-
-
-class Activity(NamedTuple):
-    """How many things of a kind happened, by stretches of `bucket_ms` from `first_ms` on."""
-
-    first_ms: int
-    bucket_ms: int
-    counts: dict[str, dict[int, int]]
-
-    def total(self, kind: str) -> int:
-        return sum(self.counts.get(kind, {}).values())
-
-
-class AuditResult(NamedTuple):
-    """All that an audit has found."""
-
-    logs: tuple[NodeLog, ...]
-    nodes: dict[str, NodeBatches]
-    findings: tuple[Finding, ...]
-    leaders: tuple[Leadership, ...]
-    snapshots: tuple[CheckedSnapshot, ...]
-    reference: str | None
-    """The node whose log was folded; None where none is healthy enough."""
-    fold: FoldResult | None
-    activity: Activity | None
-
-    def count(self, severity: Severity) -> int:
-        return sum(1 for finding in self.findings if finding.severity is severity)
-
-    @property
-    def is_clean(self) -> bool:
-        """No errors and no warnings."""
-        return all(finding.severity is Severity.INFO for finding in self.findings)
 
 
 def audit(spark: "SparkSession", paths: Sequence[str], progress: Progress = lambda _: None) -> AuditResult:
@@ -98,6 +60,14 @@ def audit(spark: "SparkSession", paths: Sequence[str], progress: Progress = lamb
         LogFormatError: one of them holds no log at all, or its `meta.properties` cannot be read.
     """
     return _Audit(spark, find_logs(paths), progress).run()
+
+
+class _Look(NamedTuple):
+    """All batches, and what they show."""
+
+    batches: "DataFrame"
+    nodes: dict[str, NodeBatches]
+    findings: list[Finding]
 
 
 class _Audit:
@@ -114,18 +84,46 @@ class _Audit:
     def run(self) -> AuditResult:
         self._check_cluster()
         self._progress("reading every batch")
-        batches = read_table(self._spark, self._paths, "batches", until=self._until).cache()
+        look = self._look()
+        if any(finding.rule in _RACY and self._has_moved(finding.node) for finding in look.findings):
+            # A tail that was cut and written anew between two reads looks like damage, but not twice at the same place.
+            self._progress("reading every batch again, where logs were written to meanwhile")
+            look.batches.unpersist()
+            before = {_place(finding) for finding in look.findings}
+            look = self._look()
+            twice = [
+                f for f in look.findings if _place(f) in before or f.rule not in _RACY or not self._has_moved(f.node)
+            ]
+            look = look._replace(findings=twice)
         try:
-            return self._run(batches)
+            self._findings += look.findings
+            return self._go_on(look.batches, look.nodes)
         finally:
-            batches.unpersist()
+            look.batches.unpersist()
 
-    def _run(self, batches: "DataFrame") -> AuditResult:
+    def _look(self) -> "_Look":
+        """Judges all batches, once."""
+        batches = read_table(self._spark, self._paths, "batches", until=self._until).cache()
         nodes = summarize(batches)
-        self._findings += check_batches(with_history(batches))
+        findings = check_batches(with_history(batches))
         self._progress("comparing the nodes")
-        self._findings += compare_nodes(batches, len(self._logs))
-        self._check_notes(batches, nodes)
+        findings += compare_nodes(batches, len(self._logs))
+        findings += check_notes(self._logs.values(), batches, nodes)
+        return _Look(batches, nodes, findings)
+
+    def _has_moved(self, node: str | None) -> bool:
+        """Whether the node has flushed, cut or retired anything since the audit began."""
+        log = self._logs.get(node or "")
+        return log is not None and (read_flushed(log.directory), self._start_now(log)) != (log.flushed, log.start)
+
+    @staticmethod
+    def _start_now(log: NodeLog) -> LogStart | None:
+        try:
+            return read_start(log.directory)
+        except LogFormatError:
+            return log.start
+
+    def _go_on(self, batches: "DataFrame", nodes: dict[str, NodeBatches]) -> AuditResult:
         self._progress("who led")
         punctuation = read_punctuation(self._spark, self._paths, self._until)
         leaders = self._check_leaders(batches, punctuation)
@@ -156,59 +154,11 @@ class _Audit:
         if len(clusters) > 1:
             self._findings.append(error("clusters-mixed", "cluster ids: " + ", ".join(sorted(clusters))))
 
-    def _check_notes(self, batches: "DataFrame", nodes: dict[str, NodeBatches]) -> None:
-        """What the small files beside the segments say, against the segments."""
-        noted: set[Offset] = set()
-        for log in self._logs.values():
-            noted |= {log.flushed.end} if log.flushed else set()
-            noted |= {log.start.start.offset} if log.start else set()
-        chains = chains_at(batches, noted)
-        for log in self._logs.values():
-            numbers = nodes.get(log.node)
-            end = numbers.end_offset if numbers else log.start_offset
-            if log.flushed is not None and end < log.flushed.end:
-                detail = f"the log ends at {end}; all below {log.flushed.end} was durable once"
-                self._note("log-too-short", log, end, detail)
-            if (
-                log.flushed is not None
-                and chains.get((log.node, log.flushed.end), log.flushed.chain) != log.flushed.chain
-            ):
-                self._note("flushed-chain", log, log.flushed.end, "`flushed` notes another chain than the log has")
-            start = log.start
-            if start is not None and chains.get((log.node, start.start.offset), start.chain) != start.chain:
-                self._note("start-chain", log, start.start.offset, "`log-start` notes another chain than the log has")
-            if numbers is not None:
-                self._check_genesis(log, numbers)
-
-    def _check_genesis(self, log: NodeLog, numbers: NodeBatches) -> None:
-        identity = log.identity
-        if numbers.first_offset != 0 or identity is None or numbers.first_previous_chain is None:
-            return
-        expected = identity.genesis_chain
-        if not expected and log.has_bootstrap:
-            try:
-                expected = genesis(identity.cluster_id, read_meta(log.directory, BOOTSTRAP_END).voters)
-            except LogFormatError as e:
-                self._note("snapshot-damaged", log, 0, str(e))
-                return
-        if expected and expected != numbers.first_previous_chain:
-            self._note(
-                "foreign-genesis", log, 0, f"the first batch continues {numbers.first_previous_chain.hex()[:16]}"
-            )
-
-    def _note(self, rule: str, log: NodeLog, offset: Offset, detail: str) -> None:
-        file = next((s.name for s in reversed(log.segments) if s.base_offset <= offset), None)
-        self._findings.append(error(rule, detail, node=log.node, file=file, offset=offset))
-
     def _forget_races(self) -> None:
         """Takes back what was seen at places that the node has since cut off or retired, and was free to."""
         cut: dict[str, tuple[Offset, Offset]] = {}
         for log in self._logs.values():
-            flushed = read_flushed(log.directory)
-            try:
-                start = read_start(log.directory)
-            except LogFormatError:
-                start = log.start
+            flushed, start = read_flushed(log.directory), self._start_now(log)
             low = start.start.offset if start is not None and start != log.start else -1
             high = flushed.end if flushed is not None and log.flushed is not None else 1 << 63
             if start is not None and start != log.start and start.start.offset >= (log.durable_end or 0):
@@ -275,7 +225,8 @@ class _Audit:
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
         }
         healthy = [node for node in nodes if node not in about_log]
-        return min(healthy, key=lambda node: (self._base_end(node), -nodes[node].end_offset, node), default=None)
+        moves = {node: self._has_moved(node) for node in healthy}
+        return min(healthy, key=lambda n: (self._base_end(n), moves[n], -nodes[n].end_offset, n), default=None)
 
     def _base_end(self, node: str) -> Offset:
         try:
@@ -353,79 +304,11 @@ class _Audit:
         return Activity(numbers.first_ms, bucket_ms, dict(counts))
 
 
+def _place(finding: Finding) -> tuple[str, str | None, str | None, int | None]:
+    return (finding.rule, finding.node, finding.file, finding.position)
+
+
 def _rank(finding: Finding) -> tuple[int, str, str, int, int, str]:
     severity = list(Severity).index(finding.severity)
     place = (finding.node or "", finding.file or "", finding.offset or 0, finding.position or 0)
     return (severity, *place, finding.rule)
-
-
-def summary(result: AuditResult) -> dict[str, Any]:
-    """The audit as JSON: for machines, and to be kept."""
-    return {
-        "verdict": "clean" if result.is_clean else "findings",
-        "errors": result.count(Severity.ERROR),
-        "warnings": result.count(Severity.WARNING),
-        "reference": result.reference,
-        "nodes": [_node_summary(result, log) for log in result.logs],
-        "leaders": [leadership._asdict() for leadership in result.leaders],
-        "snapshots": [_snapshot_summary(snapshot) for snapshot in result.snapshots],
-        "state": None if result.fold is None else _state_summary(result.fold),
-        "activity": {} if result.activity is None else {k: result.activity.total(k) for k in result.activity.counts},
-        "findings": [finding._asdict() for finding in result.findings],
-    }
-
-
-def _node_summary(result: AuditResult, log: NodeLog) -> dict[str, Any]:
-    numbers = result.nodes.get(log.node)
-    found: dict[str, Any] = {
-        "node": log.node,
-        "path": log.path,
-        "cluster_id": log.identity.cluster_id if log.identity else None,
-        "start_offset": log.start_offset,
-        "durable_end": log.durable_end,
-        "snapshots": len(log.snapshots),
-        "findings": sum(1 for f in result.findings if f.node == log.node and f.severity is not Severity.INFO),
-    }
-    if numbers is not None:
-        as_json = {key: value.hex() if isinstance(value, bytes) else value for key, value in numbers._asdict().items()}
-        found |= as_json
-    return found
-
-
-def _snapshot_summary(snapshot: CheckedSnapshot) -> dict[str, Any]:
-    return {
-        "node": snapshot.node,
-        "file": snapshot.name,
-        "end_offset": snapshot.end,
-        "epoch": snapshot.epoch,
-        "bytes": snapshot.size,
-        "sha256": snapshot.sha256.hex(),
-        "digest": snapshot.digest.hex(),
-        "chain": snapshot.chain.hex(),
-        "records": snapshot.records,
-        "timestamp_ms": snapshot.timestamp_ms,
-        "error": snapshot.error,
-    }
-
-
-def _state_summary(fold: FoldResult) -> dict[str, Any]:
-    end = max(fold.digests)
-    digest, count = fold.digests[end]
-    return {"offset": end, "digest": digest.hex(), "records": count, "by_type": dict(sorted(fold.record_types.items()))}
-
-
-def lines_of(result: AuditResult) -> Iterator[str]:
-    """The findings as people read them in a terminal."""
-    for finding in result.findings:
-        place = ", ".join(
-            text
-            for text in (
-                finding.node,
-                finding.file,
-                None if finding.position is None else f"byte {finding.position}",
-                None if finding.offset is None else f"offset {finding.offset}",
-                finding.entity,
-            )
-            if text
-        )
-        yield f"{finding.severity.upper():7} {finding.rule}: {place}: {finding.detail}"

@@ -89,7 +89,7 @@ class FoldResult(NamedTuple):
     brokers: dict[int, bool]
     """Registered brokers at the last cut: whether each is fenced."""
     in_isr: dict[int, str]
-    """Brokers in any ISR at the last cut, with one partition as an example."""
+    """Brokers in any ISR that they share or lead at the last cut, with one partition as an example."""
     replicas: dict[int, str]
     """Brokers with any replica at the last cut, with an example."""
     ever: frozenset[int]
@@ -271,7 +271,8 @@ class _Totals:
             elif isinstance(record, RegisterBroker):
                 self._brokers[record.broker_id] = record.fenced
             elif isinstance(record, Partition):
-                for broker_id in record.isr:
+                # The last member of an ISR stays in it, leading nothing: else nobody would know who has the data.
+                for broker_id in record.isr if len(record.isr) > 1 or record.leader in record.isr else ():
                     self._examples.setdefault(("isr", broker_id), f"{topic}-{record.partition}")
                 for broker_id in record.replicas:
                     self._examples.setdefault(("replica", broker_id), f"{topic}-{record.partition}")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from snapshots.offline import charts
-from snapshots.offline.audit import AuditResult
 from snapshots.offline.charts import Bar, Series, Span, time_text
 from snapshots.offline.findings import RULES, Finding, Severity
+from snapshots.offline.result import AuditResult
 from snapshots.offline.snapshot_checks import CheckedSnapshot
 
 FINDINGS_SHOWN: Final = 300

@@ -1,0 +1,91 @@
+"""No false alarms: on what simulated clusters leave on their disks after every kind of crash, and on logs that are written to."""
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from metadata_log.files import RealDirectory
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import NoOp
+from snapshots.offline.audit import AuditResult, audit
+from snapshots.offline.compaction import compact
+from snapshots.offline.findings import Severity
+from tests.sim.cluster import Cluster
+from tests.sim.disk import MemoryDirectory
+from tests.snapshots.nodes import Node, copies
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+
+
+def export(disk: MemoryDirectory, path: Path) -> Path:
+    """The simulated disk as a real directory."""
+    path.mkdir(parents=True)
+    for name in disk.names():
+        entry = disk._entries[name]
+        if isinstance(entry, MemoryDirectory):
+            export(entry, path / name)
+        else:
+            (path / name).write_bytes(bytes(entry.current))
+    return path
+
+
+def errors(result: AuditResult) -> list[str]:
+    return [f"{f.rule} {f.node} {f.detail}" for f in result.findings if f.severity is not Severity.INFO]
+
+
+@pytest.mark.parametrize("seed", [8, 24])
+def test_what_simulated_clusters_leave_is_clean(spark: "SparkSession", tmp_path: Path, seed: int) -> None:
+    """Power cuts, truncations, installed snapshots, retention: whatever controllers did, it was right; and Spark compacts each
+    log to that controller's own file."""
+    cluster = Cluster(seed)
+    cluster.run(1_500)
+    paths = [export(c.disk, tmp_path / c.name) for c in cluster.controllers]
+    result = audit(spark, [str(path) for path in paths])
+    assert errors(result) == []
+    assert result.fold is not None
+    assert max(result.fold.digests.values())
+    if not result.snapshots:
+        return
+    newest = max(s.end for s in result.snapshots)
+    holder = next(s.node for s in result.snapshots if s.end == newest)
+    log = next(each for each in result.logs if each.node == holder)
+    if log.start_offset < newest:
+        assert compact(spark, log.path, newest, str(tmp_path / "out")).same_as_source is True
+
+
+def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_path: Path) -> None:
+    """One thread appends, flushes, cuts its unflushed tail and rolls segments while the audit reads; nothing is reported."""
+    node = Node(tmp_path / "node", 61).live(10)
+    one, other = copies(node, tmp_path, (1, 2))
+    log = Log.open(RealDirectory(one / "@metadata"), config=LogConfig(segment_bytes=8 << 10, tail_bytes=1 << 10))
+    is_over, has_begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        dice, ends = node.dice, [log.shape.end]
+        while not is_over.is_set():
+            log.append([NoOp()] * dice.randint(1, 40), node.epoch, node.wall_ms + len(ends))
+            ends.append(log.shape.end)
+            if dice.random() < 0.8:
+                log.flush()
+            elif len(ends) > 3:
+                del ends[-dice.randint(1, 2) :]
+                log.truncate(ends[-1])  # what a follower does with a tail that its leader does not have
+            if len(ends) > 20:
+                has_begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert has_begun.wait(30)
+    try:
+        result = audit(spark, [str(one), str(other)])
+    finally:
+        is_over.set()
+        writer.join()
+        log.close()
+    assert errors(result) == [e for e in errors(result) if e.startswith("fenced-in-isr")]
+    assert result.nodes["controller 1"].end_offset > result.nodes["controller 2"].end_offset
