@@ -333,7 +333,8 @@ class Node:
         self._step(raft.LogStartMoved(self.log.shape))
 
     def _finish_load(self, job: LoadSnapshotJob, error: Exception | None) -> None:
-        if error is not None and job.install:
+        if error is not None and job.install and not isinstance(error, OSError | FlushFailed):
+            # What came was damaged, not this disk: it is fetched anew.
             self.snapshotter.store.discard_parts()
             self._step(raft.SnapshotInstallFailed(job.end, str(error)))
             return

@@ -127,6 +127,11 @@ class SimController:
             self._election = (data, state)
         return self._election[1]
 
+    @property
+    def believed_high_watermark(self) -> Offset | None:
+        """What the core holds for committed; a new leader does not say it yet, but will act on it when it is deposed."""
+        return self.core._q.known_high_watermark
+
     def holds_durably(self, offset: Offset, chain: bytes | None) -> bool:
         """Whether the history up to `offset` is on this node's disk, up or down."""
         if self.node is None:
@@ -275,7 +280,7 @@ class SimController:
     def _during(self, act: Callable[[Node], None], what: str) -> None:
         node = self.node
         assert node is not None
-        role = node.core.role
+        role, failed_flushes = node.core.role, self.disk.failed_flushes
         try:
             act(node)
         except PowerCut:
@@ -283,6 +288,12 @@ class SimController:
             self.cluster.draw(self, f"{what}, cut short")
             self.crash(power_cut=True)
             return
+        failed_now = self.disk.failed_flushes > failed_flushes
+        hold(
+            self._stop_reason is not None or not failed_now,
+            "R16 FailStop",
+            f"{self.name} lives on after a failed flush",
+        )
         if self._stop_reason is not None:
             self.cluster.draw(self, f"{what}, stops itself")
             self.crash(power_cut=self._rng.random() < 0.5)
@@ -388,7 +399,10 @@ class SimController:
                 pass
             case _:
                 self.cluster.coverage["job failed"] += 1
+        asleep = self.paused
         self.deliver(done, type(done.job).__name__)
+        stopped = not self.is_up or asleep or not isinstance(done.error, FlushFailed)
+        hold(stopped, "R16 FailStop", f"{self.name} lives on although a job's flush failed: {done.error}")
 
     def stop_node(self, reason: str) -> None:
         hold(self.disk_is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")

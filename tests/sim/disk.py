@@ -36,6 +36,7 @@ class _Volume:
         self.is_dark = False
         self.operations = 0
         self.flushes = 0
+        self.failed_flushes = 0
         self.cut_at: int | None = None
         self.failing_flushes: set[str | None] = set()
 
@@ -59,6 +60,7 @@ class _Volume:
         for each in (name, None):
             if each in self.failing_flushes:
                 self.failing_flushes.remove(each)
+                self.failed_flushes += 1
                 raise FlushFailed(f"{name}: the disk was told to fail this flush")
 
 
@@ -374,6 +376,11 @@ class MemoryDirectory:
     def flushes(self) -> int:
         """How many flushes there were so far, of files and directories."""
         return self._volume.flushes
+
+    @property
+    def failed_flushes(self) -> int:
+        """How many of them failed, as they were told to."""
+        return self._volume.failed_flushes
 
     @property
     def used_bytes(self) -> int:

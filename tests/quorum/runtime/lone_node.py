@@ -69,8 +69,12 @@ class LoneNode:
     def finish(self, job: Job) -> None:
         """Runs this one job and hands it back."""
         self.jobs.remove(job)
-        job.run()
-        self.turn(JobDone(job))
+        try:
+            job.run()
+        except Exception as e:  # as in production, the node judges what a job died of
+            self.turn(JobDone(job, e))
+        else:
+            self.turn(JobDone(job))
 
     def flushes(self) -> list[Job]:
         return [job for job in self.jobs if isinstance(job, FlushJob)]

@@ -28,18 +28,20 @@ def _write(directory: MemoryDirectory, end: OffsetAndEpoch) -> None:
     SnapshotStore(directory).write(SnapshotMeta(end, 1_000, bytes(32), VOTERS, 1), _image(end))
 
 
-def _follower_with_old_snapshot() -> LoneNode:
+def _follower_with_old_snapshot(disk: MemoryDirectory | None = None) -> LoneNode:
     """Node 1 follows node 2 in epoch 1; it has begun to load its snapshot at 4 and has fetched from there."""
-    disk = formatted_disk(VOTERS)
+    disk = disk or formatted_disk(VOTERS)
     _write(disk.subdirectory(LOG_DIRECTORY), OLD)
     election_file.save(disk, ElectionState(1, None, 2))
     return LoneNode(disk)
 
 
-def _send_new_snapshot(lone: LoneNode) -> None:
+def _send_new_snapshot(lone: LoneNode, *, damaged: bool = False) -> None:
     """The leader's log starts at 9: it sends its snapshot there, in one piece."""
     elsewhere = MemoryDirectory("/elsewhere")
     _write(elsewhere, NEW)
+    if damaged:
+        elsewhere.flip_bit(snapshot_name(NEW), 100)
     data = elsewhere.read(snapshot_name(NEW), 1 << 20)
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest)
@@ -78,3 +80,35 @@ def test_an_install_after_the_load_replaces_it() -> None:
     lone.finish(install)
 
     assert lone.node.state.committed == _image(NEW)
+
+
+def test_an_install_whose_flush_fails_stops_the_node() -> None:
+    """A disk that has failed one fsync is not asked a second time (R16): what it says then is not to be believed."""
+    disk = formatted_disk(VOTERS)
+    lone = _follower_with_old_snapshot(disk)
+    _send_new_snapshot(lone)
+    load, install = lone.jobs
+    lone.finish(load)
+
+    disk.fail_next_flush()
+    lone.finish(install)
+
+    assert lone.stopped is not None
+    assert "fail this flush" in lone.stopped
+
+
+def test_an_install_of_damaged_bytes_is_begun_again() -> None:
+    """What does not verify is dropped, and fetched anew: the disk is well."""
+    lone = _follower_with_old_snapshot()
+    _send_new_snapshot(lone, damaged=True)
+    load, install = lone.jobs
+    lone.finish(load)
+
+    lone.finish(install)
+    lone.now_ms += lone.config.raft.retry_backoff_ms * 8
+    lone.turn()
+
+    assert lone.stopped is None
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest)
+    assert fetch.fetch_offset == OLD.offset

@@ -181,7 +181,7 @@ class QuorumLaws:
     def check_watermark(self, controller: "SimController") -> list[Step]:
         """What the controller calls committed is; gives what nobody had called committed before."""
         core, process = controller.core, _process(controller)
-        watermark = core.high_watermark
+        watermark = controller.believed_high_watermark
         if watermark is None:
             return []
         before = self._watermarks.get(process, 0)
