@@ -61,6 +61,8 @@ class _Place(NamedTuple):
 def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, out_dir: str) -> Compacted:
     """Folds the log in `source_dir` up to `end_offset` (None: the last snapshot mark) into a checkpoint in `out_dir`.
 
+    `out_dir` is written by one task and verified by the driver: on a cluster of machines, a volume that they share.
+
     Raises:
         CannotCompact: no such offset or mark, damage below it, or no snapshot under a log that starts above 0.
         LogFormatError: the directory holds no log, or its snapshot is damaged.

@@ -32,12 +32,14 @@ def start_session(
     python_path = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(python_path)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
     from snapshots.offline.datasource import MetadataLogSource
 
     is_submitted = "SPARK_ENV_LOADED" in os.environ
+    is_local = (master or "local").startswith("local") and not is_submitted
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(app_name)
     if master is not None or not is_submitted:
         builder = builder.master(master or "local[*]")
@@ -47,7 +49,7 @@ def start_session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
-        "spark.driver.host": "127.0.0.1",
+        **({"spark.driver.host": "127.0.0.1"} if is_local else {}),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING_FILE}",
     }
     if shuffle_partitions is not None:
