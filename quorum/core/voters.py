@@ -85,6 +85,11 @@ class VoterHistory:
         index = bisect_left(self.entries, end, key=lambda entry: entry[0])
         return VoterSet((self.entries[index - 1][1] if index else self.bootstrap).voters)
 
+    def has_named(self, replica: ReplicaKey) -> bool:
+        """Whether this very replica votes, or has voted, as far as this log tells."""
+        named = (self.bootstrap, *(voters for _, voters in self.entries))
+        return any((each.node_id, each.directory_id) == tuple(replica) for voters in named for each in voters.voters)
+
     def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
         assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)
         return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)))

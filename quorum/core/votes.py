@@ -14,9 +14,19 @@ that a candidate gives itself is in `election`.
     unattached   if up to date, no leader known in the epoch,  if up to date
     prospective    and no other vote given in it               if up to date
     observer     never                                         never
+
+How much a stranger may do. Whoever reaches the port may say anything, and so may a disk that was cloned into the wrong place.
+A vote request of a replica outside the voter set is answered as KRaft answers it (this node's set may be the older one),
+and so may cost a term; it must not cost more than that:
+
+  * An epoch is taken in only if it lies within reach (`EPOCHS_AHEAD_MAX`). It is durable, and there is none after the last: one
+    request that named 2^31 - 1 would end all elections of the cluster for good, through every restart.
+  * That an epoch begins or ends is believed only of a replica that votes, or has voted, in this node's own log. Nobody else
+    could be followed anyway, and what a stranger claims must not look like a second leader, which stops the node.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
@@ -31,6 +41,10 @@ from quorum.core.messages import (
 )
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Follower, Role, RoleState, Unattached, Why
+
+EPOCHS_AHEAD_MAX: Final = 1_000_000
+"""So far above this node's epoch may a request's be: three days of elections that all fail. A node that was away for longer
+is told the epoch by the replies to its own fetches, of those that it asked."""
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, mine: OffsetAndEpoch) -> bool:
@@ -69,7 +83,7 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
         return answer(ErrorCode.FENCED_LEADER_EPOCH)
     if request.receiver != q.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
-    if request.candidate.node_id == q.me.node_id:
+    if request.candidate.node_id == q.me.node_id or _is_out_of_reach(q, request.epoch):
         return answer(ErrorCode.INVALID_REQUEST)
     if request.epoch > q.epoch and not request.pre_vote:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
@@ -83,6 +97,21 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
     if granted and not request.pre_vote:
         q.vote_for(request.candidate)
     return answer(ErrorCode.NONE, granted)
+
+
+def _is_out_of_reach(q: QuorumState, epoch: Epoch) -> bool:
+    return epoch - q.epoch > EPOCHS_AHEAD_MAX
+
+
+def _refusal_of_leader(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> ErrorCode | None:
+    """Why nothing that `leader` says of `epoch` is taken in; None if it is. See the file's head."""
+    if epoch < 0 or leader.node_id < 0 or _is_out_of_reach(q, epoch):
+        return ErrorCode.INVALID_REQUEST
+    if epoch < q.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if not q.voters.has_named(leader):
+        return ErrorCode.INVALID_VOTER_KEY
+    return None
 
 
 def _enter_epoch_of(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> None:
@@ -100,10 +129,9 @@ def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, repl
     def answer(error: ErrorCode) -> None:
         q.reply(reply_to, BeginQuorumEpochResponse(error, q.epoch, q.leader_hint))
 
-    if request.epoch < 0 or request.leader.node_id < 0:
-        return answer(ErrorCode.INVALID_REQUEST)
-    if request.epoch < q.epoch:
-        return answer(ErrorCode.FENCED_LEADER_EPOCH)
+    refusal = _refusal_of_leader(q, request.leader, request.epoch)
+    if refusal is not None:
+        return answer(refusal)
     if request.receiver != q.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
     _enter_epoch_of(q, request.leader, request.epoch)
@@ -121,10 +149,9 @@ def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to
     def answer(error: ErrorCode) -> None:
         q.reply(reply_to, EndQuorumEpochResponse(error, q.epoch, q.leader_hint))
 
-    if request.epoch < 0 or request.leader.node_id < 0:
-        return answer(ErrorCode.INVALID_REQUEST)
-    if request.epoch < q.epoch:
-        return answer(ErrorCode.FENCED_LEADER_EPOCH)
+    refusal = _refusal_of_leader(q, request.leader, request.epoch)
+    if refusal is not None:
+        return answer(refusal)
     _enter_epoch_of(q, request.leader, request.epoch)
     if request.epoch > q.epoch:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)

@@ -4,10 +4,10 @@ import pytest
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from quorum.core.effects import Effect, ElectionState, Reply, SaveElectionState
-from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.effects import Effect, ElectionState, Reply, SaveElectionState, StopNode
+from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
-from quorum.core.votes import is_up_to_date
+from quorum.core.votes import EPOCHS_AHEAD_MAX, is_up_to_date
 from tests.core.cluster import directory
 from tests.core.solo import Solo, key, none_of, only
 
@@ -141,6 +141,12 @@ BAD = [
     ("last epoch above, pre-vote", VoteRequest(key(2), key(1), 4, 5, 5, True), ErrorCode.INVALID_REQUEST),
     ("negative id", VoteRequest(ReplicaKey(-1, bytes(16)), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
     ("from myself", VoteRequest(key(1), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
+    ("the last epoch of all", VoteRequest(key(2), key(1), 2**31 - 1, 1, 5, False), ErrorCode.INVALID_REQUEST),
+    (
+        "an epoch out of reach",
+        VoteRequest(key(9), key(1), 4 + EPOCHS_AHEAD_MAX, 1, 5, False),
+        ErrorCode.INVALID_REQUEST,
+    ),
     ("for another node", VoteRequest(key(2), key(3), 4, 1, 5, False), ErrorCode.INVALID_VOTER_KEY),
     (
         "for my old disk",
@@ -160,6 +166,30 @@ def test_a_bad_request_is_named_and_changes_nothing(name: str, request_: VoteReq
     assert not answer(effects).vote_granted
     assert none_of(SaveElectionState, effects)
     assert (solo.core.epoch, solo.core.voted_for) == (3, None)
+
+
+STRANGERS = [ReplicaKey(77, bytes(16)), ReplicaKey(1, directory(1, 9)), ReplicaKey(3, directory(3, 9))]
+
+
+@pytest.mark.parametrize("ahead", [0, 1, EPOCHS_AHEAD_MAX + 1], ids=["now", "next", "far"])
+@pytest.mark.parametrize("stranger", STRANGERS, ids=["nobody", "my id", "another's id"])
+@pytest.mark.parametrize("make", [unattached, prospective, new_follower, old_follower, leader, resigned])
+def test_a_stranger_neither_begins_nor_ends_an_epoch(make: type[Solo], stranger: ReplicaKey, ahead: int) -> None:
+    """One packet with a wrong id in it must not look like a second leader, which would stop the node."""
+    solo = make()
+    before = (solo.core.epoch, solo.core.leader_id, solo.core.role)
+    epoch = solo.core.epoch + ahead
+    for request in (
+        BeginQuorumEpochRequest(stranger, solo.core.me, epoch),
+        EndQuorumEpochRequest(stranger, epoch, (key(1),)),
+    ):
+        effects = solo.request(request)
+
+        assert none_of(StopNode, effects)
+        assert none_of(SaveElectionState, effects)
+        wanted = ErrorCode.INVALID_REQUEST if ahead > EPOCHS_AHEAD_MAX else ErrorCode.INVALID_VOTER_KEY
+        assert only(Reply, effects).response.error is wanted
+        assert before == (solo.core.epoch, solo.core.leader_id, solo.core.role)
 
 
 def test_a_vote_is_on_disk_before_it_is_spoken() -> None:
