@@ -10,6 +10,7 @@ from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
+from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
 from quorum.core.messages import Request, Response
@@ -146,6 +147,11 @@ class SimController:
 
     def snapshot_bytes(self, end: OffsetAndEpoch) -> bytes:
         return self.metadata.read(snapshot_name(end), SNAPSHOT_BYTES_MAX)
+
+    def log_is_durable(self) -> bool:
+        """Whether all that was written to the log would survive a power cut. (Sealed segments are flushed when they are.)"""
+        metadata = self.metadata
+        return metadata.is_durable(segment_names(metadata)[-1])
 
     def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
         return self.metadata.is_durable(snapshot_name(end))

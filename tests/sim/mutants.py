@@ -13,7 +13,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.files import Directory
 from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.image import MetadataImage
-from metadata_log.log import FlushTicket, Log
+from metadata_log.log import FlushTicket
 from metadata_log.records import PartitionChange, RegisterBroker
 from quorum.controller import brokers as controller_brokers
 from quorum.controller.brokers import Brokers
@@ -107,15 +107,6 @@ def _sync_nothing(self: FlushTicket) -> None:
     pass
 
 
-_complete_flush = Log.complete_flush
-
-
-def _believe_late_flush(self: Log, ticket: FlushTicket) -> bool:
-    current = ticket._replace(generation=self._generation, end=min(ticket.end, self._end))
-    chain = self.chain_at(current.end)
-    return _complete_flush(self, current._replace(chain=chain or ticket.chain))
-
-
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
@@ -188,10 +179,6 @@ MUTANTS: dict[str, Mutant] = {
     "flush-skipped": Mutant(
         "an fsync that does nothing",
         lambda: _patched(FlushTicket, "sync", _sync_nothing),
-    ),
-    "late-flush-believed": Mutant(
-        "a flush that began before a truncation counts for what was appended after it",
-        lambda: _patched(Log, "complete_flush", _believe_late_flush),
     ),
     "directory-not-flushed": Mutant(
         "a file is renamed into place, and the directory is not flushed",

@@ -131,6 +131,12 @@ class QuorumLaws:
         if before == shape:
             return
         self._shapes[process] = shape
+        flushed = shape.flushed_end < shape.end or controller.log_is_durable()
+        hold(
+            flushed,
+            "R12 FlushedIsDurable",
+            f"c{me} counts {shape.flushed_end} as flushed; the disk could still lose it",
+        )
         if shape.end > shape.start.offset:
             chain = self._chains.setdefault(shape.end_and_epoch, shape.chain)
             hold(chain == shape.chain, "R6 LogMatching", f"two histories end at {shape.end_and_epoch}; one is c{me}'s")
