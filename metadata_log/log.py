@@ -421,8 +421,8 @@ class Log:
         return self._segments.retire_below(offset)
 
     def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """The newest snapshot that is durable on this node."""
-        self._snapshot = snapshot
+        """`snapshot` is durable on this node. The newest one counts: an older one may be finished after it."""
+        self._snapshot = max(snapshot, self._snapshot or snapshot)
         self._shape = None
 
     # --- opening and closing ---------------------------------------------------------------------------------------

@@ -423,6 +423,20 @@ def test_the_newest_snapshot_is_part_of_the_shape() -> None:
     assert log.shape.snapshot == (20, 2)
 
 
+def test_an_older_snapshot_that_is_finished_late_is_not_the_newest() -> None:
+    """A node writes its snapshot at 10 while it installs the leader's at 40; its own is ready last.
+
+    A log that starts at 40 and offered the snapshot at 10 would send followers to where it has nothing to go on with.
+    """
+    log = filled(MemoryDirectory())
+    log.reset_to(OffsetAndEpoch(40, 3), bytes(32))
+    log.note_snapshot(OffsetAndEpoch(40, 3))
+
+    log.note_snapshot(OffsetAndEpoch(10, 1))
+
+    assert log.shape.snapshot == OffsetAndEpoch(40, 3)
+
+
 def test_other_people_s_files_are_left_alone(directory: Directory) -> None:
     log = filled(directory)
     for name in ("00000000000000000020-0000000002.checkpoint", "00000000000000000020-0000000002.part", "notes.txt"):
