@@ -111,7 +111,7 @@ def _sync_nothing(self: FlushTicket) -> None:
 
 
 def _read_at_once(self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int) -> None:
-    self._deferred.add(Deferred(reply_to, self._state.applied, reply), deadline_ms)
+    self._deferred.add(Deferred(reply_to, self._log.shape.end, reply), deadline_ms)
 
 
 def _refuse_for_good(why: str) -> Refused:
