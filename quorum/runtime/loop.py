@@ -13,6 +13,7 @@ leave: it flushes on a thread, at the same time as the followers flush theirs.
 """
 
 import asyncio
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
@@ -56,6 +57,8 @@ from quorum.runtime.world import (
     Tick,
 )
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -273,6 +276,13 @@ class NodeLoop:
     def _turn(self) -> None:
         if self._left:
             return
+        try:
+            self._take_turn()
+        except Exception as e:  # a broken assertion: what this node holds may be half changed, so it must not go on (R16)
+            logger.exception("a turn has failed")
+            self.node.stop(f"a mistake in this program: {e!r}")
+
+    def _take_turn(self) -> None:
         now_ms = self._clock.now_ms()
         due_ms = self._timer_due_ms
         if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:

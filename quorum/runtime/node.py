@@ -140,14 +140,18 @@ class Node:
         """Why the node has stopped, if it has."""
         return self._stopped
 
+    def stop(self, reason: str) -> None:
+        """Nothing happens any more; the world is told why. For the world, too, should a turn have failed."""
+        self._stopped = reason
+        self._world.stop_node(reason)
+
     def _guarded(self, act: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         if self._stopped is not None:
             return
         try:
             act(*args, **kwargs)
         except (NodeStopped, FlushFailed, CorruptLog, LogFormatError, OSError) as e:
-            self._stopped = str(e) or type(e).__name__
-            self._world.stop_node(self._stopped)
+            self.stop(str(e) or type(e).__name__)
 
     def _handle(self, event: Event) -> None:
         match event:

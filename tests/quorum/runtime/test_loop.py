@@ -1,9 +1,12 @@
 """The runtime as it runs: three controllers, real gRPC, real disk."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from metadata_log.errors import ErrorCode
+from quorum.runtime.requests import Refused
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow
@@ -33,3 +36,21 @@ async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
         assert after.node_id != before.node_id
         assert after.epoch > before.epoch
         assert listed.as_of_offset > 0
+
+
+async def test_a_turn_that_fails_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken assertion leaves the node half changed: it goes no further, says so, and leaves nobody waiting (R16)."""
+    async with quorum_of_three(tmp_path) as quorum:
+        loop = quorum.loops[1]
+
+        def fail(*_: object) -> None:
+            raise AssertionError("this cannot be")
+
+        monkeypatch.setattr(loop.node, "_take", fail)
+        with pytest.raises(Refused) as refused:
+            await asyncio.wait_for(loop.read(lambda view: view, 10_000), 5)
+
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT  # it may have been half done
+        assert "this cannot be" in await asyncio.wait_for(loop.stopped, 5)
+        with pytest.raises(Refused, match="has stopped"):
+            await loop.read(lambda view: view, 10_000)
