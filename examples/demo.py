@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from evidence import (
+    STATE_NAMES,
+    Departure,
     Metadata,
     broker_states,
     chain_at,
@@ -171,11 +173,15 @@ class Story:
         expect(after.led_by(broker.node_id) == 0, f"{broker.name} to lead nothing", after.led_by(broker.node_id))
         expect(None not in after.leaders(), "a leader for every partition", "some have none")
         leader = await self._leader()
-        left = departure(leader.data_directory, broker.node_id, before.as_of)
+
+        async def on_disk() -> Departure | None:
+            found = departure(leader.data_directory, broker.node_id, before.as_of)
+            return None if found.offline_at is None else found
+
+        left = await until(f"{broker.name}'s end in the log of {leader.name}", on_disk, 5, lambda: log_tail(leader))
         expect(len(left.led_elsewhere) >= led, f"{led} changes of leaders in the log", len(left.led_elsewhere))
         offline_at = left.offline_at
-        if offline_at is None:
-            raise DoesNotHold(f"{broker.name}'s end in the log", str(left))
+        assert offline_at is not None
         last_move = max(left.led_elsewhere + left.others)
         expect(last_move < offline_at, f"every move before offset {offline_at}", last_move)
         step.proof(f"{broker.name}'s log: {' -> '.join(states)}, exit code 0")
@@ -202,6 +208,7 @@ class Story:
         agreed_s = time.monotonic() - began
         step.waiting_for("brokers to come back")
         await self.cluster.up(30)
+        await self._registered_since(before.log_end_offset)
         recovered = self._recovered_offsets()
         expect(min(recovered.values()) > 0, "every broker to start from its own copy", recovered)
         after = await metadata(self.client)
@@ -321,6 +328,18 @@ class Story:
             return True if states.get(broker.node_id) == state else None
 
         await until(f"{broker.name} {state}", probe, within_s, lambda: states)
+
+    async def _registered_since(self, offset: int) -> None:
+        """Every broker is online by a registration above `offset`: until its session is over, a dead process counts as online."""
+        seen: dict[int, tuple[int, str]] = {}
+
+        async def probe() -> bool | None:
+            for each in (await self.client.list_brokers()).brokers:
+                seen[each.broker_id] = each.broker_epoch, STATE_NAMES.get(each.state, str(each.state))
+            back = {i for i, (epoch, state) in seen.items() if epoch >= offset and state == "online"}
+            return True if back >= {node.node_id for node in self.brokers} else None
+
+        await until(f"every broker online by a registration above offset {offset}", probe, 30, lambda: seen)
 
     async def _caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
         """`node` has applied the log up to `end`, and its image has `digest`."""
