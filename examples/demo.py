@@ -422,6 +422,7 @@ async def tell(story: Story) -> int:
         return 1
     finally:
         await story.client.close()
+        await story.spark.abandon()
     narrator.closing([("report", str(story.report))])
     return 0
 

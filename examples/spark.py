@@ -76,6 +76,12 @@ class Spark:
         except TimeoutError:
             raise DoesNotHold(f"Spark to end within {END_WAIT_S:g} s", f"still there: {self.members()}") from None
 
+    async def abandon(self) -> None:
+        """Ends it now, if it runs, while there still is an event loop to hear of it."""
+        if self._process is not None:
+            self.kill()
+            await self._process.wait()
+
     def members(self) -> list[int]:
         """The processes of its session that still live: itself, Java, Python workers."""
         if self._process is None:
