@@ -31,7 +31,7 @@ from metadata_log.log import Log, LogConfig
 from metadata_log.records import KRaftVersion, Voters
 from metadata_log.replay import Replay, ReplayResult
 from snapshots.format import SnapshotMeta
-from snapshots.reader import SnapshotContents, read_snapshot
+from snapshots.reader import read_records
 from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
@@ -143,16 +143,15 @@ class BrokerStore:
         """The newest snapshot that verifies; the others are left where they are."""
         for info in reversed(self._snapshots.list()):
             try:
-                return self._load(read_snapshot(self._metadata, info.end))
+                return self._load(self._snapshots.read_meta(info.end))
             except LogFormatError:
                 continue
         return None
 
-    def _load(self, contents: SnapshotContents) -> SnapshotMeta:
-        """Replaces the image by a snapshot's."""
-        meta = contents.meta
+    def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
+        """Replaces the image by that of a snapshot that was found whole."""
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
-        self._replay.load_snapshot(contents.records, provenance)
+        self._replay.load_snapshot(read_records(self._metadata, meta.end), provenance)
         self._base_voters = meta.voters
         return meta
 
@@ -252,10 +251,10 @@ class BrokerStore:
             LogFormatError: it does not verify. The file is gone; log and image are as they were.
             OSError, FlushFailed: the disk's.
         """
-        self._snapshots.complete_part(end)
+        meta = self._snapshots.complete_part(end)
         present, self._replay = self._replay, Replay()
         try:
-            meta = self._load(read_snapshot(self._metadata, end))
+            self._load(meta)
         except LogFormatError:
             self._replay = present
             self._snapshots.drop([end])

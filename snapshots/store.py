@@ -22,7 +22,7 @@ from snapshots.format import (
     snapshot_name,
 )
 from snapshots.policy import RetentionPolicy, SnapshotSize
-from snapshots.reader import SnapshotContents, read_meta, read_records, read_snapshot
+from snapshots.reader import read_meta, read_snapshot
 from snapshots.writer import SnapshotInfo, write_image, write_records
 
 __all__ = [
@@ -138,10 +138,12 @@ class SnapshotStore:
             SnapshotNotFound: also for the bootstrap one, which is nobody else's.
             PositionOutOfRange: if `position` is negative or at or beyond the end.
         """
-        name = snapshot_name(end)
-        if end == BOOTSTRAP_END or not self.directory.exists(name):
+        if end == BOOTSTRAP_END:
             raise SnapshotNotFound(f"there is no snapshot {end} here")
-        file = self.directory.open(name)
+        try:
+            file = self.directory.open(snapshot_name(end))
+        except FileNotFoundError as e:
+            raise SnapshotNotFound(f"there is no snapshot {end} here") from e
         try:
             size = file.size()
             if not 0 <= position < size:
@@ -183,8 +185,8 @@ class SnapshotStore:
         file.write_at(position, data)
         self._part = (end, file, position + len(data))
 
-    def complete_part(self, end: OffsetAndEpoch) -> SnapshotContents:
-        """The download is whole: verified, made durable, and renamed into place.
+    def complete_part(self, end: OffsetAndEpoch) -> SnapshotMeta:
+        """The download is whole: verified, made durable, and renamed into place. Its records are for `read_records` to read.
 
         Raises:
             SnapshotCorrupt: if it does not verify; the part is gone.
@@ -194,7 +196,7 @@ class SnapshotStore:
             raise SnapshotNotFound(f"no download of snapshot {end} is under way")
         file = self._part[1]
         try:
-            contents = read_snapshot(self.directory, end, part=True)
+            meta = read_snapshot(self.directory, end, part=True).meta
         except LogFormatError:
             self._drop_part()
             raise
@@ -205,7 +207,7 @@ class SnapshotStore:
         self.directory.flush()
         self._sizes.pop(end, None)
         self._verified.add(end)
-        return contents._replace(records=read_records(self.directory, end))
+        return meta
 
     def _drop_part(self) -> None:
         if self._part is not None:

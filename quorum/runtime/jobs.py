@@ -4,16 +4,16 @@ A job holds what it needs (immutable values and files that nobody else touches m
 result back as the event `JobDone`. It never touches the node.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
+from metadata_log.errors import LogFormatError
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.image import MetadataImage, Provenance
 from metadata_log.log import FlushTicket
 from metadata_log.replay import Replay
 from snapshots.format import SnapshotMeta
-from snapshots.reader import read_snapshot
+from snapshots.reader import read_records
 from snapshots.store import SnapshotInfo, SnapshotStore
 
 
@@ -49,15 +49,17 @@ class LoadSnapshotJob:
     install: bool
     meta: SnapshotMeta | None = None
     image: MetadataImage | None = None
-    progress: Callable[[int], None] | None = field(default=None, repr=False)
 
     def run(self) -> None:
-        if self.install:
-            self.store.complete_part(self.end)
-        contents = read_snapshot(self.store.directory, self.end)
-        meta = contents.meta
+        meta = self.store.complete_part(self.end) if self.install else self.store.read_meta(self.end)
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
-        self.image = Replay().load_snapshot(contents.records, provenance)
+        try:
+            self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)
+        except LogFormatError:
+            if self.install:
+                # Whole, but of records that fit nowhere: under its name it would be what the next start stands on.
+                self.store.drop([self.end])
+            raise
         self.meta = meta
 
 

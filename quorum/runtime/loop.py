@@ -278,7 +278,7 @@ class NodeLoop:
             return
         try:
             self._take_turn()
-        except Exception as e:  # a broken assertion: what this node holds may be half changed, so it must not go on (R16)
+        except Exception as e:  # a broken assertion: what this node holds may be half changed (R16)
             logger.exception("a turn has failed")
             self.node.stop(f"a mistake in this program: {e!r}")
 

@@ -331,7 +331,6 @@ class Node:
 
     def _finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None) -> None:
         if error is not None:
-            self.snapshotter.failed()
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
         self.snapshotter.written(job, self.log)
         self._step(raft.LogStartMoved(self.log.shape))
@@ -351,7 +350,6 @@ class Node:
         self._load = None
         if job.install:
             self.log.reset_to(job.end, job.meta.chain, job.meta.timestamp_ms)
-            self.log.note_snapshot(job.end)
         self.state.load(job.image)
         if job.install:
             self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters))

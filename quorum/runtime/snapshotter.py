@@ -52,9 +52,6 @@ class Snapshotter:
         log.note_snapshot(job.meta.end)
         return self.clean(log)
 
-    def failed(self) -> None:
-        self._busy = False
-
     def clean(self, log: Log) -> list[str]:
         """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits."""
         retired = self.store.retain(self._retention, log_bytes=log.size_bytes)

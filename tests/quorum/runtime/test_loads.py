@@ -4,13 +4,14 @@ from metadata_log.delta import MetadataDelta
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import FeatureLevel
+from metadata_log.records import FeatureLevel, Partition
 from quorum.core.effects import ElectionState
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.runtime import election_file
 from quorum.runtime.opening import LOG_DIRECTORY
 from snapshots.format import SnapshotMeta, snapshot_name
 from snapshots.store import SnapshotStore
+from snapshots.writer import write_records
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 
@@ -42,6 +43,10 @@ def _send_new_snapshot(lone: LoneNode, *, damaged: bool = False) -> None:
     _write(elsewhere, NEW)
     if damaged:
         elsewhere.flip_bit(snapshot_name(NEW), 100)
+    _send_from(lone, elsewhere)
+
+
+def _send_from(lone: LoneNode, elsewhere: MemoryDirectory) -> None:
     data = elsewhere.read(snapshot_name(NEW), 1 << 20)
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest)
@@ -112,3 +117,23 @@ def test_an_install_of_damaged_bytes_is_begun_again() -> None:
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest)
     assert fetch.fetch_offset == OLD.offset
+
+
+def test_a_whole_snapshot_that_cannot_be_loaded_keeps_no_name() -> None:
+    """Its checksums are right and its records fit nowhere: a newer release may have written it.
+
+    It must not lie there under its name: at the next start it would be the newest whole one, and the log would start at it.
+    """
+    disk = formatted_disk(VOTERS)
+    lone = _follower_with_old_snapshot(disk)
+    elsewhere = MemoryDirectory("/elsewhere")
+    orphan = Partition(bytes(15) + b"\x01", 0, (1,), (1,), (), (), 1, 0, 0, 0)
+    write_records(elsewhere, SnapshotMeta(NEW, 1_000, bytes(32), VOTERS, 1), [orphan])
+    _send_from(lone, elsewhere)
+    lone.run_until_idle()
+
+    assert lone.stopped is None
+    assert [info.end for info in lone.node.snapshotter.store.list()] == [OLD]
+    again = LoneNode(disk)
+    again.run_until_idle()
+    assert (again.stopped, again.node.state.committed) == (None, _image(OLD))
