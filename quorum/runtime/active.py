@@ -41,6 +41,8 @@ EARLY_MAX = 10_000
 WAKE_AT_ONCE_MAX = 32
 """Up to so many waiting brokers are woken at once; more are woken together after a linger."""
 INTERNAL_DEADLINE_MS = 60_000
+MARK_REASON_CHARS_MAX = 1_000
+"""A mark must fit into a batch, or it would stop the log, and stays in it for ever."""
 
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
@@ -145,6 +147,9 @@ class ActiveController:
             self._decide(event.command, event.reply_to, event.deadline_ms)
         elif isinstance(event, Read):
             self._wait_confirmed(event.reply_to, None, event.deadline_ms)
+        elif len(event.reason) > MARK_REASON_CHARS_MAX:
+            text = f"a reason of {len(event.reason)} characters; at most {MARK_REASON_CHARS_MAX}; nothing was done"
+            self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
         else:
             end = self._mark(event.reason)
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
