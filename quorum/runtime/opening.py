@@ -49,13 +49,12 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
         raise CorruptLog(
             f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"
         )
+    genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
+    _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or genesis_chain, genesis_chain)
     load = snapshotter.newest_load_job()
-    log = Log.open(
-        metadata,
-        start=OffsetAndEpoch(0, 0),
-        chain=genesis(identity.cluster_id, bootstrap.voters),
-        config=config.log,
-    )
+    log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log)
+    if log.shape.start.offset == 0:
+        _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
     voters = bootstrap.voters if load is None else _stand_on_snapshot(log, load)
     if log.shape.start.offset > 0 and (load is None or load.end.offset < log.shape.start.offset):
         raise CorruptLog(
@@ -72,6 +71,18 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
         election = election_file.FIRST_STATE
     entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
     return Opened(directory, identity, election, log, VoterHistory(voters, entries), snapshotter, load)
+
+
+def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:
+    """A log that was copied here from another cluster is a stranger's, although every byte of it is intact.
+
+    With it the node would speak of epochs that this cluster never had, and depose its leader.
+    """
+    if found != expected:
+        raise CorruptLog(
+            f"{metadata.path_text}: {what} is of another cluster than meta.properties: put the directory's own files back, or "
+            "give this node a new directory and let it fetch from the others"
+        )
 
 
 def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
