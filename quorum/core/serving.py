@@ -23,6 +23,10 @@ WAIT_MS_MAX = 30_000
 OBSERVER_SESSION_MS = 300_000
 """An observer that has been silent for this long is forgotten."""
 
+OBSERVERS_MAX = 1_000
+"""Beyond it, whoever was heard least recently is forgotten for a new one: anybody may call itself an observer, under as many
+names as it likes."""
+
 
 def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
     error = _refusal(q, request, request.epoch)
@@ -96,12 +100,24 @@ def _progress_of(q: QuorumState, term: Leader, replica: ReplicaKey) -> ReplicaPr
     """The book of `replica`; a new one for a new observer, on which occasion the silent ones are dropped."""
     progress = term.replicas.get(replica)
     if progress is None:
-        voters = q.latest_voters
-        for key, other in list(term.replicas.items()):
-            if not voters.contains(key) and q.now_ms - (other.last_fetch_ms or 0) > OBSERVER_SESSION_MS:
-                del term.replicas[key]
+        _forget_observers(q, term)
         progress = term.replicas[replica] = ReplicaProgress(progress_ms=q.now_ms)
     return progress
+
+
+def _forget_observers(q: QuorumState, term: Leader) -> None:
+    """Those that are silent; and of too many, the one that was heard least recently."""
+    heard_ms = {
+        key: progress.last_fetch_ms or 0 for key, progress in term.replicas.items() if not q.latest_voters.contains(key)
+    }
+    gone = [key for key, at_ms in heard_ms.items() if q.now_ms - at_ms > OBSERVER_SESSION_MS]
+    if len(heard_ms) - len(gone) >= OBSERVERS_MAX:
+        gone.append(min(heard_ms, key=heard_ms.__getitem__))
+    for key in gone:
+        parked = term.parked.pop(key, None)
+        if parked is not None:
+            parking.answer(q, term, parked.request, parked.reply_to)
+        del term.replicas[key]
 
 
 def _answer_or_park(

@@ -10,6 +10,7 @@ from quorum.core.divergence import ChainMismatch, Diverging, UseSnapshot, Valid,
 from quorum.core.effects import ElectionState, Reply
 from quorum.core.inputs import ShutDown
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.serving import OBSERVERS_MAX
 from tests.core.fake_log import FakeLog
 from tests.core.solo import Solo, key, log_of, only
 
@@ -184,3 +185,21 @@ def test_a_piece_of_a_snapshot_is_refused_by_name(request_: FetchSnapshotRequest
 
     assert isinstance(response, FetchSnapshotResponse)
     assert response.error is error
+
+
+def test_observers_of_a_thousand_names_are_not_all_remembered() -> None:
+    """Anybody may fetch under any name: the least recently heard one makes room, and what it waits for is answered."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
+    solo.elect()
+    end, chain = solo.log.end, solo.log.chain_at(solo.log.end)
+    assert chain is not None
+    fetch = replace(GOOD, fetch_offset=end, last_fetched_epoch=3, chain=chain, high_watermark=end, max_wait_ms=30_000)
+    answered = 0
+    for node_id in range(10, 10 + 2 * OBSERVERS_MAX):
+        solo.now_ms += 1
+        effects = solo.request(replace(fetch, replica=ReplicaKey(node_id, bytes(16))))
+        answered += sum(isinstance(effect, Reply) for effect in effects)
+
+    observers = [each.node_id for each in solo.core.replicas() if not each.is_voter]
+    assert observers == list(range(10 + OBSERVERS_MAX, 10 + 2 * OBSERVERS_MAX))
+    assert answered == OBSERVERS_MAX
