@@ -53,6 +53,9 @@ def judge_fetch(
 
     `chain_at_offset` is the leader's own chain there, None where it has no batch boundary.
     """
+    if fetch_offset == 0 and chain_at_offset is not None and chain_at_offset != chain:
+        # Another genesis is another cluster. Our snapshot would hide that, and make one of us of whoever asks.
+        return ChainMismatch()
     snapshot = shape.snapshot
     if snapshot is not None:
         # An empty log is served from a snapshot even where the log still reaches back to 0: that is what it is for.
