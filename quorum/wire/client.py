@@ -236,7 +236,8 @@ class AdminClient:
                 response = await self._attempt(target, method, request, attempt_s)
             except AdminError as e:
                 last = e
-                if e.code not in ASK_ELSEWHERE and not (repeatable and isinstance(e, MayHaveHappened | NotReached)):
+                lost = isinstance(e, MayHaveHappened) and e.code is not ErrorCode.RECORD_BATCH_TOO_LARGE
+                if e.code not in ASK_ELSEWHERE and not (repeatable and lost):
                     raise
                 followed = self._go_elsewhere(target, e.hint)
             else:

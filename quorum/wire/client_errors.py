@@ -78,6 +78,12 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
     """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
     code, details = e.code(), e.details() or ""
     match code:
+        # One status, three meanings; only the text tells what became of the request.
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT: " in details:
+            text = "its answer is larger than a client takes at once: ask for less, or for less at a time"
+            return MayHaveHappened(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "limit exceeded" in details:
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} has too many calls to answer: {details}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             text = f"the request has {size:,} bytes, more than a controller takes at once: send it in smaller parts"
             return AdminError(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")

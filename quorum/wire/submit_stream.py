@@ -15,7 +15,7 @@ import grpc
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.errors import ErrorCode
-from quorum.wire.client_errors import AdminError, MayHaveHappened
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
 
 
 class SubmitStream:
@@ -29,7 +29,7 @@ class SubmitStream:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
         self._writing = asyncio.Lock()
-        self._broken: AdminError | None = None
+        self._broken: str | None = None
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
     async def __aenter__(self) -> Self:
@@ -42,10 +42,10 @@ class SubmitStream:
         """Sends one call, named by its field of SubmitRequest; the future brings its response, errors in it included.
 
         Raises:
-            AdminError: the stream is over; nothing was sent.
+            NotReached: the stream is over; nothing was sent.
         """
         if self._broken is not None:
-            raise self._broken
+            raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, self._broken)
         self._last_id += 1
         request = admin_pb2.SubmitRequest(id=self._last_id, **call)
         inner = getattr(request, str(request.WhichOneof("call")))
@@ -78,8 +78,7 @@ class SubmitStream:
             self._break(reason)
 
     def _break(self, reason: str) -> None:
-        text = f"{self._target}: {reason}"
-        self._broken = MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, text)
+        text = self._broken = f"{self._target}: {reason}"
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():

@@ -16,10 +16,11 @@ from daemon.endpoints import HostPort
 from daemon.server import PortInUse
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint, FeatureRange
+from quorum.controller.commands import DeleteTopicsReply, TopicResult
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire import convert
 from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
 
@@ -88,6 +89,27 @@ async def test_five_mebibytes_are_refused_with_advice(client: AdminClient) -> No
     with pytest.raises(AdminError, match="send it in smaller parts") as caught:
         await client.delete_topics(["x" * (5 << 20)])
     assert caught.value.code is ErrorCode.RECORD_BATCH_TOO_LARGE
+
+
+async def test_an_answer_that_is_too_large_to_be_received_is_no_refusal(node: FakeNode, client: AdminClient) -> None:
+    """gRPC says RESOURCE_EXHAUSTED here too, but the change was made: only its answer was lost."""
+
+    async def verbose(*_: object) -> DeleteTopicsReply:
+        return DeleteTopicsReply(7, (TopicResult("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "m" * (5 << 20)),))
+
+    node.submit = verbose  # type: ignore[method-assign, assignment]
+    with pytest.raises(MayHaveHappened):
+        await client.delete_topics(["x"])
+
+
+def test_a_controller_with_too_many_calls_asks_nobody_for_smaller_ones() -> None:
+    """RESOURCE_EXHAUSTED once more: nothing was done, and a moment later, or elsewhere, it will be."""
+    busy = grpc.aio.AioRpcError(
+        grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.aio.Metadata(), grpc.aio.Metadata(), "Concurrent RPC limit exceeded!"
+    )
+    error = error_of_call("here:1", busy, sent=True, size=100)
+    assert isinstance(error, NotReached)
+    assert "smaller" not in error.message
 
 
 async def test_more_topics_than_a_decision_holds_are_refused(client: AdminClient) -> None:
@@ -181,6 +203,8 @@ async def test_a_broken_submit_stream_leaves_nobody_waiting(node: FakeNode) -> N
             await entered.wait()
         with pytest.raises(MayHaveHappened):
             await waiting
+        with pytest.raises(NotReached):  # this one surely has not
+            await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["y"]))
 
 
 def _topic(name: str) -> admin_pb2.NewTopic:
