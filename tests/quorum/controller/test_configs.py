@@ -12,7 +12,7 @@ from quorum.controller.commands import (
     ConfigOperationKind,
 )
 from quorum.controller.config_keys import KEYS
-from quorum.controller.configs import check_value
+from quorum.controller.configs import check_value, config_key
 from quorum.controller.decision import ControllerError
 from quorum.controller.topic_rules import Rejected
 from tests.quorum.controller.cluster import Cluster, Run
@@ -197,3 +197,17 @@ def test_every_default_is_sound(resource_type: int) -> None:
         check_value(resource_type, key, known.default)
         with pytest.raises(Rejected, match=key.replace(".", r"\.")):
             check_value(resource_type, key, "\x00nonsense")
+
+
+@pytest.mark.parametrize("resource_type", [TOPIC_RESOURCE, BROKER_RESOURCE])
+def test_one_slip_of_a_finger_is_recognised(resource_type: int) -> None:
+    """A character too many, too few, wrong, or two of them swapped: the refusal names a key that was one slip away."""
+    for key in KEYS[resource_type]:
+        for i in range(len(key)):
+            swapped = key[:i] + key[i + 1 : i + 2] + key[i] + key[i + 2 :]
+            for slip in (key[:i] + key[i + 1 :], key[:i] + "~" + key[i + 1 :], key[:i] + "~" + key[i:], swapped):
+                if slip in KEYS[resource_type]:
+                    continue
+                with pytest.raises(Rejected, match="did you mean") as refused:
+                    config_key(resource_type, slip)
+                assert refused.value.message.endswith(f"{key!r}?"), refused.value.message
