@@ -1,6 +1,7 @@
 """`quorumctl`: the operator's tool. Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict, 5 no answer or no
 leader, 10 asked and unhealthy."""
 
+import sys
 from typing import Any
 
 import click
@@ -38,7 +39,13 @@ def cli(ctx: click.Context, /, **given: Any) -> None:
 
 def main() -> None:
     """The console script `quorumctl`."""
-    cli(prog_name="quorumctl")
+    if sys.stdout is None or sys.stderr is None:  # closed by the caller (`>&-`): Python then has no stream at all
+        raise SystemExit(2)
+    try:
+        cli(prog_name="quorumctl")
+    except OSError as e:  # what a command reads says so itself: this is the output, on a full disk for example
+        click.echo(f"quorumctl: the output cannot be written: {e.strerror or e}", err=True)
+        raise SystemExit(1) from e
 
 
 if __name__ == "__main__":

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from quorum.wire.client import AdminClient
 
+INT32_MAX = 2**31 - 1
+"""The largest number that the protocol's fields hold."""
+
+
 _LISTING = (
     Column("NAME", "name"),
     Column("TOPIC_ID", "topic_id"),
@@ -53,9 +57,11 @@ def list_(options: Options) -> None:
 
 @topics.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--partitions", type=click.IntRange(1), help="Default: the controllers' num.partitions.")
+@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Default: the controllers' num.partitions.")
 @click.option(
-    "--replication-factor", type=click.IntRange(1), help="Default: the controllers' default.replication.factor."
+    "--replication-factor",
+    type=click.IntRange(1, INT32_MAX),
+    help="Default: the controllers' default.replication.factor.",
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
 @click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
@@ -123,9 +129,13 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 @topics.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option(
-    "--partitions", type=click.IntRange(1), help="For topics that don't say it themselves. Default: num.partitions."
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    help="For topics that don't say it themselves. Default: num.partitions.",
 )
-@click.option("--replication-factor", type=click.IntRange(1), help="For topics that don't say it themselves.")
+@click.option(
+    "--replication-factor", type=click.IntRange(1, INT32_MAX), help="For topics that don't say it themselves."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @command
 def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:

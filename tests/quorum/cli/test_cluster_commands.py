@@ -186,6 +186,8 @@ async def test_errors_are_one_line_that_says_what_to_do(run: Run, node: FakeNode
     usage = await quorumctl("-C", "nonsense", "topics", "list")
     assert (usage.exit_code, usage.stderr.count("\n")) == (2, 1)
     assert "write host:port" in usage.stderr
+    too_many = await quorumctl("topics", "create", "x", "--partitions", 10**20)
+    assert (too_many.exit_code, "Traceback" in too_many.stderr) == (2, False)
     node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
     unknown = await run("topics", "create", "x")
     assert unknown.exit_code == 5
@@ -196,6 +198,17 @@ async def test_errors_are_one_line_that_says_what_to_do(run: Run, node: FakeNode
     nobody = await quorumctl("-C", "127.0.0.1:1", "quorum", "status")
     assert nobody.exit_code == 5
     assert "Is a controller running there?" in nobody.stderr
+
+
+async def test_output_that_cannot_be_written_is_one_line_too() -> None:
+    """A full disk behind `>`."""
+    with Path("/dev/full").open("w") as full:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "quorum.cli.main", "version", stdout=full, stderr=asyncio.subprocess.PIPE
+        )
+        _, stderr = await process.communicate()
+    assert (process.returncode, stderr.decode().count("\n")) == (1, 1)
+    assert "No space left on device" in stderr.decode()
 
 
 async def test_an_option_behind_the_command_wins(run: Run) -> None:
