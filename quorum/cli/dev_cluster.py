@@ -26,6 +26,9 @@ from quorum.cli.dev_process import log_tail, pid_of, send, spawn
 from quorum.cli.words import state_text
 
 if TYPE_CHECKING:
+    import grpc.aio
+
+    from daemon.dial import Dialer
     from quorum.wire.client import AdminClient
 
 __all__ = ["Conflict", "DevCluster", "DevClusterError", "DevNode", "NodeView", "NotThere"]
@@ -173,15 +176,19 @@ class DevCluster:
         return killed + await self._stop(self.layout.controllers, timeout_s)
 
     async def wait_until_healthy(self, timeout_s: float = UP_TIMEOUT_S) -> None:
-        """Until every controller knows the leader and every broker is Online.
+        """Until every controller knows the leader, that one has committed, and every broker says that it is Online.
+
+        The brokers are asked themselves: to the controllers a process that was killed a moment ago is Online still.
 
         Raises:
             DevClusterError: time is up, or a node's process ended; the message holds the end of its log.
         """
+        from daemon.dial import Dialer
+
         said = ""
         try:
-            async with asyncio.timeout(timeout_s), self.client(1.0) as client:
-                while (trouble := await self._trouble(client)) is not None:
+            async with asyncio.timeout(timeout_s), self.client(1.0) as client, Dialer() as dial:
+                while (trouble := await self._trouble(client, dial)) is not None:
                     if trouble != said:
                         said = trouble
                         self._progress(f"waiting: {trouble}")
@@ -190,7 +197,7 @@ class DevCluster:
             raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
         self._progress("healthy")
 
-    async def _trouble(self, client: AdminClient) -> str | None:
+    async def _trouble(self, client: AdminClient, dial: Dialer) -> str | None:
         from quorum.wire.client_errors import AdminError
 
         for node in self.nodes:
@@ -201,17 +208,15 @@ class DevCluster:
                 status = await client.describe_quorum(node.endpoint)
                 if not status.leader.HasField("leader_id"):
                     return f"{node.name} knows no leader"
-            if self.layout.brokers:
-                listed = await client.list_brokers()
-                online = {broker.broker_id for broker in listed.brokers if broker.state == _online()}
-                missing = [node.name for node in self.layout.brokers if node.node_id not in online]
-                if missing:
-                    return f"{', '.join(missing)} not yet Online"
+                if not status.HasField("high_watermark"):
+                    return f"{node.name} does not know yet what is committed"
         except AdminError as e:
             if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 raise Conflict(f"another cluster answers on these ports: {e.message}") from e
             return " ".join(e.message.split())
-        return None
+        online = [await _is_online(dial(node.endpoint)) for node in self.layout.brokers]
+        missing = [node.name for node, is_online in zip(self.layout.brokers, online, strict=True) if not is_online]
+        return f"{', '.join(missing)} not yet Online" if missing else None
 
     # --- one of them -----------------------------------------------------------------------------------------------
 
@@ -317,7 +322,14 @@ class DevCluster:
             self.layout.directory.rmdir()
 
 
-def _online() -> int:
-    from quorum_rpc.v1 import broker_pb2
+async def _is_online(channel: grpc.aio.Channel) -> bool:
+    """Whether the broker at the other end says of itself that it serves clients."""
+    import grpc
+    from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
-    return int(broker_pb2.ONLINE)
+    stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+    try:
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=1.0)
+    except grpc.aio.AioRpcError:
+        return False
+    return status.state == broker_pb2.ONLINE and not status.lease_lapsed
