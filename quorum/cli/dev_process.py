@@ -88,7 +88,15 @@ def _runs(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return _state(pid) != "Z"
+    return _state(pid) != "Z" or _has_other_threads(pid)
+
+
+def _has_other_threads(pid: int) -> bool:
+    """Whether threads of a process are left whose first thread has ended: until they have, too, its ports are taken."""
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except OSError:
+        return False
 
 
 def _stat(pid: int) -> list[str]:
