@@ -3,19 +3,24 @@
 It names entities, not values: who wants those asks the image before or the image after. It holds also across several
 deltas: a topic that was created and deleted again in between appears nowhere.
 
-A delta fills this in as it replays. After a snapshot was loaded `between` compares whole images, field by field: a
-field of the image that is not named there changes unnoticed.
+A delta fills this in as it replays. After a snapshot was loaded `between` compares whole images, field by field; a field
+of the image that has no place of its own here is one of the `others`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.image import MetadataImage
 
 K = TypeVar("K")
+
+_SUMS: Final = {"provenance", "digest", "record_count", "partition_count"}
+_NAMED: Final = {"topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features"}
+"""Fields of the image whose changes are told apart by entity."""
+_OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
 
 
 def _differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
@@ -39,7 +44,7 @@ class Changes:
     """Resources of which a key was set or removed."""
     features: set[str] = field(default_factory=set)
     others: bool = False
-    """Quotas, producer ids, ACLs, SCRAM credentials or delegation tokens changed."""
+    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens."""
 
     def topic_created(self, topic_id: Uuid) -> None:
         self.created_topics.add(topic_id)
@@ -89,13 +94,7 @@ class Changes:
         changes.controllers = _differing(before.controllers, after.controllers)
         changes.config_resources = _differing(before.configs, after.configs)
         changes.features = _differing(before.features, after.features)
-        changes.others = (
-            before.producer_ids != after.producer_ids
-            or bool(_differing(before.quotas, after.quotas))
-            or bool(_differing(before.acls, after.acls))
-            or bool(_differing(before.scram_credentials, after.scram_credentials))
-            or bool(_differing(before.delegation_tokens, after.delegation_tokens))
-        )
+        changes.others = any(getattr(before, name) != getattr(after, name) for name in _OTHERS)
         return changes
 
     def __bool__(self) -> bool:

@@ -7,8 +7,9 @@ needs no rule of its own: fields that are not there have their defaults.
 
 *What is read is checked to the last element*: the exact type of every field, the length of every id. MessagePack knows no
 NamedTuples, so nested ones (`Endpoint`, `Voter`, ...) are rebuilt by the annotations of the record classes, which are the only
-schema there is. Most records of a type share a signature (the tuple of their fields' types), so one lookup of that
-replaces a check per field; only containers and ids are looked into.
+schema there is, and which say too what bytes are ids (`Uuid`) and what bytes no tool shows (`Secret`). Most records of a type
+share a signature (the tuple of their fields' types), so one lookup of that replaces a check per field; only containers and
+ids are looked into.
 
 A type or version that this code does not know is a record from the future: it becomes an `UnknownRecord`, which tools show
 and replay stops at. More fields than the version has, or a wrong type, is not the future but damage: `LogFormatError`.
@@ -17,21 +18,28 @@ and replay stops at. More fields than the version has, or a wrong type, is not t
 import types
 import typing
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from functools import cache
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, cast
 
 import msgpack
 
 from metadata_log.batch import BATCH_BYTES_MAX, Batch
 from metadata_log.errors import LogFormatError
-from metadata_log.ids import NO_LEADER, uuid_text
-from metadata_log.records import FIRST_CONTROL_TYPE, RECORD_TYPES, RECORD_VERSION, TYPE_NUMBERS, Partition, Record
+from metadata_log.ids import NO_LEADER, Uuid, uuid_text
+from metadata_log.records import (
+    FIRST_CONTROL_TYPE,
+    RECORD_TYPES,
+    RECORD_VERSION,
+    TYPE_NUMBERS,
+    Partition,
+    Record,
+    Secret,
+)
 
 ARRAY_ITEMS_MAX: Final = 10_000
 """No array inside a record is longer."""
 
 _UUID_BYTES: Final = 16
-_UUID_LISTS: Final = frozenset({"directories", "log_dirs"})
-_SECRETS: Final = frozenset({"salt", "stored_key", "server_key"})
 _REDACTED: Final = "[redacted]"
 
 Fields: TypeAlias = tuple[Any, ...]
@@ -50,22 +58,19 @@ class _Mismatch(Exception):
     """A field is not what its annotation says. Becomes a LogFormatError that names type and field."""
 
 
-def _is_uuid_field(name: str) -> bool:
-    """By name, because at run time `Uuid` is just `bytes`: `topic_id`, `directory_id`, ..., and the lists of them."""
-    return name.endswith("_id") or name in _UUID_LISTS
-
-
 def _uuid(value: bytes) -> bytes:
     if len(value) != _UUID_BYTES:
         raise _Mismatch(f"an id of {len(value)} bytes")
     return value
 
 
-def _tuple_of(item_type: type[Any], is_uuid: bool) -> Converter:
+def _tuple_of(item: Any) -> Converter:
+    item_type, is_uuid = _runtime_type(item), item == Uuid
+
     def check(value: Fields) -> Fields:
-        for item in value:
-            if type(item) is not item_type or (is_uuid and len(item) != _UUID_BYTES):
-                raise _Mismatch(f"{item!r:.40} in a list of {'ids' if is_uuid else item_type.__name__}")
+        for each in value:
+            if type(each) is not item_type or (is_uuid and len(each) != _UUID_BYTES):
+                raise _Mismatch(f"{each!r:.40} in a list of {'ids' if is_uuid else item_type.__name__}")
         return value
 
     return check
@@ -80,22 +85,31 @@ def _tuple_of_structs(cls: type[tuple[Any, ...]]) -> Converter:
     return rebuild
 
 
+@cache
+def _hints(cls: type[tuple[Any, ...]]) -> dict[str, Any]:
+    return typing.get_type_hints(cls, include_extras=True)
+
+
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         return typing.get_args(annotation)
     return (annotation,)
 
 
+def _runtime_type(annotation: Any) -> type[Any]:
+    """What `type(value)` is: `bytes` for `Uuid`, `tuple` for `tuple[int, ...]`."""
+    bare = annotation.__origin__ if typing.get_origin(annotation) is Annotated else annotation
+    return cast(type[Any], typing.get_origin(bare) or bare)
+
+
 def _converter(name: str, annotation: Any) -> Converter | None:
     """What must be looked at beyond the field's own type; None where nothing must."""
     for alternative in _alternatives(annotation):
         if typing.get_origin(alternative) is tuple:
-            (item_type, dots) = typing.get_args(alternative)
+            (item, dots) = typing.get_args(alternative)
             assert dots is Ellipsis, f"{name}: only tuples of any length are in the format"
-            if hasattr(item_type, "_fields"):
-                return _tuple_of_structs(item_type)
-            return _tuple_of(item_type, item_type is bytes and _is_uuid_field(name))
-        if alternative is bytes and _is_uuid_field(name):
+            return _tuple_of_structs(item) if hasattr(item, "_fields") else _tuple_of(item)
+        if alternative == Uuid:
             return _uuid
     return None
 
@@ -109,10 +123,8 @@ class _Shape:
         defaults: dict[str, object] = cast(Any, cls)._field_defaults
         self.required = len(self.names) - len(defaults)
         self.defaults = tuple(defaults.values())
-        hints = typing.get_type_hints(cls)
-        self.allowed = tuple(
-            frozenset(typing.get_origin(each) or each for each in _alternatives(hints[name])) for name in self.names
-        )
+        hints = _hints(cls)
+        self.allowed = tuple(frozenset(map(_runtime_type, _alternatives(hints[name]))) for name in self.names)
         converters = ((i, _converter(name, hints[name])) for i, name in enumerate(self.names))
         self.converters = tuple((i, convert) for i, convert in converters if convert is not None)
         self.signatures: set[tuple[type, ...]] = set()
@@ -298,21 +310,33 @@ def record_to_json(record: Record | UnknownRecord) -> dict[str, object]:
     Ids as 22 characters, other bytes in hexadecimal, nobody's leadership as null; what could open a door is redacted.
     """
     if isinstance(record, UnknownRecord):
-        data: dict[str, object] = {"fields": _plain("", record.fields)}
+        data: dict[str, object] = {"fields": _plain("", None, record.fields)}
         return {"type": f"Unknown({record.type_number})", "version": record.version, "data": data}
-    return {"type": type(record).__name__, "version": RECORD_VERSION, "data": _plain("", record)}
+    return {"type": type(record).__name__, "version": RECORD_VERSION, "data": _plain("", None, record)}
 
 
-def _plain(name: str, value: object) -> object:
-    if name in _SECRETS:
+@cache
+def _fields_to_show(cls: type[tuple[Any, ...]]) -> tuple[tuple[str, object], ...]:
+    """The name of each field, and what its bytes, or those in its list, are: `Secret`, `Uuid` or neither."""
+    return tuple((name, _mark(hint)) for name, hint in _hints(cls).items())
+
+
+def _mark(annotation: Any) -> object:
+    kinds = _alternatives(annotation)
+    kinds += tuple(item for kind in kinds if typing.get_origin(kind) is tuple for item in typing.get_args(kind))
+    return Secret if Secret in kinds else Uuid if Uuid in kinds else None
+
+
+def _plain(name: str, mark: object, value: object) -> object:
+    if mark is Secret:
         return _REDACTED
     if name == "leader" and value == NO_LEADER:
         return None
     if isinstance(value, bytes):
-        return uuid_text(value) if _is_uuid_field(name) and len(value) == _UUID_BYTES else value.hex()
+        return uuid_text(value) if mark is Uuid and len(value) == _UUID_BYTES else value.hex()
     if isinstance(value, tuple):
-        names: tuple[str, ...] | None = getattr(value, "_fields", None)
-        if names is not None:
-            return {each: _plain(each, item) for each, item in zip(names, value, strict=True)}
-        return [_plain(name, item) for item in value]
+        if hasattr(value, "_fields"):
+            fields = _fields_to_show(type(value))
+            return {each: _plain(each, of, item) for (each, of), item in zip(fields, value, strict=True)}
+        return [_plain(name, mark, item) for item in value]
     return value

@@ -1,8 +1,8 @@
 """The delta: what each record of the log does to an image, said once for controllers, brokers, snapshots and Spark.
 
 A delta is opened on an image, takes records in log order, and is finished into the next image; each shard and chunk that
-the records touch is copied once. `REPLAYS`, at the end of this file, has one row for each type of record: what it does, and
-which entities it changes.
+the records touch is copied once. `REPLAYS`, at the end of this file, has one row for each type of record: what it does,
+which entities it changes, and, if it may stand in a snapshot, where.
 
 Replay is strict: a record that does not fit (an unknown topic, a leader outside the ISR, a stale broker epoch) raises
 `InvalidRecord`, because a node that guesses on holds another image than its peers. It is a function of image, record and
@@ -18,10 +18,11 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from metadata_log.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
-from metadata_log.image import MetadataImage
-from metadata_log.image_editor import ImageEditor, Misfit
+from metadata_log.image import MetadataImage, QuotaKey, ScramKey
+from metadata_log.image_editor import Edits, ImageEditor, Misfit
 from metadata_log.partition_state import REPLICAS, NodeIds, intern_state, merge, misfit, state_of, without_elr
 from metadata_log.records import (
     FROM_OFFSET,
@@ -85,6 +86,15 @@ class MetadataDelta(ImageEditor):
         super().__init__(image)
         self._kind = kind
 
+    _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
+    _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
+    _controllers: Edits[NodeId, RegisterController] = Edits("controllers")
+    _features: Edits[str, int] = Edits("features")
+    _quotas: Edits[QuotaKey, ClientQuota] = Edits("quotas")
+    _acls: Edits[Uuid, AccessControlEntry] = Edits("acls")
+    _scram: Edits[ScramKey, UserScramCredential] = Edits("scram_credentials")
+    _tokens: Edits[str, DelegationToken] = Edits("delegation_tokens")
+
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
         """Takes the record that stands at `offset`.
 
@@ -94,7 +104,7 @@ class MetadataDelta(ImageEditor):
         row = REPLAYS.get(type(record))
         if row is None:
             raise InvalidRecord(offset, f"{type(record).__name__} does not speak to the image")
-        if self._kind is DeltaKind.LOADING and not row.canonical:
+        if self._kind is DeltaKind.LOADING and row.order is None:
             raise InvalidRecord(offset, f"{type(record).__name__} cannot stand in a snapshot")
         try:
             row.apply(self, record, offset)
@@ -132,11 +142,10 @@ class MetadataDelta(ImageEditor):
             self._drop(self._quotas, key, "quota")
 
     def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
-        old = self._producer_ids
+        old = self._single("producer_ids")
         if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
             raise Misfit(f"next producer id {record.next_producer_id}, after {old}")
-        self._exchange(old, record)
-        self._producer_ids = record
+        self._put_single("producer_ids", record)
         self.changed.others = True
 
     def _acl(self, record: AccessControlEntry, offset: Offset) -> None:
@@ -366,33 +375,53 @@ class Replays(NamedTuple):
 
     apply: Callable[[MetadataDelta, Any, Offset], None]
     entities: Callable[[Any], tuple[EntityKey, ...]]
-    canonical: bool = False
-    """Whether it may stand in a snapshot."""
+    order: Callable[[Any], OrderKey] | None = None
+    """Of a canonical record: where it stands in a snapshot, section first (a `Partition`: within its topic)."""
 
 
 REPLAYS: Final[dict[type, Replays]] = {
-    RegisterBroker: Replays(MetadataDelta._register_broker, lambda r: (("broker", str(r.broker_id)),), True),
+    RegisterBroker: Replays(
+        MetadataDelta._register_broker,
+        lambda r: (("broker", str(r.broker_id)),),
+        lambda r: b"\x02" + by_number(r.broker_id),
+    ),
     UnregisterBroker: Replays(MetadataDelta._unregister_broker, lambda r: (("broker", str(r.broker_id)),)),
     BrokerRegistrationChange: Replays(MetadataDelta._change_registration, lambda r: (("broker", str(r.broker_id)),)),
     RegisterController: Replays(
-        MetadataDelta._register_controller, lambda r: (("controller", str(r.controller_id)),), True
+        MetadataDelta._register_controller,
+        lambda r: (("controller", str(r.controller_id)),),
+        lambda r: b"\x01" + by_number(r.controller_id),
     ),
-    Topic: Replays(MetadataDelta._topic, lambda r: (_topic_key(r.topic_id),), True),
+    Topic: Replays(MetadataDelta._topic, lambda r: (_topic_key(r.topic_id),), lambda r: b"\x03" + by_text(r.name)),
     RemoveTopic: Replays(MetadataDelta._remove_topic, _remove_topic_keys),
-    Partition: Replays(MetadataDelta._partition, lambda r: (_topic_key(r.topic_id),), True),
+    Partition: Replays(MetadataDelta._partition, lambda r: (_topic_key(r.topic_id),), lambda r: by_number(r.partition)),
     PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (_topic_key(r.topic_id),)),
     ClearElr: Replays(MetadataDelta._clear_elr, _clear_elr_keys),
-    Config: Replays(MetadataDelta._config, lambda r: (("config", str(r.resource_type), r.resource_name),), True),
-    FeatureLevel: Replays(MetadataDelta._feature, lambda r: (("feature", r.name),), True),
-    ClientQuota: Replays(MetadataDelta._quota, _quota_keys, True),
-    ProducerIds: Replays(MetadataDelta._producer_id_block, lambda r: (("producer-ids",),), True),
-    AccessControlEntry: Replays(MetadataDelta._acl, lambda r: (("acl", uuid_text(r.entry_id)),), True),
+    Config: Replays(
+        MetadataDelta._config,
+        lambda r: (("config", str(r.resource_type), r.resource_name),),
+        lambda r: b"\x04" + by_number(r.resource_type) + by_text(r.resource_name) + by_text(r.key),
+    ),
+    FeatureLevel: Replays(
+        MetadataDelta._feature, lambda r: (("feature", r.name),), lambda r: b"\x00" + by_text(r.name)
+    ),
+    ClientQuota: Replays(MetadataDelta._quota, _quota_keys, lambda r: b"\x05" + by_quota((r.entity, r.key))),
+    ProducerIds: Replays(MetadataDelta._producer_id_block, lambda r: (("producer-ids",),), lambda r: b"\x06"),
+    AccessControlEntry: Replays(
+        MetadataDelta._acl, lambda r: (("acl", uuid_text(r.entry_id)),), lambda r: b"\x07" + by_bytes(r.entry_id)
+    ),
     RemoveAccessControlEntry: Replays(MetadataDelta._remove_acl, lambda r: (("acl", uuid_text(r.entry_id)),)),
-    UserScramCredential: Replays(MetadataDelta._credential, lambda r: (("scram", r.user, str(r.mechanism)),), True),
+    UserScramCredential: Replays(
+        MetadataDelta._credential,
+        lambda r: (("scram", r.user, str(r.mechanism)),),
+        lambda r: b"\x08" + by_text(r.user) + by_number(r.mechanism),
+    ),
     RemoveUserScramCredential: Replays(
         MetadataDelta._remove_credential, lambda r: (("scram", r.user, str(r.mechanism)),)
     ),
-    DelegationToken: Replays(MetadataDelta._token, lambda r: (("token", r.token_id),), True),
+    DelegationToken: Replays(
+        MetadataDelta._token, lambda r: (("token", r.token_id),), lambda r: b"\x09" + by_text(r.token_id)
+    ),
     RemoveDelegationToken: Replays(MetadataDelta._remove_token, lambda r: (("token", r.token_id),)),
     NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
 }

@@ -2,7 +2,7 @@
 
 Every record names the entities that it changes. The records of one entity, in the order of their offsets, are all that
 its final state depends on; so the log can be grouped by entity, each group folded alone, and the union of the results
-sorted by `order_key`: that is `MetadataImage.canonical_records()` to the byte, and the sum of the hashes is the digest.
+sorted by their order keys: that is `MetadataImage.canonical_records()` to the byte, and the sum of the hashes is the digest.
 
     record        -> entity_keys -> (key, offset, record)       a RemoveTopic goes to its topic and to the topic's configs
     key, records  -> fold        -> (order key, canonical record)
@@ -15,10 +15,10 @@ first: `invisible_ranges` says which those are. Control records belong to no ent
 The fold is the delta itself, on the empty image: what a record does is not said twice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from metadata_log.canonical_order import OrderKey, order_key, partition_order_key, topic_order_key
+from metadata_log.canonical_order import OrderKey
 from metadata_log.delta import EVERY_TOPIC, REPLAYS, DeltaKind, EntityKey, MetadataDelta
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Offset
@@ -33,7 +33,7 @@ from metadata_log.records import (
     Topic,
 )
 
-__all__ = ["EVERY_TOPIC", "EntityKey", "OrderKey", "entity_keys", "fold", "invisible_ranges"]
+__all__ = ["EVERY_TOPIC", "EntityKey", "OrderKey", "entity_keys", "fold", "invisible_ranges", "with_order_keys"]
 
 TRANSACTION_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
 
@@ -55,17 +55,26 @@ def fold(key: EntityKey, records: Iterable[tuple[Offset, MetadataRecord]]) -> li
     delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
     for offset, record in records:
         delta.replay(record, offset)
-    result: list[tuple[OrderKey, MetadataRecord]] = []
-    name = ""
-    for record in delta.finish(NOWHERE).canonical_records():
+    return [*with_order_keys(delta.finish(NOWHERE).canonical_records())]
+
+
+def with_order_keys(records: Iterable[MetadataRecord]) -> Iterator[tuple[OrderKey, MetadataRecord]]:
+    """Canonical records, each with its place in the canonical order; every topic comes directly before its partitions.
+
+    A `Partition` carries only its topic's id, but stands behind its topic, by name: so it takes that from the topic before.
+
+    Raises:
+        LogFormatError: one of them is not canonical.
+    """
+    topic_key = b""
+    for record in records:
+        row = REPLAYS.get(type(record))
+        if row is None or row.order is None:
+            raise LogFormatError(f"{type(record).__name__} is not canonical")
+        key = row.order(record)
         if isinstance(record, Topic):
-            name = record.name
-            result.append((topic_order_key(name), record))
-        elif isinstance(record, Partition):
-            result.append((partition_order_key(name, record.partition), record))
-        else:
-            result.append((order_key(record), record))
-    return result
+            topic_key = key
+        yield (topic_key + key if isinstance(record, Partition) else key), record
 
 
 def invisible_ranges(

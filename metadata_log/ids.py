@@ -10,13 +10,14 @@ its own.
 import base64
 import binascii
 import uuid
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 Offset: TypeAlias = int
 Epoch: TypeAlias = int
 NodeId: TypeAlias = int
-Uuid: TypeAlias = bytes
-"""Sixteen bytes; shown to people as 22 characters of URL-safe base64, as Kafka shows them."""
+Uuid: TypeAlias = Annotated[bytes, "uuid"]
+"""Sixteen bytes; shown to people as 22 characters of URL-safe base64, as Kafka shows them. The codec checks the length of a
+record's field that is annotated so."""
 
 NO_LEADER: NodeId = -1
 """In a partition: nobody leads it. (JSON shows null.)"""

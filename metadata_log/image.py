@@ -20,7 +20,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from metadata_log.canonical_order import quota_order
+from metadata_log.canonical_order import by_quota
 from metadata_log.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
 from metadata_log.records import (
@@ -86,7 +86,7 @@ class MetadataImage:
     configs: ShardedMap[ConfigResource, dict[str, str]] = field(default_factory=ShardedMap)
     """Only resources that have at least one key. Not to be written to: `config` is the face of it."""
     features: ShardedMap[str, int] = field(default_factory=ShardedMap)
-    quotas: ShardedMap[QuotaKey, ClientQuota] = field(default_factory=partial(ShardedMap, quota_order))
+    quotas: ShardedMap[QuotaKey, ClientQuota] = field(default_factory=partial(ShardedMap, by_quota))
     producer_ids: ProducerIds | None = None
     acls: ShardedMap[Uuid, AccessControlEntry] = field(default_factory=ShardedMap)
     scram_credentials: ShardedMap[ScramKey, UserScramCredential] = field(default_factory=ShardedMap)

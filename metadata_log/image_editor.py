@@ -4,26 +4,17 @@ This is the bookkeeping under `MetadataDelta`, which says what the records mean.
 dropped here, the digest and the counts of the finished image agree with its canonical records, and each shard and chunk
 of the image that it began with is copied at most once, and never changed.
 
-A new map in the image gets its `_Edits` here; what is not in a map, as `producer_ids`, is carried through `finish` by
-hand.
+The maps whose contents are looked into here have their `Edits` here; all others are declared, and filled, where the meaning
+of their records is known: on `MetadataDelta`.
 """
 
 from typing import Any, Generic, TypeVar
 
 from metadata_log.changes import Changes
 from metadata_log.digest import MODULUS, record_hash
-from metadata_log.ids import NodeId, Uuid, uuid_text
-from metadata_log.image import ConfigResource, MetadataImage, Provenance, QuotaKey, ScramKey, evolved
-from metadata_log.records import (
-    AccessControlEntry,
-    ClientQuota,
-    Config,
-    DelegationToken,
-    MetadataRecord,
-    RegisterBroker,
-    RegisterController,
-    UserScramCredential,
-)
+from metadata_log.ids import Uuid, uuid_text
+from metadata_log.image import ConfigResource, MetadataImage, Provenance, evolved
+from metadata_log.records import Config, MetadataRecord
 from metadata_log.sharded_map import MapEditor
 from metadata_log.topic_image import TopicEditor, TopicImage
 
@@ -35,7 +26,7 @@ class Misfit(Exception):
     """The reason of an InvalidRecord, raised where the offset is not at hand."""
 
 
-class _Edits(Generic[K, V]):
+class Edits(Generic[K, V]):
     """The editor of one of the image's maps, made when it is first asked for: most commits touch one map of ten."""
 
     def __init__(self, image_field: str) -> None:
@@ -61,23 +52,16 @@ class ImageEditor:
         self._digest = image.digest
         self._record_count = image.record_count
         self._partition_count = image.partition_count
-        self._producer_ids = image.producer_ids
         self._open: dict[Uuid, TopicEditor] = {}
         """Topics with changes that are not in `_topics` yet."""
         self._owned_configs: set[ConfigResource] = set()
         self._editors: dict[str, MapEditor[Any, Any]] = {}
         """Of the maps that were looked into so far, by the name of the image's field."""
+        self._singles: dict[str, MetadataRecord] = {}
+        """New records of the image's fields that hold just one, by the name of the field."""
 
-    _topics: _Edits[Uuid, TopicImage] = _Edits("topics_by_id")
-    _topic_ids: _Edits[str, Uuid] = _Edits("topic_ids")
-    _brokers: _Edits[NodeId, RegisterBroker] = _Edits("brokers")
-    _controllers: _Edits[NodeId, RegisterController] = _Edits("controllers")
-    _configs: _Edits[ConfigResource, dict[str, str]] = _Edits("configs")
-    _features: _Edits[str, int] = _Edits("features")
-    _quotas: _Edits[QuotaKey, ClientQuota] = _Edits("quotas")
-    _acls: _Edits[Uuid, AccessControlEntry] = _Edits("acls")
-    _scram: _Edits[ScramKey, UserScramCredential] = _Edits("scram_credentials")
-    _tokens: _Edits[str, DelegationToken] = _Edits("delegation_tokens")
+    _topics: Edits[Uuid, TopicImage] = Edits("topics_by_id")
+    _configs: Edits[ConfigResource, dict[str, str]] = Edits("configs")
 
     def finish(self, provenance: Provenance) -> MetadataImage:
         """The image after all records that were taken."""
@@ -88,7 +72,7 @@ class ImageEditor:
         changes["digest"] = self._digest % MODULUS
         changes["record_count"] = self._record_count
         changes["partition_count"] = self._partition_count
-        changes["producer_ids"] = self._producer_ids
+        changes.update(self._singles)
         return evolved(self.image, changes)
 
     def _put(self, editor: MapEditor[Any, Any], key: Any, record: MetadataRecord) -> None:
@@ -102,6 +86,14 @@ class ImageEditor:
             raise Misfit(f"there is no {what} to remove")
         self._exchange(old, None)
         del editor[key]
+
+    def _single(self, image_field: str) -> Any:
+        """The record that the image's field holds by now; None where it holds none."""
+        return self._singles.get(image_field, getattr(self.image, image_field))
+
+    def _put_single(self, image_field: str, record: MetadataRecord) -> None:
+        self._exchange(self._single(image_field), record)
+        self._singles[image_field] = record
 
     def _exchange(self, old: MetadataRecord | None, new: MetadataRecord | None) -> None:
         """One canonical record for another in the digest and the count."""

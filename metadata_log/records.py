@@ -9,11 +9,10 @@ How the file may change, so that old bytes decode for ever:
   * fields are only ever appended, and an appended field has a default;
   * what a field means never changes.
 
-Adding a record type touches this file (the class, and the union at its end), `delta` (what the record does, in
-`REPLAYS`), and the file in `quorum/controller` that decides to write it. One that is canonical, as below, also touches
-`image` (where the entity is kept, and its place in `canonical_records`), `image_editor` (the editor of its map),
-`canonical_order` (its sort key) and `changes` (`between`). `codec` knows by their names which fields are secret and
-which lists are of ids.
+Adding a record type touches at most four files: this one (the class, and the union at its end), `delta` (what the record
+does, in `REPLAYS`), the file in `quorum/controller` that decides to write it; and, if it is canonical, as below, `image`
+(the field that keeps the entity, and its place in `canonical_records`). Which of its fields are ids or secrets it says
+itself, by the annotations `Uuid` and `Secret`.
 
 *Canonical records.* The image of the cluster is a keyed set of records: the state of a broker is one `RegisterBroker`,
 that of a partition one `Partition`, and so on. Records that only change or remove something (`PartitionChange`,
@@ -25,12 +24,15 @@ the legacy and ZooKeeper ones. From 64 on are control records: they speak to the
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 
 from metadata_log.ids import Epoch, NodeId, Offset, Uuid
 
 FROM_OFFSET = -1
 """In `RegisterBroker.broker_epoch`: the broker's epoch is the offset of this very record (true in the log, not in snapshots)."""
+
+Secret: TypeAlias = Annotated[bytes, "secret"]
+"""What could open a door: no tool shows it."""
 
 
 class Endpoint(NamedTuple):
@@ -281,9 +283,9 @@ class UserScramCredential(NamedTuple):
 
     user: str
     mechanism: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
+    salt: Secret
+    stored_key: Secret
+    server_key: Secret
     iterations: int
 
 

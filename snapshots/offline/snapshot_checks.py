@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
-from metadata_log.canonical_order import order_key, partition_order_key, topic_order_key
+from metadata_log.entities import with_order_keys
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.records import MetadataRecord, Partition, Topic
+from metadata_log.records import MetadataRecord
 from snapshots.format import SnapshotCorrupt, snapshot_name
 from snapshots.offline.findings import Finding, error
 from snapshots.offline.inputs import NodeLog
@@ -113,15 +113,8 @@ def _hash(directory: ReadOnlyDirectory, name: str) -> tuple[int, bytes]:
 
 
 def _first_disorder(records: Iterable[MetadataRecord]) -> str | None:
-    before, topic = b"", ""
-    for record in records:
-        if isinstance(record, Topic):
-            topic = record.name
-            key = topic_order_key(topic)
-        elif isinstance(record, Partition):
-            key = partition_order_key(topic, record.partition)
-        else:
-            key = order_key(record)
+    before = b""
+    for key, record in with_order_keys(records):
         if key <= before:
             return f"{record!r:.120} does not come after the record before it"
         before = key

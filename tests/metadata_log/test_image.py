@@ -5,9 +5,9 @@ from hashlib import sha256
 
 import pytest
 
-from metadata_log.canonical_order import order_key, partition_order_key, topic_order_key
 from metadata_log.codec import encode_record
 from metadata_log.delta import MetadataDelta
+from metadata_log.entities import with_order_keys
 from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.records import (
     BROKER_RESOURCE,
@@ -131,17 +131,8 @@ def test_what_is_kept_incrementally_agrees_with_what_is_recomputed(seed: int) ->
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_canonical_order_is_the_order_of_the_keys(seed: int) -> None:
-    """Walking the image and sorting by `order_key` give one order, strictly ascending."""
-    keys = []
-    name = ""
-    for record in History(seed).run(80).image.canonical_records():
-        if isinstance(record, Topic):
-            name = record.name
-            keys.append(topic_order_key(name))
-        elif isinstance(record, Partition):
-            keys.append(partition_order_key(name, record.partition))
-        else:
-            keys.append(order_key(record))
+    """Walking the image and sorting by order keys give one order, strictly ascending."""
+    keys = [key for key, _ in with_order_keys(History(seed).run(80).image.canonical_records())]
     assert keys == sorted(set(keys))
 
 
