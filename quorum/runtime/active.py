@@ -33,8 +33,16 @@ from quorum.runtime.requests import (
 )
 from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.state_machine import StateMachine
-from quorum.runtime.waiting import Deferred, DeferredAnswers, ParkedFetch, ParkedFetches, unknown_outcome
-from quorum.runtime.world import BrokerFetch, Read, ReplyTo, SnapshotWanted, Submission, World
+from quorum.runtime.waiting import (
+    ClientRequest,
+    Deferred,
+    DeferredAnswers,
+    EarlyRequests,
+    ParkedFetch,
+    ParkedFetches,
+    unknown_outcome,
+)
+from quorum.runtime.world import BrokerFetch, Read, ReplyTo, Submission, World
 
 EARLY_MAX = 10_000
 """Requests held while a new leader is not active yet; more are refused."""
@@ -81,7 +89,7 @@ class ActiveController:
         self._lease_ms = lease_ms
         self._deferred = DeferredAnswers()
         self._parked = ParkedFetches()
-        self._early: deque[Submission | Read | SnapshotWanted] = deque()
+        self._early = EarlyRequests()
         self._follow_ups: deque[_FollowUp] = deque()
         self._epoch: Epoch = 0
         self._read_token = 0
@@ -104,15 +112,13 @@ class ActiveController:
         self.controller.activate(self._state.committed, now_ms)
         if "metadata.version" not in self._state.committed.features:
             self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
-        early, self._early = self._early, deque()
-        for event in early:
+        for event in self._early.take_all():
             self._take(event)
 
     def end(self, why: str, hint: LeaderHint) -> None:
         """Leadership is over: who waits is told what is known, and what was proposed is dropped."""
-        for early in self._early:
+        for early in self._early.take_all():
             self._world.reply(early.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
-        self._early.clear()
         if not self.on:
             return
         self.on = False
@@ -128,18 +134,18 @@ class ActiveController:
 
     # --- requests --------------------------------------------------------------------------------------------------
 
-    def take(self, event: Submission | Read | SnapshotWanted, now_ms: int) -> None:
+    def take(self, event: ClientRequest, now_ms: int) -> None:
         """A request of a client, while this node leads."""
         self._now_ms = now_ms
         if self.on:
             self._take(event)
         elif len(self._early) < EARLY_MAX:
-            self._early.append(event)
+            self._early.add(event)
         else:
             text = "this controller was just elected and too much is waiting already; nothing was done, try again"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
-    def _take(self, event: Submission | Read | SnapshotWanted) -> None:
+    def _take(self, event: ClientRequest) -> None:
         if event.deadline_ms <= self._now_ms:
             text = "the request's time was up before it was begun; nothing was done"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
@@ -156,21 +162,11 @@ class ActiveController:
 
     def _decide(self, command: Command, reply_to: ReplyTo | None, deadline_ms: int) -> None:
         try:
-            decision = self.controller.decide(self._state.proposed, command, self._now_ms)
-            end = self._carry_out(decision)
-        except ControllerError as e:
+            decision, end = self._decided(command)
+        except Refused as refused:
             # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
             if reply_to is not None:
-                self._wait_confirmed(reply_to, Refused(e.code, e.message), deadline_ms)
-            return
-        except InvalidRecord as e:
-            if reply_to is not None:
-                text = f"the decision did not fit the metadata ({e}); nothing was done"
-                self._world.reply(reply_to, Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text))
-            return
-        except LogFormatError as e:
-            if reply_to is not None:
-                self._world.reply(reply_to, Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done"))
+                self._wait_confirmed(reply_to, refused, deadline_ms)
             return
         if decision.then is not None:
             self._follow_ups.append(_FollowUp(decision.then, reply_to, deadline_ms))
@@ -179,11 +175,22 @@ class ActiveController:
         elif reply_to is not None:
             self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms)
 
-    def _carry_out(self, decision: Decision) -> Offset | None:
-        """Appends the decision's records as one batch and returns its end; None if there are none."""
-        if not decision.records:
-            return None
-        return self._append(decision.records)
+    def _decided(self, command: Command) -> tuple[Decision, Offset | None]:
+        """The decision, and the end of the batch of its records; None if there are none.
+
+        Raises:
+            Refused: nothing was done. A client's mistake, or one of the controller's, costs nobody the leader (KAFKA-14996).
+        """
+        try:
+            decision = self.controller.decide(self._state.proposed, command, self._now_ms)
+            return decision, self._append(decision.records) if decision.records else None
+        except ControllerError as e:
+            raise Refused(e.code, e.message) from e
+        except InvalidRecord as e:
+            text = f"the decision did not fit the metadata ({e}); nothing was done"
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from e
+        except LogFormatError as e:
+            raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
 
     def _append(self, records: Sequence[MetadataRecord]) -> Offset:
         delta = self._state.stage(records, self._log.shape.end)
@@ -220,12 +227,14 @@ class ActiveController:
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
-    def fetch(self, event: BrokerFetch, now_ms: int) -> None:
-        """A broker's fetch: note the contact, decide what it changes, then give news or wait for some."""
+    def fetch(self, event: BrokerFetch, epoch: Epoch, now_ms: int) -> None:
+        """A broker's fetch, while this node leads `epoch`: note the contact, decide what it changes, then give news or wait
+        for some.
+        """
         self._now_ms = now_ms
         fetch = event.fetch
         if not self.on:
-            self._world.reply(event.reply_to, MetadataFetched(FetchResult.NOT_READY, self._epoch, 0))
+            self._world.reply(event.reply_to, MetadataFetched(FetchResult.NOT_READY, epoch, 0))
             return
         self.controller.touch(fetch.broker_id, fetch.broker_epoch, now_ms)
         contact = BrokerContact(
@@ -238,11 +247,10 @@ class ActiveController:
             offline_log_dirs=fetch.offline_log_dirs,
         )
         try:
-            decision = self.controller.decide(self._state.proposed, contact, now_ms)
-        except ControllerError as e:
-            self._world.reply(event.reply_to, Refused(e.code, e.message))
+            decision, _ = self._decided(contact)
+        except Refused as refused:
+            self._world.reply(event.reply_to, refused)
             return
-        self._carry_out(decision)
         if decision.then is not None:
             self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
         verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
@@ -286,7 +294,12 @@ class ActiveController:
     def fire_timers(self, now_ms: int) -> None:
         """Deadlines of callers and brokers; then one thing that the controller finds due by itself."""
         self._now_ms = now_ms
-        for deferred in self._deferred.expired(now_ms):
+        for early in self._early.expired(now_ms):
+            text = "this controller was just elected and is not active yet; nothing was done, try again"
+            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_READY, text))
+        if not self.on:
+            return
+        for deferred in self._deferred.deadlines.expired(now_ms):
             why = "no majority confirmed it in time"
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
@@ -336,11 +349,13 @@ class ActiveController:
         return bool(self._follow_ups)
 
     def next_deadline_ms(self) -> int | None:
+        if not self.on:
+            return self._early.deadlines.next_ms()
         deadlines = [
             deadline
             for deadline in (
-                self._deferred.next_deadline_ms(),
-                self._parked.next_deadline_ms(),
+                self._deferred.deadlines.next_ms(),
+                self._parked.deadlines.next_ms(),
                 self.controller.next_deadline_ms(),
                 self._wake_deadline_ms,
             )

@@ -130,9 +130,7 @@ class Node:
         if self._has_more_to_do():
             return self._now_ms
         self._core_deadline_ms = self.core.next_deadline_ms()
-        deadlines = [self._core_deadline_ms]
-        if self.active.on:
-            deadlines.append(self.active.next_deadline_ms())
+        deadlines = (self._core_deadline_ms, self.active.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
@@ -185,7 +183,7 @@ class Node:
 
     def _take_fetch(self, event: BrokerFetch) -> None:
         if self.core.is_leading:
-            self.active.fetch(event, self._now_ms)
+            self.active.fetch(event, self.core.epoch, self._now_ms)
         else:
             self._world.reply(event.reply_to, self._not_controller())
 
@@ -195,8 +193,7 @@ class Node:
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= self._now_ms:
                 self._step(raft.TimerFired())
-        if self.active.on:
-            self.active.fire_timers(self._now_ms)
+        self.active.fire_timers(self._now_ms)
 
     def _settle(self) -> None:
         self._apply()

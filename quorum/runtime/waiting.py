@@ -1,4 +1,5 @@
-"""Who waits for what: answers that wait for a commit, reads that wait for a confirmation, fetches that wait for news.
+"""Who waits for what: answers that wait for a commit, reads that wait for a confirmation, fetches that wait for news, and
+requests that wait for a new leader to be active. Each has a deadline.
 
 An answer leaves when what it tells of is committed *and applied here*. A decision that wrote nothing, and a read, wait
 for two things: the offset that was pending when they were made (they have seen uncommitted state), and a round in which
@@ -9,12 +10,50 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset
 from quorum.controller.commands import CommandReply
 from quorum.runtime.requests import MetadataFetch, Refused, SnapshotMarked
-from quorum.runtime.world import ReplyTo
+from quorum.runtime.world import Read, ReplyTo, SnapshotWanted, Submission
+
+
+class Waiter(Protocol):
+    """Somebody who waits until `done`."""
+
+    done: bool
+
+
+W = TypeVar("W", bound=Waiter)
+
+
+class Deadlines(Generic[W]):
+    """Waiters by deadline. Those that are done meanwhile need not be taken out."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, W]] = []
+        self._count = 0
+
+    def add(self, waiter: W, deadline_ms: int) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (deadline_ms, self._count, waiter))
+
+    def expired(self, now_ms: int) -> Iterator[W]:
+        """Those whose time is up; they are done."""
+        while self._heap and (self._heap[0][0] <= now_ms or self._heap[0][2].done):
+            waiter = heapq.heappop(self._heap)[2]
+            if not waiter.done:
+                waiter.done = True
+                yield waiter
+
+    def next_ms(self) -> int | None:
+        while self._heap and self._heap[0][2].done:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def clear(self) -> None:
+        self._heap.clear()
 
 
 @dataclass(slots=True)
@@ -36,19 +75,14 @@ class DeferredAnswers:
     """Callers in the order of their offsets, with deadlines."""
 
     def __init__(self) -> None:
+        self.deadlines: Deadlines[Deferred] = Deadlines()
         self._queue: deque[Deferred] = deque()
-        self._deadlines: list[tuple[int, int, Deferred]] = []
-        self._count = 0
         self._confirmed = 0
-
-    def __len__(self) -> int:
-        return len(self._queue)
 
     def add(self, deferred: Deferred, deadline_ms: int) -> None:
         assert not self._queue or self._queue[-1].offset <= deferred.offset
         self._queue.append(deferred)
-        self._count += 1
-        heapq.heappush(self._deadlines, (deadline_ms, self._count, deferred))
+        self.deadlines.add(deferred, deadline_ms)
 
     def confirm(self, token: int) -> None:
         """Every read round up to `token` is confirmed."""
@@ -68,14 +102,6 @@ class DeferredAnswers:
                 yield deferred
         self._queue.extendleft(reversed(unconfirmed))
 
-    def expired(self, now_ms: int) -> Iterator[Deferred]:
-        """Those whose time is up."""
-        while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
-            deferred = heapq.heappop(self._deadlines)[2]
-            if not deferred.done:
-                deferred.done = True
-                yield deferred
-
     def drain(self) -> Iterator[Deferred]:
         """All of them: leadership is over."""
         for deferred in self._queue:
@@ -83,13 +109,8 @@ class DeferredAnswers:
                 deferred.done = True
                 yield deferred
         self._queue.clear()
-        self._deadlines.clear()
+        self.deadlines.clear()
         self._confirmed = 0
-
-    def next_deadline_ms(self) -> int | None:
-        while self._deadlines and self._deadlines[0][2].done:
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
 
 
 def unknown_outcome(why: str) -> Refused:
@@ -111,9 +132,8 @@ class ParkedFetches:
     """Brokers waiting for news, one fetch each. All wait for the same thing: the next commit."""
 
     def __init__(self) -> None:
+        self.deadlines: Deadlines[ParkedFetch] = Deadlines()
         self._by_broker: dict[NodeId, ParkedFetch] = {}
-        self._deadlines: list[tuple[int, int, ParkedFetch]] = []
-        self._count = 0
 
     def __len__(self) -> int:
         return len(self._by_broker)
@@ -124,8 +144,7 @@ class ParkedFetches:
         if earlier is not None:
             earlier.done = True
         self._by_broker[parked.fetch.broker_id] = parked
-        self._count += 1
-        heapq.heappush(self._deadlines, (parked.deadline_ms, self._count, parked))
+        self.deadlines.add(parked, parked.deadline_ms)
         return earlier
 
     def wake_all(self) -> list[ParkedFetch]:
@@ -133,18 +152,48 @@ class ParkedFetches:
         for one in parked:
             one.done = True
         self._by_broker.clear()
-        self._deadlines.clear()
+        self.deadlines.clear()
         return parked
 
     def expired(self, now_ms: int) -> Iterator[ParkedFetch]:
-        while self._deadlines and (self._deadlines[0][0] <= now_ms or self._deadlines[0][2].done):
-            parked = heapq.heappop(self._deadlines)[2]
-            if not parked.done:
-                parked.done = True
-                del self._by_broker[parked.fetch.broker_id]
-                yield parked
+        for parked in self.deadlines.expired(now_ms):
+            del self._by_broker[parked.fetch.broker_id]
+            yield parked
 
-    def next_deadline_ms(self) -> int | None:
-        while self._deadlines and self._deadlines[0][2].done:
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+
+ClientRequest: TypeAlias = Submission | Read | SnapshotWanted
+
+
+@dataclass(slots=True)
+class EarlyRequest:
+    """What a client wants of a leader that is not active yet."""
+
+    event: ClientRequest
+    done: bool = False
+
+
+class EarlyRequests:
+    """Clients that wait for a new leader to become active, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.deadlines: Deadlines[EarlyRequest] = Deadlines()
+        self._by_caller: dict[ReplyTo, EarlyRequest] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_caller)
+
+    def add(self, event: ClientRequest) -> None:
+        early = self._by_caller[event.reply_to] = EarlyRequest(event)
+        self.deadlines.add(early, event.deadline_ms)
+
+    def expired(self, now_ms: int) -> Iterator[ClientRequest]:
+        for early in self.deadlines.expired(now_ms):
+            del self._by_caller[early.event.reply_to]
+            yield early.event
+
+    def take_all(self) -> list[ClientRequest]:
+        """All of them; nobody waits any more."""
+        events = [early.event for early in self._by_caller.values()]
+        self._by_caller.clear()
+        self.deadlines.clear()
+        return events
