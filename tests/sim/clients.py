@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
 
 TIMEOUT_MS = 2_000
-PATIENCE_MS = 2 * TIMEOUT_MS
+PATIENCE_MS = 600
 """After so long without any answer, another controller is tried."""
+WANDERING_CHANCE = 0.2
+"""How often a question goes to any controller, whoever leads: perhaps to one that does not know that it is deposed."""
 
 OnAnswer: TypeAlias = Callable[[Answer, Offset], None]
 """Given the answer, and the floor that stood when the question was asked (`laws.clients`)."""
@@ -170,6 +172,8 @@ class SimClient:
 
     def _send(self, make: Make, on_answer: OnAnswer, what: str) -> None:
         target, network, floor = self._target, self.cluster.network, self.cluster.laws.clients.floor
+        if self._rng.random() < WANDERING_CHANCE:
+            target = self._rng.choice(self.cluster.controllers)
 
         def arrive(answer: Answer) -> None:
             self._answered_ms = self.cluster.now_ms

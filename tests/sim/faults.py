@@ -167,3 +167,6 @@ class Faults:
             broker.stop()
         else:
             broker.crash(power_cut=self._rng.random() < 0.5)
+            if self._rng.random() < 0.7:
+                # Soon enough to meet what its earlier life had sent.
+                self._cluster.schedule(self._rng.uniform(1.0, 300.0), broker.boot_up)

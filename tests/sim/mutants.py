@@ -28,8 +28,7 @@ from quorum.runtime import active, election_file
 from quorum.runtime.active import ActiveController
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node import Node
-from quorum.runtime.requests import Refused
-from quorum.runtime.waiting import Deferred
+from quorum.runtime.requests import ReadView, Refused
 from quorum.runtime.world import ReplyTo
 from tests.sim.disk import MemoryDirectory
 
@@ -110,8 +109,15 @@ def _sync_nothing(self: FlushTicket) -> None:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
+_wait_confirmed = ActiveController._wait_confirmed
+
+
 def _read_at_once(self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int) -> None:
-    self._deferred.add(Deferred(reply_to, self._log.shape.end, reply), deadline_ms)
+    if reply is not None:
+        _wait_confirmed(self, reply_to, reply, deadline_ms)
+        return
+    view = ReadView(self._state.applied, self._state.committed, self.controller, self._now_ms)
+    self._world.reply(reply_to, view)
 
 
 def _refuse_for_good(why: str) -> Refused:
