@@ -148,8 +148,10 @@ class Node:
             return
         try:
             act(*args, **kwargs)
-        except (NodeStopped, FlushFailed, CorruptLog, LogFormatError, OSError) as e:
+        except (NodeStopped, FlushFailed, CorruptLog, LogFormatError) as e:
             self.stop(str(e) or type(e).__name__)
+        except OSError as e:
+            self.stop(f"{self._directory.path_text}: {e}")
 
     def _handle(self, event: Event) -> None:
         match event:

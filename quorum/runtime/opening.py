@@ -46,6 +46,11 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
     bootstrap = snapshotter.store.bootstrap()
     if bootstrap is None:
+        if directory.exists(election_file.FILE_NAME):
+            raise CorruptLog(
+                f"{metadata.path_text}: the bootstrap checkpoint is gone, and this node has voted here: do not format "
+                "it; restore @metadata from a copy, or give the node a new directory and let it fetch from the others"
+            )
         raise CorruptLog(
             f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"
         )

@@ -8,6 +8,7 @@ from metadata_log.identity import Identity
 from metadata_log.ids import uuid_text
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import open_directory
+from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 
@@ -42,3 +43,12 @@ def test_a_bootstrap_checkpoint_of_another_cluster() -> None:
     identity = _identity(genesis_chain=genesis(CLUSTER_ID, voters_of([1, 2, 3])))
     with pytest.raises(CorruptLog, match="the bootstrap checkpoint is of another cluster"):
         open_directory(_used_disk(), identity, NodeConfig())
+
+
+def test_a_lost_checkpoint_of_a_node_that_has_voted() -> None:
+    """Formatting it anew would let it vote a second time in an epoch: the advice must not be that."""
+    disk = _used_disk()
+    metadata = disk.subdirectory("@metadata")
+    metadata.remove(snapshot_name(BOOTSTRAP_END))
+    with pytest.raises(CorruptLog, match="do not format it"):
+        open_directory(disk, _identity(), NodeConfig())
