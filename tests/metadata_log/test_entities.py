@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from metadata_log.codec import encode_record
 from metadata_log.delta import EntityKey
 from metadata_log.digest import MODULUS, record_hash
-from metadata_log.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges
+from metadata_log.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
 from metadata_log.errors import LogFormatError
 from metadata_log.ids import Offset
 from metadata_log.records import (
@@ -62,6 +62,13 @@ def test_keys_name_the_entities() -> None:
     assert entity_keys(ClearElr(None, None)) == (EVERY_TOPIC,)
     for record in (NoOp(), BeginTransaction("t"), LeaderChange(1, (), ())):
         assert entity_keys(record) == ()
+
+
+def test_only_canonical_records_have_a_place_in_the_order() -> None:
+    """A snapshot that holds another is damaged, and whoever looks at it is told so."""
+    for record in (RemoveTopic("t", uuid(0)), NoOp(), EndTransaction()):
+        with pytest.raises(LogFormatError):
+            list(with_order_keys([record]))
 
 
 def test_what_aborted_transactions_hold_is_invisible() -> None:
