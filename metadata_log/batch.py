@@ -23,6 +23,10 @@ Layout, big-endian, 80 bytes of header and then the records:
 The chain is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs that agree
 on the chain at one offset therefore agree on every byte before it. The first previous chain is the genesis: the hash of
 the cluster id and the bootstrap voters, so clusters that were formatted apart refuse each other at the first fetch.
+
+The CRC leaves out the first twelve bytes. Version and reserved bits have one value only, and a wrong length sums up other
+bytes. The control flag is all that it cannot vouch for: that is proven by the chain, and compared with each record's type
+by whoever decodes them (`codec.decode_batch`); with neither checked, it is not to be believed.
 """
 
 import hashlib
