@@ -83,7 +83,7 @@ class ControllerClient:
         except grpc.aio.AioRpcError as e:
             self._report(RegisterFailed(number, _transport_code(e), self._describe(e)))
             return
-        code = convert.error_code(response.error)
+        code = ErrorCode.of(response.error.code)
         if code is ErrorCode.NONE:
             self._report(Registered(number, response.broker_epoch))
         else:
@@ -135,7 +135,7 @@ class ControllerClient:
         if response.number != self._in_flight:
             return
         self._in_flight = None
-        code = convert.error_code(response.error)
+        code = ErrorCode.of(response.error.code)
         if code is not ErrorCode.NONE:
             hint = convert.leader_hint(response.leader)
             self._report(FetchFailed(response.number, code, response.error.message, hint))
@@ -160,7 +160,7 @@ class ControllerClient:
         size = None
         try:
             async for chunk in call:
-                code = convert.error_code(chunk.error)
+                code = ErrorCode.of(chunk.error.code)
                 if code is not ErrorCode.NONE:
                     raise SnapshotUnavailable(f"{self.target}: {code.name}: {chunk.error.message}")
                 size = _checked_size(chunk, position, size)

@@ -20,14 +20,6 @@ _RESULTS = {
 }
 
 
-def error_code(error: common_pb2.Error) -> ErrorCode:
-    """The code; one that a newer controller invented is UNKNOWN_SERVER_ERROR here."""
-    try:
-        return ErrorCode(error.code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def leader_hint(hint: common_pb2.LeaderHint) -> LeaderHint | None:
     """Where the leader is; None where the answering node could not say."""
     if not hint.HasField("endpoint") or not hint.endpoint.host:

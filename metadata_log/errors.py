@@ -69,6 +69,14 @@ class ErrorCode(IntEnum):
     LEADER_NOT_AVAILABLE = 84
     STORAGE_ERROR = 85
 
+    @classmethod
+    def of(cls, number: int) -> "ErrorCode":
+        """The code behind a number of the wire; one that a newer node invented is UNKNOWN_SERVER_ERROR here."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
 
 class LogFormatError(ValueError):
     """Bytes that cannot be what they should be: wrong length, checksum, chain, type or order."""

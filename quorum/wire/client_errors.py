@@ -26,10 +26,7 @@ class AdminError(Exception):
     @classmethod
     def of(cls, error: common_pb2.Error, leader: common_pb2.LeaderHint | None = None, target: str = "") -> "AdminError":
         """The error that a response carries."""
-        try:
-            code = ErrorCode(error.code)
-        except ValueError:
-            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        code = ErrorCode.of(error.code)
         message = error.message or code.name
         if code is ErrorCode.REQUEST_TIMED_OUT:
             return MayHaveHappened(code, f"{target}: {message}" if target else message)

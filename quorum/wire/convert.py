@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from quorum_rpc.v1 import common_pb2, voter_pb2
 
 from metadata_log.batch import Batch, decode_all
-from metadata_log.errors import LogFormatError
+from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.records import Endpoint
@@ -27,7 +27,7 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorum.wire.errors import BadMessage, code_of, wire_code
+from quorum.wire.errors import BadMessage, wire_code
 
 UUID_BYTES = 16
 BATCHES_BYTES_MAX = 4 << 20
@@ -50,6 +50,12 @@ def chain(value: bytes, what: str) -> bytes:
     if len(value) not in (0, 32):
         raise BadMessage(f"{what} has {len(value)} bytes; a chain has 32")
     return value
+
+
+def at_most(limit: int, count: int, what: str) -> None:
+    """Raises BadMessage where a message names more than `limit` of something."""
+    if count > limit:
+        raise BadMessage(f"{count} {what}; at most {limit}")
 
 
 def from_replica(message: common_pb2.ReplicaKey) -> ReplicaKey:
@@ -136,8 +142,7 @@ def to_begin(request: BeginQuorumEpochRequest, me: voter_pb2.Sender) -> voter_pb
 
 
 def from_end(message: voter_pb2.EndQuorumEpochRequest) -> EndQuorumEpochRequest:
-    if len(message.preferred_successors) > SUCCESSORS_MAX:
-        raise BadMessage(f"{len(message.preferred_successors)} successors; at most {SUCCESSORS_MAX}")
+    at_most(SUCCESSORS_MAX, len(message.preferred_successors), "successors")
     return EndQuorumEpochRequest(
         leader=from_replica(message.sender.replica),
         epoch=message.epoch,
@@ -222,7 +227,7 @@ def to_vote_response(response: VoteResponse) -> voter_pb2.VoteResponse:
 
 def from_vote_response(message: voter_pb2.VoteResponse) -> VoteResponse:
     standing = message.standing
-    return VoteResponse(code_of(standing.error), standing.epoch, _leader(standing), message.vote_granted)
+    return VoteResponse(ErrorCode.of(standing.error), standing.epoch, _leader(standing), message.vote_granted)
 
 
 def to_begin_response(response: BeginQuorumEpochResponse) -> voter_pb2.BeginQuorumEpochResponse:
@@ -231,7 +236,7 @@ def to_begin_response(response: BeginQuorumEpochResponse) -> voter_pb2.BeginQuor
 
 def from_begin_response(message: voter_pb2.BeginQuorumEpochResponse) -> BeginQuorumEpochResponse:
     standing = message.standing
-    return BeginQuorumEpochResponse(code_of(standing.error), standing.epoch, _leader(standing))
+    return BeginQuorumEpochResponse(ErrorCode.of(standing.error), standing.epoch, _leader(standing))
 
 
 def to_end_response(response: EndQuorumEpochResponse) -> voter_pb2.EndQuorumEpochResponse:
@@ -240,7 +245,7 @@ def to_end_response(response: EndQuorumEpochResponse) -> voter_pb2.EndQuorumEpoc
 
 def from_end_response(message: voter_pb2.EndQuorumEpochResponse) -> EndQuorumEpochResponse:
     standing = message.standing
-    return EndQuorumEpochResponse(code_of(standing.error), standing.epoch, _leader(standing))
+    return EndQuorumEpochResponse(ErrorCode.of(standing.error), standing.epoch, _leader(standing))
 
 
 def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
@@ -261,11 +266,10 @@ def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
 
 
 def from_fetch_response(message: voter_pb2.FetchResponse) -> FetchResponse:
-    if len(message.successors) > SUCCESSORS_MAX:
-        raise BadMessage(f"{len(message.successors)} successors; at most {SUCCESSORS_MAX}")
+    at_most(SUCCESSORS_MAX, len(message.successors), "successors")
     standing, diverging = message.standing, message.diverging
     return FetchResponse(
-        error=code_of(standing.error),
+        error=ErrorCode.of(standing.error),
         epoch=standing.epoch,
         leader_id=_leader(standing),
         number=message.number,
@@ -294,7 +298,7 @@ def from_fetch_snapshot_response(message: voter_pb2.FetchSnapshotResponse) -> Fe
         raise BadMessage(f"a snapshot of {message.size} bytes, position {message.position}")
     standing = message.standing
     return FetchSnapshotResponse(
-        error=code_of(standing.error),
+        error=ErrorCode.of(standing.error),
         epoch=standing.epoch,
         leader_id=_leader(standing),
         number=message.number,

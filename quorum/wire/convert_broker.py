@@ -18,7 +18,7 @@ from quorum.controller.commands import (
 )
 from quorum.controller.contact import BrokerState
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched
-from quorum.wire.convert import chain, from_endpoint, join, to_snapshot_id, uuid
+from quorum.wire.convert import at_most, chain, from_endpoint, join, to_snapshot_id, uuid
 from quorum.wire.errors import BadMessage, error
 
 LISTENERS_MAX = 100
@@ -45,15 +45,10 @@ def to_broker_state(state: BrokerState) -> Any:
     return _STATES[state]
 
 
-def _at_most(limit: int, count: int, what: str) -> None:
-    if count > limit:
-        raise BadMessage(f"{count} {what}; at most {limit}")
-
-
 def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCommand:
-    _at_most(LISTENERS_MAX, len(message.endpoints), "endpoints")
-    _at_most(FEATURES_MAX, len(message.features), "features")
-    _at_most(LOG_DIRS_MAX, len(message.log_dirs), "log_dirs")
+    at_most(LISTENERS_MAX, len(message.endpoints), "endpoints")
+    at_most(FEATURES_MAX, len(message.features), "features")
+    at_most(LOG_DIRS_MAX, len(message.log_dirs), "log_dirs")
     previous = message.previous_incarnation_id
     return RegisterBrokerCommand(
         broker_id=message.broker_id,
@@ -67,7 +62,7 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
 
 
 def from_metadata_fetch(message: broker_pb2.MetadataFetchRequest) -> MetadataFetch:
-    _at_most(LOG_DIRS_MAX, len(message.offline_log_dirs), "offline_log_dirs")
+    at_most(LOG_DIRS_MAX, len(message.offline_log_dirs), "offline_log_dirs")
     if min(message.offset, message.epoch, message.max_wait_ms, message.max_bytes) < 0:
         raise BadMessage("offset, epoch, max_wait_ms and max_bytes are not negative")
     return MetadataFetch(
@@ -112,7 +107,7 @@ def to_metadata_fetched(fetched: MetadataFetched, number: int) -> broker_pb2.Met
 
 
 def from_alter_partition(message: broker_pb2.AlterPartitionRequest) -> AlterPartition:
-    _at_most(ALTERATIONS_MAX, len(message.partitions), "partitions")
+    at_most(ALTERATIONS_MAX, len(message.partitions), "partitions")
     return AlterPartition(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,

@@ -23,14 +23,6 @@ def wire_code(code: ErrorCode) -> Any:
     return int(code)
 
 
-def code_of(number: int) -> ErrorCode:
-    """The code behind a number of the wire; one that a newer node invented is UNKNOWN_SERVER_ERROR here."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
 def error(code: ErrorCode, message: str = "") -> common_pb2.Error:
     """One error as it travels."""
     return common_pb2.Error(code=wire_code(code), message=message)
