@@ -65,7 +65,6 @@ def check_invariants(q: QuorumState) -> None:
             assert q.election.leader_id == q.me.node_id, story()
             assert q.election.voted_for == q.me, f"leads without its own vote: {story()}"
             assert term.epoch_start_offset <= q.shape.end, story()
-            assert known is None or known <= term.epoch_start_offset or known <= q.shape.end, story()
             assert q.in_flight is None and not q.awaiting_log, f"a leader that fetches: {story()}"
             term.reads.check_invariants()
         case Follower(leader_id=leader_id):

@@ -12,7 +12,7 @@ from quorum.controller.controller import BrokerStanding
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.state_machine import StateMachine
 
-BATCH_BYTES_MAX = 2 << 20
+ANSWER_BYTES_MAX = 2 << 20
 """At most this much in one answer, whatever the broker asks for: half of gRPC's default receive limit."""
 
 
@@ -63,7 +63,7 @@ def deltas(
     applied = state.applied
     batches: tuple[Batch, ...] = ()
     if fetch.offset < applied:
-        batches = log.read(fetch.offset, max(1, min(fetch.max_bytes, BATCH_BYTES_MAX)), applied)
+        batches = log.read(fetch.offset, max(1, min(fetch.max_bytes, ANSWER_BYTES_MAX)), applied)
     end = batches[-1].end_offset if batches else fetch.offset
     image = state.committed
     return MetadataFetched(

@@ -24,11 +24,11 @@ from dataclasses import replace
 from typing import ParamSpec, assert_never
 
 from metadata_log.batch import Batch
-from metadata_log.codec import decode_batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed
 from metadata_log.ids import Offset, ReplicaKey
-from metadata_log.records import KRaftVersion, Record, Voters
+from metadata_log.log import QuorumRecord
+from metadata_log.records import Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
@@ -238,10 +238,10 @@ class Node:
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
                 self.log.append_batches(batches)
-                self._step(raft.Appended(self.log.shape, _control_records(batches)))
+                self._step(raft.Appended(self.log.shape, self._quorum_records_from(batches[0].base_offset)))
             case fx.AppendControl(_, record):
                 batch = self.log.append([record], self.core.epoch, self._wall_ms)
-                self._step(raft.Appended(self.log.shape, _control_records([batch])))
+                self._step(raft.Appended(self.log.shape, self._quorum_records_from(batch.base_offset)))
             case fx.TruncateLog(end):
                 self.log.truncate(end)
                 self._step(raft.Truncated(self.log.shape))
@@ -260,6 +260,10 @@ class Node:
                 raise NodeStopped(reason)
             case _:
                 assert_never(effect)
+
+    def _quorum_records_from(self, offset: Offset) -> tuple[tuple[Offset, QuorumRecord], ...]:
+        """What the log says about the voter set from `offset` on."""
+        return tuple(entry for entry in self.log.control_records() if entry[0] >= offset)
 
     def _append_proposal(self, records: Sequence[Record]) -> Batch:
         batch = self.log.append(records, self.core.epoch, self._wall_ms)
@@ -387,14 +391,3 @@ class Node:
         if self._load is None:
             assert self.state.applied <= max(self.log.shape.flushed_end, self.log.shape.start.offset)
         assert not self.active.on or self.core.is_leading
-
-
-def _control_records(batches: Iterable[Batch]) -> tuple[tuple[Offset, Voters | KRaftVersion], ...]:
-    """What these batches say about the voter set, with offsets."""
-    found: list[tuple[Offset, Voters | KRaftVersion]] = []
-    for batch in batches:
-        if batch.is_control:
-            for index, record in enumerate(decode_batch(batch)):
-                if isinstance(record, Voters | KRaftVersion):
-                    found.append((batch.base_offset + index, record))
-    return tuple(found)
