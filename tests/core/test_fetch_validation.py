@@ -79,6 +79,20 @@ def test_an_empty_log_gets_a_snapshot_even_if_the_log_reaches_back() -> None:
     assert verdict == SNAPSHOT
 
 
+def test_an_empty_log_of_another_cluster_gets_no_snapshot() -> None:
+    """While the log reaches back to 0 its genesis is known, and a foreign one is refused: a snapshot would adopt the stranger."""
+    log = whole_log()
+    log.snapshot = OffsetAndEpoch(5, 3)
+
+    def verdict(of: FakeLog) -> Verdict:
+        return judge_fetch(
+            of.shape(), fetch_offset=0, last_fetched_epoch=0, chain=b"\x01" * 32, chain_at_offset=of.chain_at(0)
+        )
+
+    assert verdict(log) == ChainMismatch()
+    assert verdict(cut_log()) == SNAPSHOT  # the genesis is gone with the beginning of the log
+
+
 @pytest.mark.parametrize("mine", [b"\x01" * 32, None])
 def test_equal_places_with_other_histories(mine: bytes | None) -> None:
     """At an equal (offset, epoch) the chains must be equal, and a batch must end there in both logs."""
