@@ -56,6 +56,8 @@ Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
 
 class _FollowUp(NamedTuple):
+    """The rest of a decision, of which something is written already."""
+
     command: Command
     reply_to: ReplyTo | None
     deadline_ms: int
@@ -127,6 +129,9 @@ class ActiveController:
             self._world.reply(deferred.reply_to, refusal)
         for parked in self._parked.wake_all():
             self._world.reply(parked.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        for follow_up in self._follow_ups:
+            if follow_up.reply_to is not None:
+                self._world.reply(follow_up.reply_to, unknown_outcome(why))
         self._follow_ups.clear()
         self._wake_deadline_ms = None
         self._state.stop_proposing()
