@@ -14,7 +14,7 @@ from metadata_log.files import Directory
 from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.image import MetadataImage
 from metadata_log.log import FlushTicket
-from metadata_log.records import PartitionChange, RegisterBroker
+from metadata_log.records import PartitionChange
 from quorum.controller import brokers as controller_brokers
 from quorum.controller.brokers import Brokers
 from quorum.controller.contact import BrokerState, Next, next_state
@@ -136,8 +136,11 @@ def _late_load_wins(self: Node, job: LoadSnapshotJob, error: Exception | None) -
 # --- brokers ---------------------------------------------------------------------------------------------------------
 
 
-def _believe_any_epoch(self: Brokers, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
-    return self._registered(image, broker_id)
+def _hear_any_epoch(self: Sessions, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
+    session = self._by_broker.get(broker_id)
+    if session is not None:
+        session.last_contact_ms = now_ms
+        session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
 
 
 def _unfence_at_once(
@@ -160,8 +163,8 @@ def _no_session_after_failover(self: Sessions, image: MetadataImage, now_ms: int
             self._open(broker.broker_id, broker.broker_epoch, now_ms - self._timeout_ms)
 
 
-def _lease_without_quorum(self: Node) -> int:
-    return self._config.lease_ms
+def _lease_of_a_session(self: Node) -> int:
+    return 2 * self._config.controller.session_timeout_ms
 
 
 def _lease_by_the_look(self: Brokers, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
@@ -224,7 +227,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "stale-broker-epoch-heard": Mutant(
         "a broker's earlier life speaks for its present one",
-        lambda: _patched(Brokers, "identified", _believe_any_epoch),
+        lambda: _patched(Sessions, "touch", _hear_any_epoch),
     ),
     "unfenced-before-caught-up": Mutant(
         "a broker is unfenced before it has applied its own registration",
@@ -238,9 +241,9 @@ MUTANTS: dict[str, Mutant] = {
         "a new controller judges brokers by a silence that it was not there to hear",
         lambda: _patched(Sessions, "reset", _no_session_after_failover),
     ),
-    "lease-without-quorum": Mutant(
-        "a deposed leader goes on giving leases",
-        lambda: _patched(Node, "_lease_ms", _lease_without_quorum),
+    "lease-outlasts-session": Mutant(
+        "a lease is longer than the session that it is a promise about",
+        lambda: _patched(Node, "_lease_ms", _lease_of_a_session),
     ),
     "lease-by-the-look": Mutant(
         "a broker that looks unfenced is given a lease, whatever is decided and not applied",

@@ -8,6 +8,9 @@ from tests.sim.coverage import Coverage
 from tests.sim.options import Options
 
 SLOW_MAX_MS = 1_500.0
+LATE_REPEAT_CHANCE = 0.2
+LATE_REPEAT_MAX_MS = 6_000.0
+"""Some repeats come when everything that they speak of is long over."""
 
 Link: TypeAlias = tuple[str, str]
 """From one address to another. Addresses are names such as `c1`, `b102`, `k0`."""
@@ -42,7 +45,8 @@ class Network:
         self._schedule(self._delay_ms(), deliver)
         if repeats and not self._healed and rng.random() < options.duplicate:
             self._coverage["message duplicated"] += 1
-            self._schedule(self._delay_ms() * 3, deliver)
+            late = rng.random() < LATE_REPEAT_CHANCE
+            self._schedule(rng.uniform(0.0, LATE_REPEAT_MAX_MS) if late else self._delay_ms() * 3, deliver)
 
     def _delay_ms(self) -> float:
         options, rng = self._options, self._rng
