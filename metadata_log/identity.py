@@ -139,10 +139,11 @@ def check_identity(
         ForeignDirectory: it is another's.
     """
     if found is None:
-        shown = cluster_id or "<id, from `quorumctl storage random-uuid`>"
+        shown = cluster_id or "<the cluster's id>"
+        voters = " --initial-controllers <the first voters>" if role == "controller" else ""
         raise UnformattedDirectory(
             f"{where} is not formatted. If this node is new, run "
-            f"`quorumctl storage format --cluster-id {shown} --node-id {node_id} --role {role} ...` first. "
+            f"`quorumctl storage format --cluster-id {shown} --config <its config file>{voters}` first. "
             f"If it is not new, its disk is missing: do not format, mount the disk"
         )
     differences = [

@@ -47,7 +47,9 @@ log = get_logger("quorumd")
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script `quorumd`."""
     parser = argparse.ArgumentParser(prog="quorumd", description="One controller of a metaquorum cluster.")
-    parser.add_argument("--config", required=True, type=Path, help="a YAML file with Kafka's names for things")
+    parser.add_argument(
+        "--config", required=True, type=Path, metavar="FILE", help="a YAML file with Kafka's names for things"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
     options = parser.parse_args(arguments)
     sys.exit(run(lambda: _configured(options.config, options.set)))

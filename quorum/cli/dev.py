@@ -53,7 +53,9 @@ def dev() -> None:
 @click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
 @click.option("--set", "controller_settings", multiple=True, metavar="KEY=VALUE", help="For the controllers' config.")
 @click.option("--set-broker", "broker_settings", multiple=True, metavar="KEY=VALUE", help="For the brokers' config.")
-@click.option("--wait", "wait_s", type=click.FloatRange(1, 3_600), default=60.0, help="Seconds to become healthy.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60."
+)
 @command
 def up(
     options: Options,
@@ -66,7 +68,9 @@ def up(
     broker_settings: tuple[str, ...],
     wait_s: float,
 ) -> None:
-    """Starts a cluster and waits until it is healthy: a leader is known and every broker is Online.
+    """Starts a cluster and waits for its health.
+
+    It is healthy when a leader is known and every broker is Online.
 
     The first time it is made; later it is started again from what is on its disks.
     """
@@ -109,7 +113,9 @@ def status(options: Options, directory: Path) -> None:
 
 @dev.command()
 @_DIRECTORY
-@click.option("--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20."
+)
 @command
 def down(options: Options, directory: Path, wait_s: float) -> None:
     """Stops all nodes, brokers first. What is on their disks stays."""
@@ -125,10 +131,15 @@ def down(options: Options, directory: Path, wait_s: float) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option("--signal", "name", type=click.Choice(_SIGNALS, case_sensitive=False), default="KILL")
+@click.option(
+    "--signal", "name", type=click.Choice(_SIGNALS, case_sensitive=False), default="KILL", help="Default: kill."
+)
 @command
 def kill(options: Options, directory: Path, node: str, name: str) -> None:
-    """Sends a signal to one node (by name or id); STOP and CONT pause it and let it go on."""
+    """Sends a signal to one node (by name or id).
+
+    STOP and CONT pause it and let it go on.
+    """
     cluster = _load(directory)
     _guarded(lambda: cluster.kill(node, signal.Signals[f"SIG{name.upper()}"]))
     found = cluster.node(node)
@@ -154,7 +165,9 @@ def start(options: Options, directory: Path, node: str) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option("--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20."
+)
 @command
 def stop(options: Options, directory: Path, node: str, wait_s: float) -> None:
     """Stops one node (by name or id) in order."""

@@ -128,8 +128,13 @@ def _check(cluster_id: str, node_id: NodeId, role: str, controllers: tuple[Initi
     printable = cluster_id.isascii() and cluster_id.isprintable() and " " not in cluster_id
     if not printable or not 0 < len(cluster_id) <= CLUSTER_ID_CHARACTERS_MAX:
         raise ValueError(f"{cluster_id[:60]!r} is no cluster id; `quorumctl storage random-uuid` makes one")
+    if role == "controller" and not controllers:
+        raise ValueError(
+            "a controller needs to know the first voters: --initial-controllers ID@HOST:PORT:DIRECTORY-ID,..., "
+            "the same for each of them; `quorumctl storage random-uuid` makes directory ids"
+        )
     if role == "controller" and node_id not in [each.node_id for each in controllers]:
-        known = ", ".join(str(each.node_id) for each in controllers) or "nobody"
+        known = ", ".join(str(each.node_id) for each in controllers)
         raise ValueError(f"controller {node_id} is not among the initial controllers ({known})")
 
 

@@ -42,7 +42,7 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
     """Shows what is in segments and snapshots, without a running node.
 
     PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown where it is, and reading goes on
-    beyond it; then the exit code is 10.
+    beyond it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
     """
     damaged = 0
 
@@ -56,7 +56,9 @@ def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offse
                 yield row
 
     if options.output == "table":
-        shown, columns = (_record_rows(rows()), _RECORDS) if print_data else (_batch_rows(rows()), _BATCHES)
+        shown, columns = (
+            (_record_rows(rows(), from_offset, to_offset), _RECORDS) if print_data else (_batch_rows(rows()), _BATCHES)
+        )
         emit("table", {"rows": list(shown)}, rows="rows", columns=columns)
     elif options.output == "jsonl":
         emit("jsonl", {"rows": rows()}, rows="rows")
@@ -74,7 +76,9 @@ def _rows(paths: tuple[Path, ...], with_records: bool) -> Iterator[dict[str, Any
         try:
             files = files_of(path)
             if not files:
-                raise CliError(f"{path} holds neither segments nor snapshots")
+                raise CliError(
+                    f"{path} holds neither segments nor snapshots; name a node's data directory, or such files"
+                )
             for file in files:
                 yield from rows_of(file, with_records=with_records)
         except OSError as e:
@@ -98,7 +102,7 @@ def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _record_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
     for row in rows:
         if row["kind"] == "damage":
             yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
@@ -106,5 +110,7 @@ def _record_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield {"offset": row["base_offset"], "epoch": row["epoch"], "type": "DAMAGE", "data_text": row["reason"]}
         else:
             for record in row["records"]:
+                if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
+                    continue
                 text = json.dumps(record["data"], ensure_ascii=False)
                 yield {"offset": record["offset"], "epoch": row["epoch"], "type": record["type"], "data_text": text}

@@ -31,8 +31,12 @@ _COMMANDS = {
 def cli(ctx: click.Context, /, **given: Any) -> None:
     """Operates a metaquorum cluster.
 
-    Addresses and formats may stand before or after the command, or in the environment: QUORUMCTL_BOOTSTRAP_CONTROLLER,
-    QUORUMCTL_OUTPUT, QUORUMCTL_TIMEOUT_S.
+    These options may stand before or after the command, or in the environment: QUORUMCTL_BOOTSTRAP_CONTROLLER,
+    QUORUMCTL_OUTPUT, QUORUMCTL_TIMEOUT_S, QUORUMCTL_CACERT, QUORUMCTL_CERT, QUORUMCTL_KEY.
+
+    \b
+    Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict,
+    5 no answer or no leader, 10 asked and unhealthy.
     """
     ctx.obj = merged(Options(), given)
 

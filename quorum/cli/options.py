@@ -41,7 +41,10 @@ class Options:
     def endpoints(self) -> tuple[str, ...]:
         """`host:port` of each controller to ask."""
         if self.bootstrap_server is not None and self.bootstrap_controller is not None:
-            raise CliError("either --bootstrap-controller or --bootstrap-server, not both", EXIT_USAGE)
+            raise CliError(
+                "either --bootstrap-controller (or QUORUMCTL_BOOTSTRAP_CONTROLLER) or --bootstrap-server, not both",
+                EXIT_USAGE,
+            )
         text = self.bootstrap_controller or self.bootstrap_server or DEFAULT_CONTROLLER
         endpoints = tuple(entry.strip() for entry in text.split(",") if entry.strip())
         for endpoint in endpoints:
@@ -55,7 +58,9 @@ class Options:
 
 _PEM = click.Path(path_type=Path, exists=True, dir_okay=False)
 _GLOBALS = (
-    click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask."),
+    click.option(
+        "-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Another name for -C: only controllers answer."
+    ),
     click.option("-C", "--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask."),
     click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Default: table."),
     click.option("--cacert", type=_PEM, help="Speak TLS: who must have signed the controllers' certificates."),

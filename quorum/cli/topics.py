@@ -139,7 +139,9 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @command
 def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:
-    """Makes the cluster's topics be what FILE says: creates, adds partitions, alters configs. Never deletes a topic.
+    """Makes the topics be what FILE says.
+
+    It creates topics, adds partitions and alters configs, and never deletes a topic.
 
     FILE is JSON or YAML: {"topics": [{"topic": NAME, "partitions": N, "replication_factor": N, "configs": {...}}, ...]}.
     Config keys that FILE does not name are left as they are.

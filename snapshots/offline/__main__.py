@@ -74,7 +74,10 @@ def audit(
     shuffle_partitions: int,
     output: str,
 ) -> None:
-    """Audits the logs of one cluster: each DIRECTORY is a node's data directory, or its @metadata directory."""
+    """Audits the logs of one cluster.
+
+    Each of DIRECTORIES is a node's data directory, or its @metadata directory.
+    """
     with _session(master, shuffle_partitions) as (spark, step):
         from snapshots.offline.audit import audit as run_audit
         from snapshots.offline.audit import summary
@@ -114,7 +117,11 @@ def compact(
     shuffle_partitions: int,
     output: str,
 ) -> None:
-    """Folds the log in DIRECTORY into the very snapshot file that the controllers write at the same offset."""
+    """Folds a log into a snapshot file.
+
+    It is the very file that the controllers write at the same offset. DIRECTORY is a node's data directory, or its
+    @metadata directory.
+    """
     if at_mark and offset is not None:
         raise click.UsageError("--at-mark and --offset exclude each other")
     with _session(master, shuffle_partitions) as (spark, step):
@@ -187,6 +194,10 @@ def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[Spa
             spark = start_session(master, shuffle_partitions=shuffle_partitions)
         except JavaNotFound as e:
             raise Failed(str(e)) from None
+        except ModuleNotFoundError as e:
+            raise Failed(
+                f"there is no {e.name} here; install metaquorum with it: pip install 'metaquorum[spark]'"
+            ) from None
         try:
             yield spark, step
         except (LogFormatError, OSError) as e:

@@ -96,7 +96,9 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
 def _last_mark(found: Punctuation, log: NodeLog) -> Offset:
     marks = [mark for mark in found.marks() if log.durable_end is None or mark <= log.durable_end]
     if not marks:
-        raise CannotCompact(f"{log.path}: no snapshot mark in what is left of the log; say at which offset to compact")
+        raise CannotCompact(
+            f"{log.path}: no snapshot mark in what is left of the log; say with --offset where to compact"
+        )
     return marks[-1]
 
 

@@ -98,7 +98,5 @@ def test_another_s_directory_is_refused_with_the_difference(asked: dict[str, Any
 
 
 def test_an_unformatted_directory_is_refused_with_what_to_do() -> None:
-    with pytest.raises(
-        UnformattedDirectory, match="quorumctl storage format --cluster-id c1 --node-id 3 --role broker"
-    ):
+    with pytest.raises(UnformattedDirectory, match="quorumctl storage format --cluster-id c1 --config"):
         check_identity(None, node_id=3, role="broker", cluster_id="c1", where="/var/lib/x")

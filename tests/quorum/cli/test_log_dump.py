@@ -56,8 +56,10 @@ def test_the_documents_shape_is_fixed(segment: Path) -> None:
 
 
 def test_a_range_of_offsets(segment: Path) -> None:
-    """Batches that lie partly inside are shown whole."""
+    """Batches that lie partly inside are shown whole; a table of records has those inside alone."""
     assert [row["base_offset"] for row in rows(segment, "--from-offset", 5, "--to-offset", 7)] == [4]
+    table = run(segment, "--print-data", "--from-offset", 5, "--to-offset", 7).stdout.splitlines()
+    assert [line.split("\t")[0] for line in table] == ["OFFSET", "5", "6"]
 
 
 def test_a_damaged_batch_is_shown_and_passed_over(segment: Path) -> None:

@@ -86,10 +86,11 @@ def test_a_log_without_identity_is_somebodys(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """A controller outside of the first voter set; a list that is none; nothing to format."""
+    """A controller without a first voter set, or outside of it; a list that is none; nothing to format."""
     path = tmp_path / "data"
     common = ("storage", "format", "-t", CLUSTER_ID, "--directory", path, "--node-id", 7, "--role", "controller")
     for arguments, text in (
+        (common, "--initial-controllers"),
         ((*common, "-I", CONTROLLERS), "controller 7 is not among the initial controllers (1, 2)"),
         ((*common, "-I", "7@nowhere"), "id@host:port:directory-id"),
         ((*common, "-I", f"7@h:1:{DIRECTORY_ID},7@h:2:{DIRECTORY_ID}"), "controller 7 is named twice"),
