@@ -195,9 +195,7 @@ def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[Spa
         except JavaNotFound as e:
             raise Failed(str(e)) from None
         except ModuleNotFoundError as e:
-            raise Failed(
-                f"there is no {e.name} here; install metaquorum with it: pip install 'metaquorum[spark]'"
-            ) from None
+            raise Failed(f"there is no {e.name} here; install it from a checkout: pip install '.[spark]'") from None
         try:
             yield spark, step
         except (LogFormatError, OSError) as e:
