@@ -15,7 +15,6 @@ from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
 from quorum.core.messages import Request, Response
 from quorum.core.raft import RaftCore
-from quorum.core.roles import Role
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.node import Node
@@ -48,15 +47,6 @@ Make: TypeAlias = Callable[[ReplyTo, int], Event]
 """Makes the event of a request that has arrived, given whom to answer and this machine's time."""
 OnAnswer: TypeAlias = Callable[[Answer], None]
 
-LETTERS = {
-    Role.UNATTACHED: "u",
-    Role.PROSPECTIVE: "p",
-    Role.CANDIDATE: "c",
-    Role.LEADER: "L",
-    Role.FOLLOWER: "f",
-    Role.RESIGNED: "r",
-}
-DESCRIPTION_WIDTH = 36
 SNAPSHOT_BYTES_MAX = 64 << 20
 ANSWER_SLACK_MS = 25.0
 """Later than this after its deadline, no answer counts as one in time."""
@@ -155,17 +145,6 @@ class SimController:
 
     def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
         return self.metadata.is_durable(snapshot_name(end))
-
-    def describe(self) -> str:
-        if self.node is None:
-            return f"{self.name + ' X':<{DESCRIPTION_WIDTH}}"
-        core, shape = self.core, self.log.shape
-        letter = LETTERS[core.role] if not self.paused else "z"
-        watermark = "?" if core.high_watermark is None else core.high_watermark
-        text = (
-            f"{self.name} {letter} e{core.epoch} [{shape.start.offset},{shape.end}) f{shape.flushed_end} hw{watermark}"
-        )
-        return f"{text:<{DESCRIPTION_WIDTH}.{DESCRIPTION_WIDTH}}"
 
     # --- life ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from metadata_log.ids import Offset
 from tests.sim.laws import LawBroken, hold
+from tests.sim.picture import describe
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -129,7 +130,7 @@ class Healing:
 
     def _who(self, core: "list[SimController]") -> str:
         brokers = (f"{b.name} {b.session.state.name} ({b.session.reason})" for b in self._cluster.brokers.values())
-        return "; ".join((*(each.describe().strip() for each in core), *brokers))
+        return "; ".join((*(describe(each).strip() for each in core), *brokers))
 
     def _stay_together(self, others: "list[SimController]") -> None:
         """L4: the others come and go. Each may cost an election by an epoch that it had raised before, and one that it wins."""

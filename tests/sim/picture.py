@@ -1,21 +1,42 @@
-"""The last events of a run as fixed-width lines: time, who, what happened, and every controller's state after it.
+"""The last events of a run as fixed-width lines: time, who, what happened, and how every controller stood after it.
 
-    12345.678  c2  fetch answer c1->c2       c1 L e4 [0,31) f31 hw28 | c2 F e4 [0,31) f28 hw25 | c3 X
-    |          |   |                          |  | |  |     |   high watermark
-    time ms    who event                      |  | |  log   durable end
-                                        node -+  | epoch
-                              role, X: down -----+
-
-Roles are written by their first letters: L leads, z sleeps.
+12345.678  c2   Fetch answer c1>c2      c1 L e4 [0,31) f31 hw28 | c2 f e4 [0,31) f28 hw25 | c3 X
+|          |    |                       |  | |  |      |   high watermark
+time ms    who  event                   |  | |  log    flushed end
+                                  node -+  | epoch
+                                     role -+  L leader, f follower, u unattached, p prospective, c candidate,
+                                              r resigned, z asleep, X down
 """
 
 from collections import deque
 from typing import TYPE_CHECKING
 
+from quorum.core.roles import Role
+
 if TYPE_CHECKING:
     from tests.sim.controllers import SimController
 
 LINES = 40
+STATE_WIDTH = 36
+LETTERS = {
+    Role.UNATTACHED: "u",
+    Role.PROSPECTIVE: "p",
+    Role.CANDIDATE: "c",
+    Role.LEADER: "L",
+    Role.FOLLOWER: "f",
+    Role.RESIGNED: "r",
+}
+
+
+def describe(controller: "SimController") -> str:
+    """One controller, `STATE_WIDTH` characters wide."""
+    if controller.node is None:
+        return f"{controller.name + ' X':<{STATE_WIDTH}}"
+    core, shape = controller.core, controller.log.shape
+    letter = LETTERS[core.role] if not controller.paused else "z"
+    watermark = "?" if core.high_watermark is None else core.high_watermark
+    log = f"[{shape.start.offset},{shape.end}) f{shape.flushed_end} hw{watermark}"
+    return f"{controller.name} {letter} e{core.epoch} {log}"[:STATE_WIDTH].ljust(STATE_WIDTH)
 
 
 class Picture:
@@ -31,7 +52,7 @@ class Picture:
 
     def add_controller(self, now_ms: float, controller: "SimController", what: str) -> None:
         """Something has happened at a controller, which may look different now."""
-        self._states[controller.name] = controller.describe()
+        self._states[controller.name] = describe(controller)
         self.add(now_ms, controller.name, what)
 
     def __str__(self) -> str:

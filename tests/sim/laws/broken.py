@@ -2,7 +2,7 @@
 
 
 class LawBroken(AssertionError):
-    """One of the laws does not hold; `law` is its number and name in ARCHITECTURE's table of invariants."""
+    """One of the laws does not hold; `law` is the number and name of the invariant."""
 
     def __init__(self, law: str, text: str) -> None:
         super().__init__(f"{law}: {text}")
