@@ -79,9 +79,12 @@ def test_two_handles_see_the_same_file(directory: Directory) -> None:
 def test_a_flush_after_close_does_nothing(directory: Directory) -> None:
     """A ticket that a reset has voided may still reach its worker."""
     file = directory.open("a", create=True)
+    file.write_at(0, b"kept")
     file.close()
     file.flush()
     file.close()
+
+    assert directory.read("a", 16) == b"kept"
 
 
 def test_names_are_sorted_and_hold_subdirectories_too(directory: Directory) -> None:
