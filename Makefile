@@ -25,7 +25,7 @@ help:  ## this list
 $(VENV): pyproject.toml constraints.txt scripts/make_venv.sh
 	@scripts/make_venv.sh .venv
 	@echo "installing metaquorum and what it needs into .venv"
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt hatchling setuptools wheel
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
 	@touch $@
 
