@@ -4,7 +4,8 @@ Every request names its sender and, where it is meant for one voter only, its re
 always says the replier's epoch and the leader that it knows, because that is how nodes learn of each other's epochs.
 Cluster id and generation are checked at the wire before anything reaches the core.
 
-Sources: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-996 (pre-vote).
+Sources: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-996 (pre-vote), KIP-853 (changes
+of the voter set).
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TypeAlias
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.records import Voter
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,70 @@ class FetchSnapshotResponse:
     data: bytes = b""
 
 
-Request: TypeAlias = VoteRequest | BeginQuorumEpochRequest | EndQuorumEpochRequest | FetchRequest | FetchSnapshotRequest
+@dataclass(frozen=True, slots=True)
+class AddVoterRequest:
+    """Let `voter` vote. Answered when that is committed, or as soon as it is in the leader's log if not `ack_when_committed`."""
+
+    voter: Voter
+    ack_when_committed: bool
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveVoterRequest:
+    """Let `voter`, this very replica, vote no more. Answered when that is committed."""
+
+    voter: ReplicaKey
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateVoterRequest:
+    """A voter says in `epoch` where it is to be reached from now on. Answered when that is committed."""
+
+    voter: Voter
+    epoch: Epoch
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferLeadershipRequest:
+    """Let `target` lead; None: the voter that is furthest. Answered when the leader has stepped down for it."""
+
+    target: NodeId | None
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumChangeResponse:
+    """What became of a change of the voters or of the leader; `message` says it in a sentence.
+
+    REQUEST_TIMED_OUT means "may have happened" where `offset` is given: there the record stands that makes the change,
+    or stood. Without an offset nothing was written.
+    """
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    message: str
+    offset: Offset | None = None
+
+
+QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
+
+Request: TypeAlias = (
+    VoteRequest
+    | BeginQuorumEpochRequest
+    | EndQuorumEpochRequest
+    | FetchRequest
+    | FetchSnapshotRequest
+    | QuorumChangeRequest
+)
 Response: TypeAlias = (
-    VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse | FetchResponse | FetchSnapshotResponse
+    VoteResponse
+    | BeginQuorumEpochResponse
+    | EndQuorumEpochResponse
+    | FetchResponse
+    | FetchSnapshotResponse
+    | QuorumChangeResponse
 )

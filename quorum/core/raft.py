@@ -7,6 +7,7 @@
     follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
     leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
     serving, parking   how a leader answers a fetch
+    membership         who votes, and who leads, at somebody's wish                   (leader)
     log_reports        the log has grown, was cut, is flushed, begins at a snapshot
     timers             what is due when, in each role
     quorum_state       the desk at which they all work, and the one door between roles
@@ -29,7 +30,7 @@ from typing import assert_never
 
 from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.log_shape import LogShape
-from quorum.core import describe, election, follower, leader, log_reports, serving, timers, votes
+from quorum.core import describe, election, follower, leader, log_reports, membership, serving, timers, votes
 from quorum.core.config import RaftConfig
 from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.inputs import (
@@ -50,6 +51,7 @@ from quorum.core.inputs import (
     Truncated,
 )
 from quorum.core.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -58,6 +60,10 @@ from quorum.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -170,6 +176,10 @@ class RaftCore:
                 serving.on_fetch(q, request, reply_to, received.chain_at_offset)
             case FetchSnapshotRequest() as request:
                 serving.on_fetch_snapshot(q, request, reply_to)
+            case (
+                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
+            ):
+                membership.on_request(q, request, reply_to)
             case _ as request:
                 assert_never(request)
 
@@ -186,6 +196,11 @@ class RaftCore:
                 follower.on_fetch_response(q, source, request, response)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
                 follower.on_snapshot_response(q, source, request, response)
+            case (
+                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest(),
+                QuorumChangeResponse() as response,
+            ):
+                q.absorb(response.epoch, response.leader_id)
             case _:
                 raise AssertionError(f"an answer of the wrong kind: {received}")
 
@@ -200,6 +215,8 @@ class RaftCore:
                 leader.on_end_failed(q, failed.destination, request)
             case FetchRequest() | FetchSnapshotRequest() as request:
                 follower.on_fetch_failed(q, failed.destination, request, failed.failure)
+            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest():
+                pass  # asked again by whoever still wants it
             case _ as request:
                 assert_never(request)
 

@@ -26,6 +26,7 @@ from quorum.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
+    FetchSnapshotRequest,
     Request,
     Response,
     VoteRequest,
@@ -158,10 +159,11 @@ class _Peer:
             case EndQuorumEpochRequest():
                 ended = convert.to_end(request, me)
                 return convert.from_end_response(await stub.EndQuorumEpoch(ended, timeout=timeout_s))
-            case _:
-                assert not isinstance(request, FetchRequest), "fetches go over the stream"
+            case FetchSnapshotRequest():
                 asked = convert.to_fetch_snapshot(request, me)
                 return convert.from_fetch_snapshot_response(await stub.FetchSnapshot(asked, timeout=timeout_s))
+            case _:
+                raise AssertionError(f"fetches go over the stream, and nothing else is asked of a peer: {request}")
 
     def fetch(self, asked: _Asked, timeout_ms: int) -> None:
         """Asks on the open stream, or opens one."""

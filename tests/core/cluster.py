@@ -52,6 +52,7 @@ from quorum.core.inputs import (
     Truncated,
 )
 from quorum.core.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
@@ -60,8 +61,12 @@ from quorum.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
     Request,
     Response,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -537,5 +542,15 @@ def summary(message: Request | Response) -> str:
             return f"snapshot {message.snapshot} from byte {message.position}"
         case FetchSnapshotResponse():
             return f"chunk {message.position}+{len(message.data)} of {message.size}{error(message.error)}"
+        case AddVoterRequest(voter=voter):
+            return f"add voter {voter.node_id}"
+        case RemoveVoterRequest(voter=replica):
+            return f"remove voter {replica.node_id}"
+        case UpdateVoterRequest(voter=voter):
+            return f"update voter {voter.node_id}"
+        case TransferLeadershipRequest(target=target):
+            return f"transfer leadership to {target}"
+        case QuorumChangeResponse():
+            return f"e{message.epoch} {message.error.name.lower()}: {message.message}"
         case _:
             assert_never(message)
