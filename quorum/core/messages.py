@@ -182,6 +182,34 @@ class QuorumChangeResponse:
     offset: Offset | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLogRequest:
+    """Give `replica` what you hold, committed and durable, of [offset, end_offset): something of it is damaged over there.
+
+    Asked of any voter, whoever leads. It is the disk's business, not Raft's: `runtime` asks and answers, the core never hears.
+    """
+
+    replica: ReplicaKey
+    offset: Offset
+    end_offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLogResponse:
+    """The first batches of what was asked for, at least one where there is no error.
+
+    OFFSET_OUT_OF_RANGE: this node does not hold it (any more), or does not know that it is committed. STORAGE_ERROR: it is
+    damaged here too.
+    """
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    batches: tuple[Batch, ...] = ()
+    log_start: Offset = 0
+
+
 QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
 
 Request: TypeAlias = (
@@ -200,3 +228,6 @@ Response: TypeAlias = (
     | FetchSnapshotResponse
     | QuorumChangeResponse
 )
+PeerRequest: TypeAlias = Request | ReadLogRequest
+"""What one controller may ask of another: the core's requests, and those that the runtime sees to by itself."""
+PeerResponse: TypeAlias = Response | ReadLogResponse

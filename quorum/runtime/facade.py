@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from metadata_log.ids import Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
-from quorum.core.messages import Request, Response
+from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView
 from snapshots.store import SnapshotInfo
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 class ControllerNode(Protocol):
     """A controller on this process's event loop. Methods marked async may be called concurrently by any handler."""
 
-    async def raft(self, request: Request) -> Response:
+    async def raft(self, request: PeerRequest) -> PeerResponse:
         """Answers another controller. Raises Refused(REQUEST_TIMED_OUT) if the node stops first."""
         ...
 

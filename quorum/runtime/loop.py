@@ -24,7 +24,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.inputs import Failure
-from quorum.core.messages import EndQuorumEpochRequest, Request, Response
+from quorum.core.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
@@ -82,9 +82,9 @@ class Peers(Protocol):
     def send(
         self,
         destination: NodeId,
-        request: Request,
+        request: PeerRequest,
         timeout_ms: int,
-        on_response: Callable[[Response], None],
+        on_response: Callable[[PeerResponse], None],
         on_failure: Callable[[Failure], None],
     ) -> None: ...
 
@@ -150,7 +150,7 @@ class NodeLoop:
 
     # --- asked by gRPC ---------------------------------------------------------------------------------------------
 
-    async def raft(self, request: Request) -> Response:
+    async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = await self._ask(lambda reply_to: RaftRequest(request, reply_to))
         assert not isinstance(answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused)
         return answer
@@ -215,7 +215,7 @@ class NodeLoop:
 
     # --- asked by the node (World) ---------------------------------------------------------------------------------
 
-    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+    def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         heard: asyncio.Future[None] | None = None
         if isinstance(request, EndQuorumEpochRequest):
             heard = self._loop.create_future()

@@ -32,13 +32,14 @@ from metadata_log.records import Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
-from quorum.core.messages import FetchRequest
+from quorum.core.messages import FetchRequest, PeerRequest, ReadLogRequest, ReadLogResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
+from quorum.runtime.repair import read_log
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.world import (
@@ -50,6 +51,7 @@ from quorum.runtime.world import (
     RaftRequest,
     RaftResponse,
     Read,
+    ReplyTo,
     SnapshotWanted,
     StopRequested,
     Submission,
@@ -156,12 +158,13 @@ class Node:
     def _handle(self, event: Event) -> None:
         match event:
             case RaftRequest(request, reply_to):
-                chain = self.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
-                self._step(raft.RequestReceived(request, reply_to, chain))
+                self._take_request(request, reply_to)
             case RaftResponse(source, request, response):
-                self._step(raft.ResponseReceived(source, request, response))
+                if not isinstance(request, ReadLogRequest) and not isinstance(response, ReadLogResponse):
+                    self._step(raft.ResponseReceived(source, request, response))
             case RaftFailure(destination, request, failure):
-                self._step(raft.RequestFailed(destination, request, failure))
+                if not isinstance(request, ReadLogRequest):
+                    self._step(raft.RequestFailed(destination, request, failure))
             case PeerGone(node_id):
                 self._step(raft.PeerRefused(node_id))
             case Submission() | Read() | SnapshotWanted():
@@ -176,6 +179,15 @@ class Node:
                 return
             case _:
                 assert_never(event)
+
+    def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
+        if isinstance(request, ReadLogRequest):
+            epoch, leader_id = self.core.epoch, self.core.leader_id
+            answer = read_log(request, self.log, self.commit_target, epoch=epoch, leader_id=leader_id)
+            self._world.reply(reply_to, answer)
+            return
+        chain = self.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+        self._step(raft.RequestReceived(request, reply_to, chain))
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:
         if self.core.is_leading:

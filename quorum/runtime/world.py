@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from metadata_log.ids import NodeId
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.inputs import Failure
-from quorum.core.messages import Request, Response
+from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.jobs import Job
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
 
@@ -22,7 +22,7 @@ ReplyTo: TypeAlias = int
 class RaftRequest:
     """Another controller asks."""
 
-    request: Request
+    request: PeerRequest
     reply_to: ReplyTo
 
 
@@ -31,8 +31,8 @@ class RaftResponse:
     """Another controller has answered what this node had sent."""
 
     source: NodeId
-    request: Request
-    response: Response
+    request: PeerRequest
+    response: PeerResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RaftFailure:
     """No answer will come."""
 
     destination: NodeId
-    request: Request
+    request: PeerRequest
     failure: Failure
 
 
@@ -117,13 +117,13 @@ Event: TypeAlias = (
     | StopRequested
 )
 
-Answer: TypeAlias = Response | CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused
+Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused
 
 
 class World(Protocol):
     """What a node may ask for. None of these blocks, and none calls back into the node before its turn is over."""
 
-    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+    def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         """Ask another controller. `RaftResponse` or `RaftFailure` follows; either may be late, lost or (a response) repeated."""
         ...
 

@@ -23,7 +23,9 @@ from quorum.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    Response,
+    PeerResponse,
+    ReadLogRequest,
+    ReadLogResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -210,10 +212,25 @@ def to_fetch_snapshot(request: FetchSnapshotRequest, me: voter_pb2.Sender) -> vo
     )
 
 
+def from_read_log(message: voter_pb2.ReadLogRequest) -> ReadLogRequest:
+    return ReadLogRequest(
+        replica=from_replica(message.sender.replica),
+        offset=message.offset,
+        end_offset=message.end_offset,
+        max_bytes=message.max_bytes,
+    )
+
+
+def to_read_log(request: ReadLogRequest, me: voter_pb2.Sender) -> voter_pb2.ReadLogRequest:
+    return voter_pb2.ReadLogRequest(
+        sender=me, offset=request.offset, end_offset=request.end_offset, max_bytes=request.max_bytes
+    )
+
+
 # --- responses -----------------------------------------------------------------------------------------------------
 
 
-def _standing(response: Response) -> voter_pb2.Standing:
+def _standing(response: PeerResponse) -> voter_pb2.Standing:
     return voter_pb2.Standing(error=wire_code(response.error), epoch=response.epoch, leader_id=response.leader_id)
 
 
@@ -305,4 +322,21 @@ def from_fetch_snapshot_response(message: voter_pb2.FetchSnapshotResponse) -> Fe
         size=message.size,
         position=message.position,
         data=message.data,
+    )
+
+
+def to_read_log_response(response: ReadLogResponse) -> voter_pb2.ReadLogResponse:
+    return voter_pb2.ReadLogResponse(
+        standing=_standing(response), batches=join(response.batches), log_start=response.log_start
+    )
+
+
+def from_read_log_response(message: voter_pb2.ReadLogResponse) -> ReadLogResponse:
+    standing = message.standing
+    return ReadLogResponse(
+        error=ErrorCode.of(standing.error),
+        epoch=standing.epoch,
+        leader_id=_leader(standing),
+        batches=split(message.batches),
+        log_start=message.log_start,
     )

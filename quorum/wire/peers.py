@@ -27,8 +27,9 @@ from quorum.core.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
-    Request,
-    Response,
+    PeerRequest,
+    PeerResponse,
+    ReadLogRequest,
     VoteRequest,
 )
 from quorum.wire import convert
@@ -40,7 +41,7 @@ PROBE_TIMEOUT_S = 0.25
 """A connect that takes longer is not a refusal."""
 
 Dial = Callable[[Endpoint], grpc.aio.Channel]
-OnResponse = Callable[[Response], None]
+OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
 
 
@@ -77,7 +78,7 @@ class Peers:
         self._refused = listener
 
     def send(
-        self, destination: NodeId, request: Request, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure
+        self, destination: NodeId, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure
     ) -> None:
         """Asks `destination`; see the file's head for what follows."""
         peer = self._peers.get(destination)
@@ -136,7 +137,7 @@ class _Peer:
         self._peers = peers
         self._stream: _FetchStream | None = None
 
-    async def call(self, request: Request, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
+    async def call(self, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
         """One request, one answer."""
         try:
             response = await self._call(request, timeout_ms / 1_000)
@@ -148,7 +149,7 @@ class _Peer:
         else:
             on_response(response)
 
-    async def _call(self, request: Request, timeout_s: float) -> Response:
+    async def _call(self, request: PeerRequest, timeout_s: float) -> PeerResponse:
         stub, me = self.stub, self._peers.me
         match request:
             case VoteRequest():
@@ -159,6 +160,9 @@ class _Peer:
             case EndQuorumEpochRequest():
                 ended = convert.to_end(request, me)
                 return convert.from_end_response(await stub.EndQuorumEpoch(ended, timeout=timeout_s))
+            case ReadLogRequest():
+                read = convert.to_read_log(request, me)
+                return convert.from_read_log_response(await stub.ReadLog(read, timeout=timeout_s))
             case FetchSnapshotRequest():
                 asked = convert.to_fetch_snapshot(request, me)
                 return convert.from_fetch_snapshot_response(await stub.FetchSnapshot(asked, timeout=timeout_s))

@@ -12,7 +12,7 @@ from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
 
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
-from quorum.core.messages import Request
+from quorum.core.messages import PeerRequest
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import Refused
 from quorum.wire import convert
@@ -51,6 +51,11 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, convert.from_fetch_snapshot, convert.to_fetch_snapshot_response, voter_pb2.FetchSnapshotResponse
         )
 
+    async def ReadLog(self, request: voter_pb2.ReadLogRequest, context: Any) -> voter_pb2.ReadLogResponse:  # noqa: N802
+        return await self._answer(
+            request, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
+        )
+
     async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the follower goes away."""
         while True:
@@ -64,7 +69,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             await context.write(response)
 
     async def _answer(
-        self, message: Q, translate: Callable[[Q], Request], reply: Callable[[Any], R], response_type: type[R]
+        self, message: Q, translate: Callable[[Q], PeerRequest], reply: Callable[[Any], R], response_type: type[R]
     ) -> R:
         """The node's answer to `message`; a refusal is a standing that says nothing but its error."""
         code = self._stranger(message)

@@ -13,7 +13,7 @@ from metadata_log.log_shape import LogShape
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
-from quorum.core.messages import Request, Response
+from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
@@ -311,7 +311,7 @@ class SimController:
 
     # --- World -----------------------------------------------------------------------------------------------------
 
-    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+    def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         self._before_effect()
         self.cluster.laws.about_to_send(self, request)
         peer, network, boot = self.cluster.controller(destination), self.cluster.network, self.boot
@@ -331,7 +331,7 @@ class SimController:
             nonlocal settled
             if self.boot == boot:
                 settled = True
-                assert isinstance(answer, Response)
+                assert isinstance(answer, PeerResponse)
                 self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
 
         def arrive() -> None:

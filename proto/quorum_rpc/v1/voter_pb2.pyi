@@ -158,3 +158,25 @@ class FetchSnapshotResponse(_message.Message):
     position: int
     data: bytes
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ReadLogRequest(_message.Message):
+    __slots__ = ("sender", "offset", "end_offset", "max_bytes")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    offset: int
+    end_offset: int
+    max_bytes: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadLogResponse(_message.Message):
+    __slots__ = ("standing", "batches", "log_start")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    batches: bytes
+    log_start: int
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., batches: _Optional[bytes] = ..., log_start: _Optional[int] = ...) -> None: ...

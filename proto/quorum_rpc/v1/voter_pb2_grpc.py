@@ -61,6 +61,11 @@ class VoterServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotResponse.FromString,
                 _registered_method=True)
+        self.ReadLog = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/ReadLog',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
+                _registered_method=True)
 
 
 class VoterServiceServicer(object):
@@ -99,6 +104,13 @@ class VoterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadLog(self, request, context):
+        """Committed batches of any voter that has them, for one whose disk has lost them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VoterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -126,6 +138,11 @@ def add_VoterServiceServicer_to_server(servicer, server):
                     servicer.FetchSnapshot,
                     request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotResponse.SerializeToString,
+            ),
+            'ReadLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadLog,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -265,6 +282,33 @@ class VoterService(object):
             '/quorum_rpc.v1.VoterService/FetchSnapshot',
             quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_voter__pb2.FetchSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/ReadLog',
+            quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.messages import Request, Response
+from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
@@ -38,7 +38,7 @@ class LoneNode:
     def __init__(self, disk: MemoryDirectory, config: NodeConfig | None = None) -> None:
         self.config = config or NodeConfig()
         self.now_ms = 1_000
-        self.sent: list[tuple[NodeId, Request]] = []
+        self.sent: list[tuple[NodeId, PeerRequest]] = []
         self.answers: dict[ReplyTo, Answer] = {}
         self.jobs: list[Job] = []
         self.stopped: str | None = None
@@ -79,14 +79,14 @@ class LoneNode:
     def flushes(self) -> list[Job]:
         return [job for job in self.jobs if isinstance(job, FlushJob)]
 
-    def respond(self, response: Response) -> None:
+    def respond(self, response: PeerResponse) -> None:
         """Answers what the node has sent last."""
         destination, request = self.sent[-1]
         self.turn(RaftResponse(destination, request, response))
 
     # --- World -----------------------------------------------------------------------------------------------------
 
-    def send(self, destination: NodeId, request: Request, timeout_ms: int) -> None:
+    def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         self.sent.append((destination, request))
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:

@@ -18,8 +18,10 @@ from quorum.core.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotResponse,
-    Request,
-    Response,
+    PeerRequest,
+    PeerResponse,
+    ReadLogRequest,
+    ReadLogResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -50,14 +52,14 @@ class FakeNode:
     def __init__(self, brokers: int = 3) -> None:
         self.cluster = Cluster(brokers)
         self.refuse_with: Refused | None = None
-        self.asked: list[Request] = []
+        self.asked: list[PeerRequest] = []
         self.fetches: list[MetadataFetch] = []
         self.leader: Endpoint | None = None
         self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
             ErrorCode.NONE, 1, 1, request.number
         )
 
-    async def raft(self, request: Request) -> Response:
+    async def raft(self, request: PeerRequest) -> PeerResponse:
         self._maybe_refuse()
         self.asked.append(request)
         match request:
@@ -69,6 +71,8 @@ class FakeNode:
                 return EndQuorumEpochResponse(ErrorCode.NONE, request.epoch, None)
             case FetchRequest():
                 return self.answer_fetch(request)
+            case ReadLogRequest():
+                return ReadLogResponse(ErrorCode.NONE, 1, 1, (), request.offset)
             case _:
                 data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
                 size = len(SNAPSHOT_BYTES)

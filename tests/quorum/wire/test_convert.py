@@ -83,6 +83,16 @@ def test_snapshot_fetches(request: m.FetchSnapshotRequest) -> None:
 
 
 @given(
+    st.builds(m.ReadLogRequest, KEYS, INT64, INT64, INT32),
+    st.builds(m.ReadLogResponse, CODES, INT32, LEADERS, BATCHES, INT64),
+)
+def test_reading_a_log(request: m.ReadLogRequest, response: m.ReadLogResponse) -> None:
+    """What one controller mends its log with is what the other has: the same bytes."""
+    assert convert.from_read_log(over_the_wire(convert.to_read_log(request, me(request.replica)))) == request
+    assert convert.from_read_log_response(over_the_wire(convert.to_read_log_response(response))) == response
+
+
+@given(
     st.builds(
         m.FetchResponse,
         error=CODES,

@@ -12,7 +12,16 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.records import Endpoint
 from quorum.core.inputs import Failure
-from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Request, Response, VoteRequest
+from quorum.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    PeerRequest,
+    PeerResponse,
+    ReadLogRequest,
+    ReadLogResponse,
+    VoteRequest,
+)
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT_BYTES, FakeNode
@@ -40,8 +49,10 @@ async def served(node: FakeNode, peers: Peers) -> AsyncIterator[FakeNode]:
         yield node
 
 
-async def ask(peers: Peers, request: Request, timeout_ms: int = 2_000, destination: int = 1) -> Response | Failure:
-    outcome: asyncio.Future[Response | Failure] = asyncio.get_running_loop().create_future()
+async def ask(
+    peers: Peers, request: PeerRequest, timeout_ms: int = 2_000, destination: int = 1
+) -> PeerResponse | Failure:
+    outcome: asyncio.Future[PeerResponse | Failure] = asyncio.get_running_loop().create_future()
     peers.send(destination, request, timeout_ms, outcome.set_result, outcome.set_result)
     return await outcome
 
@@ -64,6 +75,8 @@ async def test_each_request_brings_its_own_answer(peers: Peers, served: FakeNode
         assert isinstance(answer, FetchResponse) and answer.number == number
     chunk = await ask(peers, FetchSnapshotRequest(ME, 1, 9, OffsetAndEpoch(7, 1), 100, 50))
     assert getattr(chunk, "data", b"") == SNAPSHOT_BYTES[100:150]
+    read = await ask(peers, ReadLogRequest(ME, 17, 29, 1 << 20))
+    assert read == ReadLogResponse(ErrorCode.NONE, 1, 1, (), 17)
     assert served.asked[0] == vote
     assert served.asked[1:6] == [fetch(number) for number in range(1, 6)]
 
@@ -81,7 +94,7 @@ async def test_a_silent_peer_is_timed_out_and_asked_anew(peers: Peers, served: F
     hold = asyncio.Event()
     answer_now = served.raft
 
-    async def silent(request: Request) -> Response:
+    async def silent(request: PeerRequest) -> PeerResponse:
         await hold.wait()
         return await answer_now(request)
 
@@ -99,7 +112,7 @@ async def test_a_new_fetch_supersedes_the_one_in_flight(peers: Peers, served: Fa
     entered = asyncio.Event()
     answer_now = served.raft
 
-    async def silent(request: Request) -> NoReturn:
+    async def silent(request: PeerRequest) -> NoReturn:
         entered.set()
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")
@@ -118,7 +131,7 @@ async def test_a_dead_process_is_reported_at_once(peers: Peers, node: FakeNode) 
     peers.on_peer_refused(refused.set_result)
     entered = asyncio.Event()
 
-    async def silent(request: Request) -> NoReturn:
+    async def silent(request: PeerRequest) -> NoReturn:
         entered.set()
         await asyncio.Event().wait()
         raise AssertionError("nobody sets it")

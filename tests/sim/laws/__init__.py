@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
-from quorum.core.messages import Request, Response
+from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest
 from tests.sim.coverage import Coverage
@@ -77,7 +77,7 @@ class Laws:
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 
-    def about_to_send(self, controller: "SimController", request: Request) -> None:
+    def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
         self._observe_commits(controller)
         self.quorum.about_to_send(controller, request)
 
@@ -86,7 +86,7 @@ class Laws:
         self._observe_commits(controller)
         match event:
             case RaftRequest(request, _):
-                assert isinstance(answer, Response), f"a voter's request is answered, not refused: {answer}"
+                assert isinstance(answer, PeerResponse), f"a voter's request is answered, not refused: {answer}"
                 self.quorum.about_to_reply(controller, request, answer)
             case BrokerFetch(fetch, _):
                 assert isinstance(answer, MetadataFetched | Refused)

@@ -11,8 +11,9 @@ from metadata_log.log_shape import LogShape
 from quorum.core.messages import (
     FetchRequest,
     FetchSnapshotRequest,
-    Request,
-    Response,
+    PeerRequest,
+    PeerResponse,
+    ReadLogRequest,
     VoteRequest,
     VoteResponse,
 )
@@ -218,7 +219,7 @@ class QuorumLaws:
 
     # --- disk before speech ----------------------------------------------------------------------------------------
 
-    def about_to_take(self, controller: "SimController", request: Request, now_ms: float) -> None:
+    def about_to_take(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
         """A request of another controller is about to be processed."""
         core = controller.core
         if isinstance(request, FetchRequest | FetchSnapshotRequest) and core.is_leading and request.epoch == core.epoch:
@@ -226,9 +227,11 @@ class QuorumLaws:
             if followed is not None:
                 followed[request.replica.node_id] = now_ms
 
-    def about_to_send(self, controller: "SimController", request: Request) -> None:
+    def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
         """A request is about to leave: what it says is durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
+        if isinstance(request, ReadLogRequest):
+            return
         hold(
             request.epoch <= durable.epoch, "R3 EpochBeforeSpeech", f"{who} speaks of epoch {request.epoch}; {durable}"
         )
@@ -263,7 +266,7 @@ class QuorumLaws:
                 f"c{controller.node_id} stands on snapshot {log.shape.start}, not durable",
             )
 
-    def about_to_reply(self, controller: "SimController", request: Request, response: Response) -> None:
+    def about_to_reply(self, controller: "SimController", request: PeerRequest, response: PeerResponse) -> None:
         """A reply is about to leave: what it says is durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         hold(response.epoch <= durable.epoch, "R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
