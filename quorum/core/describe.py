@@ -21,9 +21,10 @@ def line(q: QuorumState, stopped: str | None = None) -> str:
     log = f"[{shape.start.offset},{shape.end})@{shape.last_epoch}"
     role = "STOPPED" if stopped is not None else q.role.role.value
     observer = "" if q.is_voter else "  observer"
+    remark = observer + (f"  {q.standing}" if str(q.standing) else "")
     return (
         f"{q.me.node_id:<2} {role:<12} e{q.epoch:<4} vote {show(vote.node_id if vote else None):<2} "
-        f"lead {show(q.leader_id):<2} log {log:<14} disk {shape.flushed_end:<6} hw {show(_high_watermark(q)):<6}{observer}"
+        f"lead {show(q.leader_id):<2} log {log:<14} disk {shape.flushed_end:<6} hw {show(_high_watermark(q)):<6}{remark}"
     ).rstrip()
 
 
@@ -64,6 +65,7 @@ def check_invariants(q: QuorumState) -> None:
         case Leader() as term:
             assert q.election.leader_id == q.me.node_id, story()
             assert q.election.voted_for == q.me, f"leads without its own vote: {story()}"
+            assert q.standing.may_campaign, f"leads with a damaged log: {story()}"
             assert term.epoch_start_offset <= q.shape.end, story()
             assert q.in_flight is None and not q.awaiting_log, f"a leader that fetches: {story()}"
             term.reads.check_invariants()
@@ -71,9 +73,9 @@ def check_invariants(q: QuorumState) -> None:
             assert q.election.leader_id == leader_id != q.me.node_id, story()
         case Candidate():
             assert q.election.voted_for == q.me and q.election.leader_id is None, story()
-            assert q.is_voter, f"an observer runs (R14): {story()}"
+            assert q.may_campaign, f"an observer, or a damaged log, runs (R14): {story()}"
         case Prospective():
-            assert q.is_voter, f"an observer runs (R14): {story()}"
+            assert q.may_campaign, f"an observer, or a damaged log, runs (R14): {story()}"
         case Resigned():
             assert q.election.leader_id == q.me.node_id, f"resigned from an epoch that it did not lead: {story()}"
         case Unattached():

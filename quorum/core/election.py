@@ -28,7 +28,7 @@ def _own_vote(q: QuorumState) -> Votes:
 
 def become_prospective(q: QuorumState, why: Why, *, suspicious: bool = False) -> None:
     """Asks whether a majority would vote for this node. Nothing on disk changes."""
-    assert q.is_voter, "an observer does not run"
+    assert q.may_campaign, "neither an observer nor a node with a damaged log runs"
     assert not q.awaiting_log, "a node whose log is being replaced does not run"
     successors = q.role.successors if isinstance(q.role, Follower) else ()
     q.become(Prospective(_own_vote(q), q.election_deadline_ms(), suspicious, successors), why, q.election)
@@ -41,7 +41,7 @@ def _become_candidate(q: QuorumState) -> None:
     count(q)
 
 
-def _give_up(q: QuorumState, role: Prospective) -> None:
+def give_up(q: QuorumState, role: Prospective) -> None:
     """A prospective goes back to where it was: to its leader, or to waiting."""
     if q.election.leader_id is not None:
         q.become_follower(q.epoch, q.election.leader_id, Why.PRE_VOTE_LOST)
@@ -58,7 +58,7 @@ def count(q: QuorumState) -> None:
         case Prospective(votes=votes) if votes.won(voters):
             _become_candidate(q)
         case Prospective(votes=votes) as role if votes.lost(voters):
-            _give_up(q, role)
+            give_up(q, role)
         case Candidate(votes=votes, started_ms=started_ms) if votes.won(voters):
             leader.lead(q, votes.granted, started_ms)
         case Prospective() | Candidate():
@@ -142,7 +142,7 @@ def on_timer(q: QuorumState) -> None:
         return
     match role:
         case Prospective():
-            _give_up(q, role)
+            give_up(q, role)
         case Candidate():
             become_prospective(q, Why.VOTE_LOST)
         case _:

@@ -69,7 +69,7 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
     end = q.shape.flushed_end
     assert end == q.shape.end, "a fetch would acknowledge what is not on disk"
     return FetchRequest(
-        replica=q.me,
+        replica=q.fetch_key,
         epoch=q.epoch,
         number=q.next_number(),
         fetch_offset=end,
@@ -84,7 +84,7 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
 
 def _snapshot_request(q: QuorumState, download: Download) -> FetchSnapshotRequest:
     return FetchSnapshotRequest(
-        q.me, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
+        q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
     )
 
 
@@ -276,8 +276,8 @@ def on_peer_refused(q: QuorumState, node_id: NodeId) -> None:
 
 
 def deadline_ms(q: QuorumState, role: Follower) -> int:
-    """When a follower gives up on its leader. An observer has no turn to run."""
-    if role.campaign_at_ms is None or not q.is_voter:
+    """When a follower gives up on its leader. Whoever may not run has no turn to wait for."""
+    if role.campaign_at_ms is None or not q.may_campaign:
         return role.fetch_deadline_ms
     return min(role.fetch_deadline_ms, role.campaign_at_ms)
 
@@ -288,7 +288,7 @@ def on_timer(q: QuorumState, role: Follower) -> None:
     if q.awaiting_log:
         # A snapshot is being installed, which may take long. Its log is about to be another: let it finish, then judge.
         q.role = replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms, campaign_at_ms=None)
-    elif not q.is_voter:
+    elif not q.may_campaign:
         q.become_unattached(q.epoch, Why.LEADER_SILENT)
     elif role.suspicious:
         election.become_prospective(q, Why.LEADER_GONE, suspicious=True)
@@ -297,7 +297,7 @@ def on_timer(q: QuorumState, role: Follower) -> None:
 
 
 def on_unattached_timer(q: QuorumState, role: Unattached) -> None:
-    if not q.is_voter or role.election_deadline_ms > q.now_ms:
+    if not q.may_campaign or role.election_deadline_ms > q.now_ms:
         return
     if q.awaiting_log:
         q.role = Unattached(q.election_deadline_ms())

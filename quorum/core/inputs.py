@@ -110,6 +110,16 @@ class LogStartMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class DamageFound:
+    """A range inside the log is unreadable, with a valid chain behind it: this node is not fit to lead (see `standing`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DamageRepaired:
+    """The damaged range is whole again, by its chain."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmReads:
     """Somebody wants a linearizable read: ask the followers whether this node still leads. Tokens ascend."""
 
@@ -141,6 +151,8 @@ Input: TypeAlias = (
     | SnapshotInstalled
     | SnapshotInstallFailed
     | LogStartMoved
+    | DamageFound
+    | DamageRepaired
     | ConfirmReads
     | Resign
     | ShutDown

@@ -75,7 +75,8 @@ class FetchRequest:
 
     `number` counts this replica's requests, so that a late or repeated answer is told from the awaited one. `chain` is
     the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
-    from this leader in this epoch: 0 if there was none.
+    from this leader in this epoch: 0 if there was none. `incarnation` is drawn anew at every start of the process. `digest`
+    is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it.
     """
 
     replica: ReplicaKey
@@ -88,6 +89,9 @@ class FetchRequest:
     max_wait_ms: int
     max_bytes: int
     read_token: int = 0
+    incarnation: int = 0
+    applied_offset: Offset = 0
+    digest: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class FetchResponse:
 
     `high_watermark` is None until the leader has committed in its epoch. `successors` ranks the voters by progress, for
     the day this leader is gone. `read_token` counts the leader's replies in this epoch; whoever repeats it has shown that it
-    accepted this one (see `quorum.core.reads`).
+    accepted this one (see `quorum.core.reads`). `image_differs`: the images of a majority differ from the asker's.
     """
 
     error: ErrorCode
@@ -110,6 +114,7 @@ class FetchResponse:
     snapshot: OffsetAndEpoch | None = None
     successors: tuple[NodeId, ...] = ()
     read_token: int = 0
+    image_differs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +136,30 @@ class FetchSnapshotResponse:
     size: int = 0
     position: int = 0
     data: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRequest:
+    """What is your chain at `offset`, if the record below it is of `epoch`? Anybody answers, whatever its role.
+
+    Asked when two logs differ at equal (offset, epoch), which log matching rules out: somebody's disk or code has lied.
+    """
+
+    replica: ReplicaKey
+    offset: Offset
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class ChainResponse:
+    """`chain` is None where this node's durable log has no batch boundary at that (offset, epoch)."""
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    chain: bytes | None
+    end_offset: Offset
+    last_epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +241,23 @@ class ReadLogResponse:
 
 QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
 
+
+def place_of(request: "Request") -> Offset | None:
+    """Where the answerer's own chain is needed to judge `request`; None if it is not."""
+    match request:
+        case FetchRequest(fetch_offset=offset) | ChainRequest(offset=offset):
+            return offset
+        case _:
+            return None
+
+
 Request: TypeAlias = (
     VoteRequest
     | BeginQuorumEpochRequest
     | EndQuorumEpochRequest
     | FetchRequest
     | FetchSnapshotRequest
+    | ChainRequest
     | QuorumChangeRequest
 )
 Response: TypeAlias = (
@@ -226,6 +266,7 @@ Response: TypeAlias = (
     | EndQuorumEpochResponse
     | FetchResponse
     | FetchSnapshotResponse
+    | ChainResponse
     | QuorumChangeResponse
 )
 PeerRequest: TypeAlias = Request | ReadLogRequest

@@ -30,6 +30,7 @@ from quorum.core.effects import (
 )
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Request, Response
 from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
+from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory, VoterSet
 
 MAX_BACKOFF_DOUBLINGS = 3
@@ -59,6 +60,8 @@ class QuorumState:
         "role",
         "shape",
         "shutting_down",
+        "standing",
+        "stranger",
         "voters",
     )
 
@@ -72,6 +75,7 @@ class QuorumState:
         voters: VoterHistory,
         rng: random.Random,
         now_ms: int,
+        standing: Standing = FULL,
     ) -> None:
         self.me = me
         self.config = config
@@ -96,6 +100,9 @@ class QuorumState:
         self.awaiting_log = False
         """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
         self.shutting_down = False
+        self.standing = standing
+        self.stranger = me if standing.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
+        """Nobody. See `fetch_key`."""
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
         self.role: RoleState = self._role_at_start()
 
@@ -125,6 +132,15 @@ class QuorumState:
     def is_voter(self) -> bool:
         """False for an observer, also where the set names this node with another directory (R15)."""
         return self.voters.latest.contains(self.me)
+
+    @property
+    def may_campaign(self) -> bool:
+        return self.is_voter and self.standing.may_campaign
+
+    @property
+    def fetch_key(self) -> ReplicaKey:
+        """Under which key this node fetches, for a fetch is an acknowledgement: nobody's, where it may not give any."""
+        return self.me if self.standing.may_acknowledge else self.stranger
 
     @property
     def leader_id(self) -> NodeId | None:

@@ -7,6 +7,8 @@
     follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
     leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
     serving, parking   how a leader answers a fetch
+    standing, damage   what a node may do whose disk has broken a promise             (any role)
+    disputes           whose history is it, if two differ                             (any role)
     membership         who votes, and who leads, at somebody's wish                   (leader)
     log_reports        the log has grown, was cut, is flushed, begins at a snapshot
     timers             what is due when, in each role
@@ -30,12 +32,26 @@ from typing import assert_never
 
 from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.log_shape import LogShape
-from quorum.core import describe, election, follower, leader, log_reports, membership, serving, timers, votes
+from quorum.core import (
+    damage,
+    describe,
+    disputes,
+    election,
+    follower,
+    leader,
+    log_reports,
+    membership,
+    serving,
+    timers,
+    votes,
+)
 from quorum.core.config import RaftConfig
 from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.inputs import (
     Appended,
     ConfirmReads,
+    DamageFound,
+    DamageRepaired,
     Flushed,
     Input,
     LogStartMoved,
@@ -54,6 +70,8 @@ from quorum.core.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    ChainRequest,
+    ChainResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -71,6 +89,7 @@ from quorum.core.parking import high_watermark_told
 from quorum.core.progress import ReplicaStatus
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Follower, Leader, Resigned, Role, Why
+from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory, VoterSet
 
 
@@ -87,10 +106,19 @@ class RaftCore:
         voters: VoterHistory,
         rng: random.Random,
         now_ms: int,
+        standing: Standing = FULL,
     ) -> None:
         self._q = QuorumState(
-            me=me, config=config, election=election, shape=shape, voters=voters, rng=rng, now_ms=now_ms
+            me=me,
+            config=config,
+            election=election,
+            shape=shape,
+            voters=voters,
+            rng=rng,
+            now_ms=now_ms,
+            standing=standing,
         )
+        damage.restore_if_whole(self._q)
         self._stopped: str | None = None
         self.check_invariants()
 
@@ -103,7 +131,7 @@ class RaftCore:
         q.announce()
         if q.known_high_watermark is not None:
             q.effects.append(HighWatermarkAdvanced(q.known_high_watermark))
-        if q.is_voter and len(q.latest_voters) == 1:
+        if q.may_campaign and len(q.latest_voters) == 1:
             # There is nobody to wait for.
             match q.role:
                 case Resigned():
@@ -124,6 +152,7 @@ class RaftCore:
         q.now_ms = max(q.now_ms, now_ms)
         try:
             self._dispatch(input)
+            damage.restore_if_whole(q)
         except SafetyViolated as violation:
             self._stopped = str(violation)
             q.effects.append(StopNode(self._stopped))
@@ -150,6 +179,8 @@ class RaftCore:
                 follower.on_peer_refused(self._q, node_id)
             case Appended() | Truncated() | Flushed() | LogStartMoved() | SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._q, input)
+            case DamageFound() | DamageRepaired() as report:
+                damage.on_damage(self._q, report)
             case ConfirmReads(token=token):
                 if isinstance(self._q.role, Leader):
                     leader.on_confirm_reads(self._q, self._q.role, token)
@@ -176,6 +207,8 @@ class RaftCore:
                 serving.on_fetch(q, request, reply_to, received.chain_at_offset)
             case FetchSnapshotRequest() as request:
                 serving.on_fetch_snapshot(q, request, reply_to)
+            case ChainRequest() as request:
+                disputes.on_chain_request(q, request, reply_to, received.chain_at_offset)
             case (
                 AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
             ):
@@ -196,6 +229,8 @@ class RaftCore:
                 follower.on_fetch_response(q, source, request, response)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
                 follower.on_snapshot_response(q, source, request, response)
+            case ChainRequest(), ChainResponse():
+                pass  # a witness's word
             case (
                 AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest(),
                 QuorumChangeResponse() as response,
@@ -215,6 +250,8 @@ class RaftCore:
                 leader.on_end_failed(q, failed.destination, request)
             case FetchRequest() | FetchSnapshotRequest() as request:
                 follower.on_fetch_failed(q, failed.destination, request, failed.failure)
+            case ChainRequest():
+                pass  # asked again while it matters
             case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest():
                 pass  # asked again by whoever still wants it
             case _ as request:
@@ -269,6 +306,16 @@ class RaftCore:
     @property
     def voter_history(self) -> VoterHistory:
         return self._q.voters
+
+    @property
+    def standing(self) -> Standing:
+        """How far this node may be trusted in the quorum (see `standing`)."""
+        return self._q.standing
+
+    @property
+    def fetch_key(self) -> ReplicaKey:
+        """Under which key this node fetches: nobody's, while it may not acknowledge."""
+        return self._q.fetch_key
 
     @property
     def epoch_start_offset(self) -> Offset | None:

@@ -51,6 +51,7 @@ class Why(Enum):
     QUORUM_LOST = "no majority has made progress for the check-quorum timeout"
     ASKED = "asked to step down, or the process is going"
     REMOVED = "a voter set without this leader is committed"
+    UNFIT = "its log is damaged, and until that is mended it neither leads nor runs"
     REST_IS_OVER = "a resigned leader has given the others an election timeout"
 
 
@@ -62,7 +63,7 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_U, _P, Why.ELECTION_TIMEOUT),
         (_F, _P, Why.LEADER_SILENT),
         (_F, _P, Why.LEADER_GONE),
-        (_F, _U, Why.LEADER_SILENT),  # an observer, which asks around instead
+        (_F, _U, Why.LEADER_SILENT),  # one that may not run, which asks around instead
         (_P, _C, Why.PRE_VOTE_WON),
         (_P, _F, Why.PRE_VOTE_LOST),  # back to the leader that it knew
         (_P, _U, Why.PRE_VOTE_LOST),
@@ -71,6 +72,8 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_L, _R, Why.QUORUM_LOST),
         (_L, _R, Why.ASKED),
         (_L, _R, Why.REMOVED),
+        (_L, _R, Why.UNFIT),
+        (_C, _U, Why.UNFIT),
         (_R, _U, Why.REST_IS_OVER),
     }
 )

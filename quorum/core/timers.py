@@ -12,7 +12,7 @@ def next_deadline_ms(q: QuorumState) -> int | None:
     deadlines: list[int] = []
     match q.role:
         case Unattached(election_deadline_ms=deadline_ms):
-            if q.is_voter:
+            if q.may_campaign:
                 deadlines.append(deadline_ms)
         case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
             deadlines.extend((deadline_ms, *asked.ask_at_ms.values()))
@@ -51,7 +51,7 @@ def on_timer(q: QuorumState) -> None:
         case Resigned(deadline_ms=deadline_ms) if deadline_ms <= q.now_ms and not q.shutting_down:
             # It has waited long enough: in the next epoch it may run like anyone, and at once.
             q.become_unattached(q.epoch + 1, Why.REST_IS_OVER)
-            if q.is_voter:
+            if q.may_campaign:
                 election.become_prospective(q, Why.ELECTION_TIMEOUT)
         case Resigned():
             leader.tell_successors(q)

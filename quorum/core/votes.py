@@ -14,6 +14,7 @@ that a candidate gives itself is in `election`.
     unattached   if up to date, no leader known in the epoch,  if up to date
     prospective    and no other vote given in it               if up to date
     observer     never                                         never
+    lost a tail  never (see `standing`)                        never
 
 How much a stranger may do. Whoever reaches the port may say anything, and so may a disk that was cloned into the wrong place.
 A vote request of a replica outside the voter set is answered as KRaft answers it (this node's set may be the older one),
@@ -87,12 +88,16 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
         return answer(ErrorCode.INVALID_REQUEST)
     if request.epoch > q.epoch and not request.pre_vote:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    granted = q.is_voter and grants(
-        q.role,
-        q.election,
-        request.candidate,
-        up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
-        pre_vote=request.pre_vote,
+    granted = (
+        q.is_voter
+        and q.standing.may_vote
+        and grants(
+            q.role,
+            q.election,
+            request.candidate,
+            up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
+            pre_vote=request.pre_vote,
+        )
     )
     if granted and not request.pre_vote:
         q.vote_for(request.candidate)

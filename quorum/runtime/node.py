@@ -32,7 +32,7 @@ from metadata_log.records import Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
-from quorum.core.messages import FetchRequest, PeerRequest, ReadLogRequest, ReadLogResponse
+from quorum.core.messages import PeerRequest, ReadLogRequest, ReadLogResponse, place_of
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
@@ -186,7 +186,8 @@ class Node:
             answer = read_log(request, self.log, self.commit_target, epoch=epoch, leader_id=leader_id)
             self._world.reply(reply_to, answer)
             return
-        chain = self.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+        place = place_of(request)
+        chain = None if place is None else self.log.chain_at(place)
         self._step(raft.RequestReceived(request, reply_to, chain))
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:

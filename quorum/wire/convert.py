@@ -17,6 +17,8 @@ from metadata_log.records import Endpoint
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    ChainRequest,
+    ChainResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -111,6 +113,13 @@ def sender(identity: Identity) -> voter_pb2.Sender:
     )
 
 
+def _sender_as(replica: ReplicaKey, me: voter_pb2.Sender) -> voter_pb2.Sender:
+    """`me`, but under the key of `replica`: a node that may not acknowledge fetches under another (`core.standing`)."""
+    if me.replica.directory_id == replica.directory_id:
+        return me
+    return voter_pb2.Sender(cluster_id=me.cluster_id, replica=to_replica(replica), generation=me.generation)
+
+
 def from_vote(message: voter_pb2.VoteRequest) -> VoteRequest:
     return VoteRequest(
         candidate=from_replica(message.sender.replica),
@@ -172,12 +181,15 @@ def from_fetch(message: voter_pb2.FetchRequest) -> FetchRequest:
         max_wait_ms=message.max_wait_ms,
         max_bytes=message.max_bytes,
         read_token=message.read_token,
+        incarnation=message.incarnation,
+        applied_offset=message.applied_offset,
+        digest=chain(message.digest, "digest"),
     )
 
 
 def to_fetch(request: FetchRequest, me: voter_pb2.Sender) -> voter_pb2.FetchRequest:
     return voter_pb2.FetchRequest(
-        sender=me,
+        sender=_sender_as(request.replica, me),
         epoch=request.epoch,
         number=request.number,
         fetch_offset=request.fetch_offset,
@@ -187,6 +199,9 @@ def to_fetch(request: FetchRequest, me: voter_pb2.Sender) -> voter_pb2.FetchRequ
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         read_token=request.read_token,
+        incarnation=request.incarnation,
+        applied_offset=request.applied_offset,
+        digest=request.digest,
     )
 
 
@@ -203,7 +218,7 @@ def from_fetch_snapshot(message: voter_pb2.FetchSnapshotRequest) -> FetchSnapsho
 
 def to_fetch_snapshot(request: FetchSnapshotRequest, me: voter_pb2.Sender) -> voter_pb2.FetchSnapshotRequest:
     return voter_pb2.FetchSnapshotRequest(
-        sender=me,
+        sender=_sender_as(request.replica, me),
         epoch=request.epoch,
         number=request.number,
         snapshot=to_snapshot_id(request.snapshot),
@@ -225,6 +240,14 @@ def to_read_log(request: ReadLogRequest, me: voter_pb2.Sender) -> voter_pb2.Read
     return voter_pb2.ReadLogRequest(
         sender=me, offset=request.offset, end_offset=request.end_offset, max_bytes=request.max_bytes
     )
+
+
+def from_chain(message: voter_pb2.DescribeChainRequest) -> ChainRequest:
+    return ChainRequest(from_replica(message.sender.replica), message.offset, message.epoch)
+
+
+def to_chain(request: ChainRequest, me: voter_pb2.Sender) -> voter_pb2.DescribeChainRequest:
+    return voter_pb2.DescribeChainRequest(sender=me, offset=request.offset, epoch=request.epoch)
 
 
 # --- responses -----------------------------------------------------------------------------------------------------
@@ -279,6 +302,7 @@ def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
         snapshot=None if snapshot is None else to_snapshot_id(snapshot),
         successors=response.successors,
         read_token=response.read_token,
+        image_differs=response.image_differs,
     )
 
 
@@ -297,6 +321,7 @@ def from_fetch_response(message: voter_pb2.FetchResponse) -> FetchResponse:
         snapshot=from_snapshot_id(message.snapshot) if message.HasField("snapshot") else None,
         successors=tuple(message.successors),
         read_token=message.read_token,
+        image_differs=message.image_differs,
     )
 
 
@@ -339,4 +364,25 @@ def from_read_log_response(message: voter_pb2.ReadLogResponse) -> ReadLogRespons
         leader_id=_leader(standing),
         batches=split(message.batches),
         log_start=message.log_start,
+    )
+
+
+def to_chain_response(response: ChainResponse) -> voter_pb2.DescribeChainResponse:
+    return voter_pb2.DescribeChainResponse(
+        standing=_standing(response),
+        chain=response.chain or b"",
+        end_offset=response.end_offset,
+        last_epoch=response.last_epoch,
+    )
+
+
+def from_chain_response(message: voter_pb2.DescribeChainResponse) -> ChainResponse:
+    standing = message.standing
+    return ChainResponse(
+        error=ErrorCode.of(standing.error),
+        epoch=standing.epoch,
+        leader_id=_leader(standing),
+        chain=chain(message.chain, "chain") or None,
+        end_offset=message.end_offset,
+        last_epoch=message.last_epoch,
     )

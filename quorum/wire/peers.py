@@ -24,6 +24,7 @@ from metadata_log.records import Endpoint
 from quorum.core.inputs import Failure
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
+    ChainRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchSnapshotRequest,
@@ -166,6 +167,9 @@ class _Peer:
             case FetchSnapshotRequest():
                 asked = convert.to_fetch_snapshot(request, me)
                 return convert.from_fetch_snapshot_response(await stub.FetchSnapshot(asked, timeout=timeout_s))
+            case ChainRequest():
+                disputed = convert.to_chain(request, me)
+                return convert.from_chain_response(await stub.DescribeChain(disputed, timeout=timeout_s))
             case _:
                 raise AssertionError(f"fetches go over the stream, and nothing else is asked of a peer: {request}")
 

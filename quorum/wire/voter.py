@@ -56,6 +56,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
         )
 
+    async def DescribeChain(  # noqa: N802
+        self, request: voter_pb2.DescribeChainRequest, context: Any
+    ) -> voter_pb2.DescribeChainResponse:
+        return await self._answer(
+            request, convert.from_chain, convert.to_chain_response, voter_pb2.DescribeChainResponse
+        )
+
     async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the follower goes away."""
         while True:

@@ -55,6 +55,8 @@ from quorum.core.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    ChainRequest,
+    ChainResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -69,6 +71,7 @@ from quorum.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
     VoteResponse,
+    place_of,
 )
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
@@ -357,7 +360,8 @@ class Cluster:
                 answer(RequestFailed(destination, request, Failure.REFUSED))
                 return
             target.asked[reply_to] = (source.id, boot, request)
-            chain = target.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+            place = place_of(request)
+            chain = None if place is None else target.log.chain_at(place)
             self._feed(target, RequestReceived(request, reply_to, chain))
 
         for delay_ms in self.delays():
@@ -542,6 +546,10 @@ def summary(message: Request | Response) -> str:
             return f"snapshot {message.snapshot} from byte {message.position}"
         case FetchSnapshotResponse():
             return f"chunk {message.position}+{len(message.data)} of {message.size}{error(message.error)}"
+        case ChainRequest():
+            return f"chain at {message.offset}@{message.epoch}?"
+        case ChainResponse(chain=chain):
+            return f"chain {'unknown' if chain is None else chain.hex()[:8]}"
         case AddVoterRequest(voter=voter):
             return f"add voter {voter.node_id}"
         case RemoveVoterRequest(voter=replica):

@@ -9,8 +9,9 @@ from metadata_log.ids import NodeId, ReplicaKey
 from quorum.core.config import RaftConfig
 from quorum.core.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
 from quorum.core.inputs import Appended, Flushed, Input, RequestReceived, ResponseReceived, TimerFired, Truncated
-from quorum.core.messages import FetchRequest, FetchResponse, Request, Response, VoteRequest, VoteResponse
+from quorum.core.messages import FetchRequest, FetchResponse, Request, Response, VoteRequest, VoteResponse, place_of
 from quorum.core.raft import RaftCore
+from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory
 from tests.core.cluster import directory, voters_of
 from tests.core.fake_log import FakeLog
@@ -55,6 +56,7 @@ class Solo:
         voters: int = 3,
         me: ReplicaKey = key(1),  # noqa: B008 -- a value
         seed: int = 0,
+        standing: Standing = FULL,
         log: FakeLog | None = None,
         watermark_linger_ms: int = 0,
     ) -> None:
@@ -71,6 +73,7 @@ class Solo:
             voters=VoterHistory(voters_of(*range(1, voters + 1)), self.log.voter_records()),
             rng=random.Random(seed),
             now_ms=self.now_ms,
+            standing=standing,
         )
         self.started = self._perform(self.core.start(self.now_ms))
 
@@ -114,7 +117,8 @@ class Solo:
 
     def request(self, request: Request) -> list[Effect]:
         self.reply_to += 1
-        chain = self.log.chain_at(request.fetch_offset) if isinstance(request, FetchRequest) else None
+        place = place_of(request)
+        chain = None if place is None else self.log.chain_at(place)
         return self.step(RequestReceived(request, self.reply_to, chain))
 
     def respond(self, source: NodeId, request: Request, response: Response) -> list[Effect]:

@@ -84,7 +84,7 @@ class EndQuorumEpochResponse(_message.Message):
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token")
+    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token", "incarnation", "applied_offset", "digest")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,9 @@ class FetchRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     sender: Sender
     epoch: int
     number: int
@@ -105,10 +108,13 @@ class FetchRequest(_message.Message):
     max_wait_ms: int
     max_bytes: int
     read_token: int
-    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ...) -> None: ...
+    incarnation: int
+    applied_offset: int
+    digest: bytes
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token")
+    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs")
     STANDING_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +124,7 @@ class FetchResponse(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_DIFFERS_FIELD_NUMBER: _ClassVar[int]
     standing: Standing
     number: int
     high_watermark: int
@@ -127,7 +134,8 @@ class FetchResponse(_message.Message):
     snapshot: _common_pb2.SnapshotId
     successors: _containers.RepeatedScalarFieldContainer[int]
     read_token: int
-    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ...) -> None: ...
+    image_differs: bool
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ..., image_differs: bool = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("sender", "epoch", "number", "snapshot", "position", "max_bytes")
@@ -180,3 +188,25 @@ class ReadLogResponse(_message.Message):
     batches: bytes
     log_start: int
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., batches: _Optional[bytes] = ..., log_start: _Optional[int] = ...) -> None: ...
+
+class DescribeChainRequest(_message.Message):
+    __slots__ = ("sender", "offset", "epoch")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    offset: int
+    epoch: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class DescribeChainResponse(_message.Message):
+    __slots__ = ("standing", "chain", "end_offset", "last_epoch")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    chain: bytes
+    end_offset: int
+    last_epoch: int
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ...) -> None: ...

@@ -66,6 +66,11 @@ class VoterServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
                 _registered_method=True)
+        self.DescribeChain = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/DescribeChain',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.FromString,
+                _registered_method=True)
 
 
 class VoterServiceServicer(object):
@@ -111,6 +116,13 @@ class VoterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeChain(self, request, context):
+        """What is your chain at this place? Answered by any node, leader or not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VoterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -143,6 +155,11 @@ def add_VoterServiceServicer_to_server(servicer, server):
                     servicer.ReadLog,
                     request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.SerializeToString,
+            ),
+            'DescribeChain': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeChain,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -309,6 +326,33 @@ class VoterService(object):
             '/quorum_rpc.v1.VoterService/ReadLog',
             quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeChain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/DescribeChain',
+            quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.FromString,
             options,
             channel_credentials,
             insecure,

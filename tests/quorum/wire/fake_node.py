@@ -13,6 +13,8 @@ from quorum.controller.decision import ControllerError
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
+    ChainRequest,
+    ChainResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
     FetchRequest,
@@ -73,6 +75,8 @@ class FakeNode:
                 return self.answer_fetch(request)
             case ReadLogRequest():
                 return ReadLogResponse(ErrorCode.NONE, 1, 1, (), request.offset)
+            case ChainRequest():
+                return ChainResponse(ErrorCode.NONE, 1, 1, bytes(32), request.offset, request.epoch)
             case _:
                 data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
                 size = len(SNAPSHOT_BYTES)

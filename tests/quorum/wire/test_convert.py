@@ -69,7 +69,11 @@ def test_end_quorum_epoch(request: m.EndQuorumEpochRequest) -> None:
     assert convert.from_end(over_the_wire(convert.to_end(request, me(request.leader)))) == request
 
 
-@given(st.builds(m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64))
+@given(
+    st.builds(
+        m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS
+    )
+)
 def test_fetches(request: m.FetchRequest) -> None:
     """A fetch is the same on the other side, its chain and read token included."""
     assert convert.from_fetch(over_the_wire(convert.to_fetch(request, me(request.replica)))) == request
@@ -106,11 +110,29 @@ def test_reading_a_log(request: m.ReadLogRequest, response: m.ReadLogResponse) -
         snapshot=st.none() | POSITIONS,
         successors=st.lists(INT32, max_size=4).map(tuple),
         read_token=INT64,
+        image_differs=st.booleans(),
     )
 )
 def test_fetch_responses(response: m.FetchResponse) -> None:
     """Absent stays absent (an unknown high watermark is not 0), and batches are the same bytes."""
     assert convert.from_fetch_response(over_the_wire(convert.to_fetch_response(response))) == response
+
+
+@given(st.builds(m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32), KEYS)
+def test_a_fetch_under_another_key(request: m.FetchRequest, sender: ReplicaKey) -> None:
+    """A node that may not acknowledge fetches as nobody: the fetch's own key counts, not the sender's."""
+    sender = ReplicaKey(request.replica.node_id, sender.directory_id)
+    assert convert.from_fetch(over_the_wire(convert.to_fetch(request, me(sender)))) == request
+
+
+@given(
+    st.builds(m.ChainRequest, KEYS, INT64, INT32),
+    st.builds(m.ChainResponse, CODES, INT32, LEADERS, st.none() | st.binary(min_size=32, max_size=32), INT64, INT32),
+)
+def test_a_chain_asked_for(request: m.ChainRequest, response: m.ChainResponse) -> None:
+    """A chain that is not known is none, not an empty one."""
+    assert convert.from_chain(over_the_wire(convert.to_chain(request, me(request.replica)))) == request
+    assert convert.from_chain_response(over_the_wire(convert.to_chain_response(response))) == response
 
 
 @given(CODES, INT32, LEADERS, st.booleans(), INT64, st.binary(max_size=50))

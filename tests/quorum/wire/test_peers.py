@@ -13,6 +13,7 @@ from metadata_log.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.records import Endpoint
 from quorum.core.inputs import Failure
 from quorum.core.messages import (
+    ChainRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -77,6 +78,7 @@ async def test_each_request_brings_its_own_answer(peers: Peers, served: FakeNode
     assert getattr(chunk, "data", b"") == SNAPSHOT_BYTES[100:150]
     read = await ask(peers, ReadLogRequest(ME, 17, 29, 1 << 20))
     assert read == ReadLogResponse(ErrorCode.NONE, 1, 1, (), 17)
+    assert getattr(await ask(peers, ChainRequest(ME, 7, 1)), "end_offset", None) == 7
     assert served.asked[0] == vote
     assert served.asked[1:6] == [fetch(number) for number in range(1, 6)]
 

@@ -1,0 +1,64 @@
+"""How far a node may be trusted in the quorum, given what its disk has done to it (PAR/CTRL, FAST'18).
+
+A voter's promises are its log and its vote. Both are promises because others count on them: what a majority holds is
+committed, and an election is safe because any majority of voters shares a node with any majority of holders. A node whose
+disk has broken such a promise must not be counted as if it had kept it.
+
+    FULL         votes, acknowledges, runs for leader.
+    damaged      A range inside its log is unreadable, but what follows it is a valid chain. It still knows its true end, so its
+                 vote and its acknowledgements mean what they say. It could not serve its log to others: it never runs, and a
+                 leader that finds such damage resigns. Until the range is mended.
+    lost a tail  It may have acknowledged what its log no longer holds. Counted, it could make a majority with somebody who never
+                 had it, and what was committed would be gone: it neither votes, nor runs, nor acknowledges. It fetches
+                 under the name of an observer that is nobody, so that its leader cannot count it by mistake.
+
+When a lost tail is made good. Let `end` be where the log ended that was lost, and `epoch` the node's epoch when that was
+found: all that it ever acknowledged lies below `end`, and was acknowledged in `epoch` or before. Either of these will do:
+
+  * All below `end` is known to be committed, and is durable here. What is committed is one history, so this log holds
+    whatever this node has helped to commit. (That the log is as long again would not do: the acknowledgement of the lost
+    tail may still be on its way to a leader, which would count it.)
+  * A record of a later epoch is durable here. Its leader was elected without this node, holds all that was committed in
+    earlier epochs, and has sent it; what this node acknowledged since, it acknowledged to nobody.
+
+A lost vote cannot be made good: `runtime.opening` gives such a directory another id, and with it the node is no voter at all
+until it is admitted again (KIP-853).
+"""
+
+from typing import Final, NamedTuple
+
+from metadata_log.ids import Epoch, Offset
+
+
+class LostTail(NamedTuple):
+    """The log ended at `end` (exclusive), durably, and does not any more; the node's epoch was `epoch` when it was found."""
+
+    end: Offset
+    epoch: Epoch
+
+
+class Standing(NamedTuple):
+    """What a node's disk leaves of its standing. See the file's head."""
+
+    damaged: bool = False
+    lost: LostTail | None = None
+
+    @property
+    def may_vote(self) -> bool:
+        return self.lost is None
+
+    @property
+    def may_acknowledge(self) -> bool:
+        return self.lost is None
+
+    @property
+    def may_campaign(self) -> bool:
+        return self.lost is None and not self.damaged
+
+    def __str__(self) -> str:
+        """Empty for a node in full standing."""
+        lost = "" if self.lost is None else f"lost its log from below {self.lost.end}"
+        return ", ".join(text for text in ("damaged" if self.damaged else "", lost) if text)
+
+
+FULL: Final = Standing()

@@ -1,0 +1,186 @@
+"""What a node may do whose disk has broken a promise: sentences about `quorum.core.standing`."""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import ReplicaKey
+from quorum.core.effects import ElectionState, Reply, SendRequest
+from quorum.core.inputs import DamageFound, DamageRepaired
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    ChainRequest,
+    ChainResponse,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.core.roles import Role
+from quorum.core.standing import FULL, LostTail, Standing
+from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
+
+DAMAGED = Standing(damaged=True)
+
+
+def asks_for_vote(solo: Solo, epoch: int, end: int, last_epoch: int, *, pre_vote: bool) -> bool:
+    effects = solo.request(VoteRequest(key(2), solo.core.me, epoch, last_epoch, end, pre_vote))
+    response = only(Reply, effects).response
+    assert isinstance(response, VoteResponse) and response.error is ErrorCode.NONE
+    return response.vote_granted
+
+
+def sent(solo: Solo, fetch: FetchRequest, *epochs: int, high_watermark: int) -> FetchRequest:
+    """The leader's answer brings a record of each of these epochs; gives the next fetch."""
+    log = log_of(*(solo.log.epoch_below(offset + 1) for offset in range(solo.log.end)))
+    start = log.end
+    for epoch in epochs:
+        log.append(epoch)
+    return fetch_in(solo.good_answer(fetch, batches=log.read(start, 1 << 20), high_watermark=high_watermark))
+
+
+def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
+    """Corruption inside, a valid chain after it: its end is true, so its vote is; but it could not lead."""
+    solo = Solo(epochs=(1, 1, 1), standing=DAMAGED, election=ElectionState(1, None, None))
+    assert none_of(VoteRequest, solo.wait(5_000)) and solo.core.role is Role.UNATTACHED
+    assert not asks_for_vote(solo, 2, end=2, last_epoch=1, pre_vote=False), "a shorter log"
+    assert asks_for_vote(solo, 3, end=3, last_epoch=1, pre_vote=False)
+
+
+def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_own_is_silent() -> None:
+    """It does not ask for pre-votes; it asks around."""
+    solo = Solo(epochs=(1,), standing=DAMAGED, election=ElectionState(1, None, None))
+    fetch = solo.follow()
+    assert fetch.replica == solo.core.me
+    solo.good_answer(fetch)
+    effects = solo.wait(3_000)
+    assert not [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
+    assert solo.core.role is Role.UNATTACHED
+
+
+def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -> None:
+    """Whoever cannot read its own log cannot bring a follower up to date."""
+    solo = Solo()
+    solo.elect()
+    epoch = solo.core.epoch
+    effects = solo.step(DamageFound())
+    assert [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, EndQuorumEpochRequest)]
+    assert solo.core.role is Role.RESIGNED
+    solo.wait(5_000)
+    assert solo.core.role is Role.UNATTACHED and solo.core.epoch == epoch + 1
+    assert "damaged" in solo.core.describe()
+    solo.step(DamageRepaired())
+    solo.wait(1_000)
+    assert solo.core.role is Role.PROSPECTIVE and solo.core.standing == FULL
+
+
+def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
+    """A prospective goes back to where it was; a candidate keeps its vote and waits."""
+    solo = Solo()
+    solo.wait(600)
+    assert solo.core.role is Role.PROSPECTIVE
+    solo.step(DamageFound())
+    assert solo.core.role is Role.UNATTACHED
+    solo = Solo()
+    for effect in solo.wait(600):
+        if isinstance(effect, SendRequest) and isinstance(effect.request, VoteRequest):
+            solo.respond(effect.destination, effect.request, VoteResponse(ErrorCode.NONE, 0, None, vote_granted=True))
+            break
+    assert solo.core.role is Role.CANDIDATE
+    solo.step(DamageFound())
+    assert solo.core.role is Role.UNATTACHED and solo.core.voted_for == solo.core.me
+
+
+def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
+    """There is nobody else, and still it must not serve what it cannot read."""
+    solo = Solo(epochs=(1,), voters=1, standing=DAMAGED, election=ElectionState(1, None, 1))
+    solo.wait(5_000)
+    assert not solo.core.is_leading
+    solo.step(DamageRepaired())
+    solo.wait(1_000)
+    assert solo.core.is_leading
+
+
+def restoring(*epochs: int, end: int, epoch: int) -> Solo:
+    return Solo(epochs=epochs, standing=Standing(lost=LostTail(end, epoch)), election=ElectionState(epoch, None, None))
+
+
+def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -> None:
+    """It may have helped to commit what it lost: counted again, it could un-commit that."""
+    solo = restoring(1, 1, end=5, epoch=1)
+    assert not asks_for_vote(solo, 1, end=9, last_epoch=1, pre_vote=True)
+    assert not asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=False)
+    solo.wait(5_000)
+    assert solo.core.role is Role.UNATTACHED
+    fetch = solo.follow()
+    assert fetch.replica.node_id == 1 and fetch.replica != solo.core.me
+
+
+def test_a_fetch_as_nobody_moves_no_high_watermark_and_keeps_no_leader_in_office() -> None:
+    """The leader books it under another key, as it does with any observer."""
+    solo = Solo()
+    solo.elect()
+    solo.fetch(2)
+    committed = solo.core.high_watermark
+    solo.append()
+    stranger = ReplicaKey(3, b"somebody else..!")
+
+    def fetch_as_nobody() -> None:
+        chain, epoch = solo.log.chain, solo.core.epoch
+        solo.request(FetchRequest(stranger, epoch, 1, solo.log.end, epoch, chain, 0, 0, 1))
+
+    fetch_as_nobody()
+    assert solo.core.high_watermark == committed
+    for _ in range(20):
+        if solo.core.is_leading:
+            fetch_as_nobody()
+        solo.wait(100)
+    assert not solo.core.is_leading
+
+
+def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again() -> None:
+    """As long as it was is not enough: its old acknowledgement may still be on its way to a leader that would count it."""
+    solo = restoring(1, 1, end=4, epoch=1)
+    fetch = sent(solo, solo.follow(), 1, 1, high_watermark=3)
+    assert (solo.log.end, fetch.replica) == (4, solo.core.fetch_key) and fetch.replica != solo.core.me
+    effects = solo.good_answer(fetch, high_watermark=4)
+    assert solo.core.standing == FULL
+    assert fetch_in(effects).replica == solo.core.me
+    assert asks_for_vote(solo, 2, end=4, last_epoch=1, pre_vote=False)
+
+
+def test_it_is_not_made_good_before_it_is_durable() -> None:
+    """What is only written may be lost a second time."""
+    solo = restoring(1, 1, end=3, epoch=1)
+    solo.auto_flush = False
+    fetch, log = solo.follow(), log_of(1, 1)
+    log.append(1)
+    solo.good_answer(fetch, batches=log.read(2, 1 << 20), high_watermark=3)
+    assert solo.core.high_watermark == 3 and solo.core.standing != FULL
+    solo.flush()
+    assert solo.core.standing == FULL
+
+
+def test_a_record_of_a_later_epoch_makes_a_lost_tail_good() -> None:
+    """Its leader was elected without this node, so it holds whatever was committed before."""
+    solo = restoring(1, 1, end=9, epoch=1)
+    fetch = fetch_in(solo.request(BeginQuorumEpochRequest(key(2), solo.core.me, 2)))
+    assert solo.core.standing != FULL, "to hear of a later epoch is nothing"
+    assert sent(solo, fetch, 2, high_watermark=0).replica == solo.core.me
+
+
+def test_a_lost_tail_that_is_back_at_the_start_is_made_good_at_once() -> None:
+    """The process died after it was whole again, and before that was noted."""
+    assert restoring(1, 2, end=9, epoch=1).core.standing == FULL
+
+
+def test_a_witness_says_what_is_on_its_disk() -> None:
+    """Whatever its role; and nothing where its log has another epoch, or none, at that place, or has it not durable."""
+    solo = Solo(epochs=(1, 1, 2), election=ElectionState(2, None, None))
+
+    def chain_at(offset: int, epoch: int) -> ChainResponse:
+        response = only(Reply, solo.request(ChainRequest(key(3), offset, epoch))).response
+        assert isinstance(response, ChainResponse)
+        return response
+
+    assert chain_at(2, 1).chain == solo.log.chain_at(2) and chain_at(2, 1).end_offset == 3
+    assert chain_at(3, 2).chain == solo.log.chain_at(3)
+    assert chain_at(3, 1).chain is None and chain_at(4, 2).chain is None
+    assert chain_at(-1, 2).error is ErrorCode.INVALID_REQUEST
