@@ -13,11 +13,12 @@ CODE := metadata_log quorum broker_agent snapshots daemon tests benchmarks examp
 
 SEEDS ?= 1000
 EVENTS ?= 2000
+HOURS ?= 1
 PARTITIONS ?= 2000000
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim mutants bench image-spike clean
+.PHONY: help venv java proto verify fix test demo sim sim-soak mutants bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +59,9 @@ demo: java  ## a whole cluster on this machine, from its first election to a cle
 
 sim: $(VENV)  ## the simulator: make sim SEEDS=1000 EVENTS=2000
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --events $(EVENTS)
+
+sim-soak: $(VENV)  ## the simulator with random seeds, for HOURS=1
+	@$(BIN)/python -m tests.sim --hours $(HOURS) --events $(EVENTS)
 
 mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
 	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS)

@@ -241,8 +241,8 @@ class SimController:
 
         def look() -> None:
             awake = self.node is not None and not self.paused and (boot, naps) == (self.boot, self._naps)
-            late = awake and reply_to in self._asked
-            hold(not late, "F8 AnsweredInTime", f"{self.name} has not answered {event} by its deadline")
+            if awake and reply_to in self._asked:
+                raise LawBroken("F8 AnsweredInTime", f"{self.name} has not answered {event} by its deadline")
 
         self.cluster.schedule(due_ms + ANSWER_SLACK_MS, look)
 

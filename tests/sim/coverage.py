@@ -1,13 +1,12 @@
 """What the runs have really done, so that runs in which nothing happened cannot pass for a proof."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from broker_agent.lifecycle import EDGES, BrokerState
 from quorum.core.roles import TRANSITIONS
 
-_HAPPENINGS = (
-    "election",
-    "restart",
+FAULTS = (
     "kill",
     "power cut",
     "majority crashes at once",
@@ -15,15 +14,9 @@ _HAPPENINGS = (
     "crash inside a job",
     "crash inside recovery",
     "crash around an election",
+    "restart",
     "flush failure",
     "disk full",
-    "stopped itself",
-    "truncation",
-    "lost unflushed records",
-    "snapshot written",
-    "snapshot installed by a controller",
-    "snapshot loaded by a broker",
-    "log prefix dropped",
     "link cut",
     "cut one way",
     "pause",
@@ -32,6 +25,19 @@ _HAPPENINGS = (
     "message duplicated",
     "message slow",
     "message cut off",
+    "broker crash",
+)
+"""What is done to the cluster, by kind. Each is away from some runs."""
+
+_HAPPENINGS = (
+    "election",
+    "stopped itself",
+    "truncation",
+    "lost unflushed records",
+    "snapshot written",
+    "snapshot installed by a controller",
+    "snapshot loaded by a broker",
+    "log prefix dropped",
     "acknowledged write",
     "unknown outcome",
     "linearizable read",
@@ -39,7 +45,6 @@ _HAPPENINGS = (
     "broker unfenced",
     "broker fenced",
     "leaders moved when a session ended",
-    "broker crash",
     "broker stopped",
     "lease lapsed",
     "lease renewed",
@@ -63,7 +68,7 @@ def _broker_edges() -> set[str]:
     return {f"broker edge: {before.name.lower()} -> {after.name.lower()}" for before, after in pairs}
 
 
-REQUIRED = (*_HAPPENINGS, *sorted(_role_edges()), *sorted(_broker_edges()))
+REQUIRED = (*FAULTS, *_HAPPENINGS, *sorted(_role_edges()), *sorted(_broker_edges()))
 """What some seed of every long run must have met."""
 
 
@@ -73,7 +78,16 @@ class Coverage(Counter[str]):
     def missing(self) -> list[str]:
         return [name for name in REQUIRED if not self[name]]
 
+    def faults(self) -> int:
+        """Of all kinds together."""
+        return sum(self[name] for name in FAULTS)
+
     def table(self) -> str:
-        met = sorted((name, count) for name, count in self.items() if count)
-        width = max((len(name) for name, _ in met), default=0)
-        return "\n".join(f"  {name:<{width}}  {count:>12,}" for name, count in met)
+        """The faults first, then what came of them."""
+        width = max((len(name) for name in self), default=0)
+
+        def part(title: str, names: Iterable[str]) -> list[str]:
+            return [title, *(f"  {name:<{width}}  {self[name]:>12,}" for name in names if self[name])]
+
+        rest = sorted(self.keys() - set(FAULTS))
+        return "\n".join((*part("faults injected", FAULTS), *part("what was met", rest)))

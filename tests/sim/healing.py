@@ -130,7 +130,7 @@ class Healing:
 
     def _who(self, core: "list[SimController]") -> str:
         brokers = (f"{b.name} {b.session.state.name} ({b.session.reason})" for b in self._cluster.brokers.values())
-        return "; ".join((*(describe(each).strip() for each in core), *brokers))
+        return "; ".join((*(str(describe(each)).strip() for each in core), *brokers))
 
     def _stay_together(self, others: "list[SimController]") -> None:
         """L4: the others come and go. Each may cost an election by an epoch that it had raised before, and one that it wins."""

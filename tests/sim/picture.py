@@ -9,8 +9,10 @@ time ms    who  event                   |  | |  log    flushed end
 """
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from metadata_log.ids import Epoch, Offset
+from metadata_log.log_shape import LogShape
 from quorum.core.roles import Role
 
 if TYPE_CHECKING:
@@ -28,23 +30,41 @@ LETTERS = {
 }
 
 
-def describe(controller: "SimController") -> str:
-    """One controller, `STATE_WIDTH` characters wide."""
-    if controller.node is None:
-        return f"{controller.name + ' X':<{STATE_WIDTH}}"
-    core, shape = controller.core, controller.log.shape
-    letter = LETTERS[core.role] if not controller.paused else "z"
-    watermark = "?" if core.high_watermark is None else core.high_watermark
-    log = f"[{shape.start.offset},{shape.end}) f{shape.flushed_end} hw{watermark}"
-    return f"{controller.name} {letter} e{core.epoch} {log}"[:STATE_WIDTH].ljust(STATE_WIDTH)
+class Standing(NamedTuple):
+    """How one controller stands; drawn only when somebody looks. Down: no role."""
+
+    name: str
+    role: Role | None = None
+    paused: bool = False
+    epoch: Epoch = 0
+    shape: LogShape | None = None
+    high_watermark: Offset | None = None
+
+    def __str__(self) -> str:
+        """`STATE_WIDTH` characters wide."""
+        if self.role is None or self.shape is None:
+            return f"{self.name + ' X':<{STATE_WIDTH}}"
+        letter = "z" if self.paused else LETTERS[self.role]
+        watermark = "?" if self.high_watermark is None else self.high_watermark
+        log = f"[{self.shape.start.offset},{self.shape.end}) f{self.shape.flushed_end} hw{watermark}"
+        return f"{self.name} {letter} e{self.epoch} {log}"[:STATE_WIDTH].ljust(STATE_WIDTH)
+
+
+def describe(controller: "SimController") -> Standing:
+    """As it stands now."""
+    node = controller.node
+    if node is None:
+        return Standing(controller.name)
+    core = node.core
+    return Standing(controller.name, core.role, controller.paused, core.epoch, node.log.shape, core.high_watermark)
 
 
 class Picture:
     """Keeps the last `LINES` events, and how every controller stood after each."""
 
     def __init__(self) -> None:
-        self._lines: deque[tuple[float, str, str, tuple[str, ...]]] = deque(maxlen=LINES)
-        self._states: dict[str, str] = {}
+        self._lines: deque[tuple[float, str, str, tuple[Standing, ...]]] = deque(maxlen=LINES)
+        self._states: dict[str, Standing] = {}
 
     def add(self, now_ms: float, who: str, what: str) -> None:
         """Something has happened at `who`."""
@@ -57,5 +77,6 @@ class Picture:
 
     def __str__(self) -> str:
         return "\n".join(
-            f"{now_ms:10.3f}  {who:<4} {what:<34.34} {' | '.join(states)}" for now_ms, who, what, states in self._lines
+            f"{now_ms:10.3f}  {who:<4} {what:<34.34} {' | '.join(map(str, states))}"
+            for now_ms, who, what, states in self._lines
         )

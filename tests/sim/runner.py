@@ -1,16 +1,23 @@
 """Runs seeds, on all cores: what `python -m tests.sim` and the tests have in common."""
 
+import gc
 import multiprocessing
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tests.sim.cluster import Cluster, SimulationFailed
 from tests.sim.coverage import Coverage
+from tests.sim.memory import remembered
 from tests.sim.mutants import put_in
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
 
 
 class Job(NamedTuple):
@@ -40,14 +47,58 @@ class Outcome(NamedTuple):
 
 def run_job(job: Job) -> Outcome:
     """One seed, from its first event until everybody agrees."""
-    with put_in(job.mutant):
-        cluster = Cluster(job.seed)
-        failure = None
-        try:
-            cluster.run(job.events)
-        except SimulationFailed as e:
-            failure = f"{e.law}\n\nTo see it again:\n\n    {job.command}\n\n{e.story}"
+    gc.disable()  # a run is short, and looking for cycles in it again and again costs a twentieth of its time
+    try:
+        with remembered(), put_in(job.mutant):
+            return _run(job)
+    finally:
+        gc.enable()
+        gc.collect()
+
+
+def _run(job: Job) -> Outcome:
+    cluster = Cluster(job.seed)
+    failure = None
+    try:
+        cluster.run(job.events)
+    except SimulationFailed as e:
+        failure = f"{e.law}\n\nTo see it again:\n\n    {job.command}\n\n{e.story}"
     return Outcome(job.seed, cluster.events, cluster.now_ms, cluster.coverage, failure)
+
+
+class Hunt(NamedTuple):
+    """One bug to be found, by the seeds from `first` on, one after the other."""
+
+    mutant: str
+    first: int
+    count: int
+    events: int
+
+
+def run_hunt(hunt: Hunt) -> tuple[Hunt, Outcome]:
+    """Ends with the seed that finds the bug, or with the last one."""
+    assert hunt.count > 0
+    for job in seeds(hunt.first, hunt.count, hunt.events, hunt.mutant):
+        outcome = run_job(job)
+        if outcome.failure is not None:
+            break
+    return hunt, outcome
+
+
+def on_all_cores(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
+    """The results as they come. `tasks` may be endless: only a few are taken ahead. Closing the iterator ends the work."""
+    cores = os.cpu_count() or 1
+    pool = ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("forkserver"))
+    waiting = iter(tasks)
+    try:
+        running: set[Future[_Result]] = {pool.submit(work, task) for task in islice(waiting, 2 * cores)}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(work, task) for task in islice(waiting, len(done))}
+            for future in done:
+                yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def run(jobs: Iterable[Job], *, title: str = "sim") -> list[Outcome]:
@@ -56,16 +107,12 @@ def run(jobs: Iterable[Job], *, title: str = "sim") -> list[Outcome]:
     jobs = list(jobs)
     console = Console(stderr=True)
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with (
-        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
-        multiprocessing.get_context("forkserver").Pool(os.cpu_count()) as pool,
-    ):
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=len(jobs))
-        for outcome in pool.imap_unordered(run_job, jobs):
+        for outcome in on_all_cores(run_job, jobs):
             outcomes.append(outcome)
             progress.advance(task)
             if outcome.failure is not None:
-                pool.terminate()
                 break
     return outcomes
 

@@ -22,7 +22,7 @@ from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
 
-WHOLE_CHECK_EVERY = 40
+WHOLE_CHECK_EVERY = 200
 """Batches between two checks of the whole image."""
 
 

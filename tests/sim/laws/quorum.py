@@ -72,14 +72,16 @@ class QuorumLaws:
     def _check_epoch_and_vote(self, controller: "SimController") -> None:
         core, me = controller.core, controller.node_id
         known = self._epochs.get(me, 0)
-        hold(core.epoch >= known, "R3 MonotonicEpoch", f"c{me} went from epoch {known} back to {core.epoch}")
+        if core.epoch < known:
+            raise LawBroken("R3 MonotonicEpoch", f"c{me} went from epoch {known} back to {core.epoch}")
         self._epochs[me] = core.epoch
         if core.voted_for is not None:
             self._note_vote(me, core.epoch, core.voted_for)
 
     def _note_vote(self, me: NodeId, epoch: Epoch, candidate: ReplicaKey) -> None:
         vote = self._votes.setdefault((me, epoch), candidate)
-        hold(vote == candidate, "R2 VoteOnce", f"c{me} voted in epoch {epoch} for {vote} and for {candidate}")
+        if vote != candidate:
+            raise LawBroken("R2 VoteOnce", f"c{me} voted in epoch {epoch} for {vote} and for {candidate}")
 
     def _check_leader(self, controller: "SimController", process: _Process, now_ms: float) -> None:
         core = controller.core
@@ -89,7 +91,8 @@ class QuorumLaws:
         if not core.is_leading:
             return
         leader = self._leaders.setdefault(core.epoch, process)
-        hold(leader == process, "R1 ElectionSafety", f"epoch {core.epoch} is led by {leader} and by {process}")
+        if leader != process:
+            raise LawBroken("R1 ElectionSafety", f"epoch {core.epoch} is led by {leader} and by {process}")
         if before is not Role.LEADER:
             self._coverage["election"] += 1
             self._followed[process, core.epoch] = dict.fromkeys(self._others(controller), now_ms)
@@ -115,11 +118,12 @@ class QuorumLaws:
             return
         newest_ms = sorted(followed.values(), reverse=True)[needed - 1]
         limit_ms = controller.config.raft.check_quorum_ms * (1 + self._options.clock_drift) + RESIGN_SLACK_MS
-        hold(
-            now_ms - newest_ms <= limit_ms,
-            "L5 ResignsWithoutQuorum",
-            f"c{controller.node_id} leads epoch {core.epoch} although no majority was heard for {now_ms - newest_ms:.0f} ms",
-        )
+        if now_ms - newest_ms > limit_ms:
+            raise LawBroken(
+                "L5 ResignsWithoutQuorum",
+                f"c{controller.node_id} leads epoch {core.epoch} although no majority was heard "
+                f"for {now_ms - newest_ms:.0f} ms",
+            )
 
     def _others(self, controller: "SimController") -> Iterable[NodeId]:
         return (other.node_id for other in self._everyone if other is not controller)
@@ -129,18 +133,16 @@ class QuorumLaws:
     def _check_log(self, controller: "SimController", process: _Process) -> None:
         me, shape = controller.node_id, controller.log.shape
         before = self._shapes.get(process)
-        if before == shape:
+        if before is shape:
             return
         self._shapes[process] = shape
-        flushed = shape.flushed_end < shape.end or controller.log_is_durable()
-        hold(
-            flushed,
-            "R12 FlushedIsDurable",
-            f"c{me} counts {shape.flushed_end} as flushed; the disk could still lose it",
-        )
+        if shape.flushed_end == shape.end and not controller.log_is_durable():
+            law = "R12 FlushedIsDurable"
+            raise LawBroken(law, f"c{me} counts {shape.flushed_end} as flushed; the disk could still lose it")
         if shape.end > shape.start.offset:
             chain = self._chains.setdefault(shape.end_and_epoch, shape.chain)
-            hold(chain == shape.chain, "R6 LogMatching", f"two histories end at {shape.end_and_epoch}; one is c{me}'s")
+            if chain != shape.chain:
+                raise LawBroken("R6 LogMatching", f"two histories end at {shape.end_and_epoch}; one is c{me}'s")
         if before is not None and shape.end < before.end:
             self._coverage["truncation"] += 1
             watermark = self._watermarks.get(process, 0)
@@ -232,9 +234,8 @@ class QuorumLaws:
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         if isinstance(request, ReadLogRequest):
             return
-        hold(
-            request.epoch <= durable.epoch, "R3 EpochBeforeSpeech", f"{who} speaks of epoch {request.epoch}; {durable}"
-        )
+        if request.epoch > durable.epoch:
+            raise LawBroken("R3 EpochBeforeSpeech", f"{who} speaks of epoch {request.epoch}; {durable}")
         match request:
             case VoteRequest(epoch=epoch, candidate=candidate, pre_vote=False):
                 own = durable.epoch == epoch and durable.voted_for == candidate
@@ -269,7 +270,8 @@ class QuorumLaws:
     def about_to_reply(self, controller: "SimController", request: PeerRequest, response: PeerResponse) -> None:
         """A reply is about to leave: what it says is durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
-        hold(response.epoch <= durable.epoch, "R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
+        if response.epoch > durable.epoch:
+            raise LawBroken("R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
         if isinstance(request, VoteRequest) and isinstance(response, VoteResponse):
             if not response.vote_granted or request.pre_vote:
                 return
