@@ -4,6 +4,7 @@
     P2  64 writes in flight: writes a second, unary calls and the pipelined stream
     P3  partitions created a second, in batched requests (the peer: keys in transactions of 128)
     P4  kill -9 of the leader until the next acknowledged write
+    P5  the leader paused (SIGSTOP) until the next acknowledged write
 
 Every server writes with fsync; three server processes and the client share the machine. Both are asked by the same kind of
 client: Python, grpc.aio, uvloop.
@@ -37,6 +38,7 @@ class Measured(NamedTuple):
     submit_per_s: float | None
     p3_per_s: float
     p4_s: list[float]
+    p5_s: list[float]
 
 
 class Row(NamedTuple):
@@ -60,11 +62,13 @@ async def measure_etcd(directory: Path, seconds: float, trials: int) -> tuple[Me
         )
         console.print(f"etcd: kill -9 of the leader, {trials} times")
         default = await _fail_over(cluster, trials)
+        console.print(f"etcd: the leader paused, {trials} times")
+        paused = await _pause(cluster, trials)
     directory.joinpath("tuned").mkdir()
     async with EtcdCluster(directory / "tuned", base_port=23_890, flags=TUNED) as cluster:
         console.print(f"etcd with {' '.join(TUNED)}: kill -9 of the leader, {trials} times")
         tuned = await _fail_over(cluster, trials)
-    return Measured(p1.p50_ms, p2.per_second, None, p3.per_second * 128, default), tuned
+    return Measured(p1.p50_ms, p2.per_second, None, p3.per_second * 128, default, paused), tuned
 
 
 async def measure_ours(directory: Path, seconds: float, trials: int) -> Measured:
@@ -78,7 +82,9 @@ async def measure_ours(directory: Path, seconds: float, trials: int) -> Measured
         p3 = await closed_loop(await cluster.partitions_call(), callers=4, seconds=seconds)
         console.print(f"metaquorum: kill -9 of the active controller, {trials} times")
         failures = await _fail_over(cluster, trials)
-    return Measured(p1.p50_ms, p2.per_second, submit.per_second, p3.per_second * 1_000, failures)
+        console.print(f"metaquorum: the active controller paused, {trials} times")
+        paused = await _pause(cluster, trials)
+    return Measured(p1.p50_ms, p2.per_second, submit.per_second, p3.per_second * 1_000, failures, paused)
 
 
 async def _fail_over(cluster: EtcdCluster | OurCluster, trials: int) -> list[float]:
@@ -91,6 +97,16 @@ async def _fail_over(cluster: EtcdCluster | OurCluster, trials: int) -> list[flo
     return seconds
 
 
+async def _pause(cluster: EtcdCluster | OurCluster, trials: int) -> list[float]:
+    seconds: list[float] = []
+    for _ in range(trials):
+        paused = await cluster.pause_leader()
+        seconds.append(await until_acknowledged(cluster.any_put_call()))
+        await cluster.resume(paused)
+        await asyncio.sleep(0.5)
+    return seconds
+
+
 def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
     assert ours.submit_per_s is not None
 
@@ -98,7 +114,7 @@ def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
         what: str, unit: str, peer: float, own: float, aim: str, *, most: float | None = None, least: float = 0
     ) -> Row:
         """`most` and `least` bound the ratio."""
-        digits = 2 if unit == " ms" else 0
+        digits = {" ms": 2, " s": 3}.get(unit, 0)
         ratio = own / peer
         reached = ratio <= most if most is not None else ratio >= least
         return Row(what, f"{peer:,.{digits}f}{unit}", f"{own:,.{digits}f}{unit}", ratio, aim, reached)
@@ -107,6 +123,7 @@ def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
         return Row(what, f"{peer_s:.3f} s", f"{own_s:.3f} s", own_s / peer_s, f"<= {most_s} s", own_s <= most_s)
 
     p4 = statistics.median(ours.p4_s)
+    p5 = [statistics.median(side.p5_s) for side in (etcd, ours)]
     return [
         row("P1 one write, p50", " ms", etcd.p1_ms, ours.p1_ms, "<= 0.9 x", most=0.9),
         row("P2 64 in flight, unary", "/s", etcd.p2_per_s, ours.p2_per_s, ">= 0.7 x", least=0.7),
@@ -115,6 +132,7 @@ def rows(etcd: Measured, tuned_s: list[float], ours: Measured) -> list[Row]:
         failover("P4 failover, p50 (etcd default)", statistics.median(etcd.p4_s), p4, 0.15),
         failover("P4 failover, p50 (etcd tuned)", statistics.median(tuned_s), p4, 0.15),
         failover("P4 failover, worst (etcd default)", max(etcd.p4_s), max(ours.p4_s), 0.5),
+        row("P5 leader paused, p50", " s", p5[0], p5[1], "<= 0.9 x", most=0.9),
     ]
 
 
@@ -139,7 +157,7 @@ async def run(seconds: float, trials: int) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each load lasts")
-    parser.add_argument("--trials", type=int, default=20, help="how many leaders are killed, on each side")
+    parser.add_argument("--trials", type=int, default=20, help="how many leaders are killed, and paused, on each side")
     arguments = parser.parse_args()
     try:
         uvloop.run(run(arguments.seconds, arguments.trials))

@@ -71,6 +71,18 @@ class OurCluster:
             await asyncio.sleep(0.02)
         raise TimeoutError("no active controller")
 
+    async def leader_stub(self) -> Any:
+        """The active controller's service."""
+        return self._stubs[await self.leader()]
+
+    async def pids(self) -> dict[str, int]:
+        """The controllers' processes: the leader first, then its followers."""
+        leader = self._cluster.layout.controllers[await self.leader()]
+        followers = [node for node in self._cluster.layout.controllers if node is not leader]
+        pids = {"leader": self._cluster.pid(leader.name)}
+        pids |= {f"follower {i}": self._cluster.pid(node.name) for i, node in enumerate(followers, 1)}
+        return {name: pid for name, pid in pids.items() if pid is not None}
+
     def _alter(self, n: int) -> admin_pb2.IncrementalAlterConfigsRequest:
         """One config of one topic: a key of its own and a value of about 200 bytes in the log."""
         operation = admin_pb2.ConfigOperation(key="retention.ms", value=str(1_000 + n))
@@ -140,14 +152,27 @@ class OurCluster:
         return call
 
     async def kill_leader(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Gives its index; until it is back it is asked nothing."""
         index = await self.leader()
         self._cluster.kill(self._cluster.layout.controllers[index].name, number)
         self._down.add(index)
         return index
 
+    async def pause_leader(self) -> int:
+        """SIGSTOP: it holds its connections and says nothing any more."""
+        return await self.kill_leader(signal.SIGSTOP)
+
+    async def resume(self, index: int) -> None:
+        """SIGCONT, and caught up."""
+        self._cluster.kill(self._cluster.layout.controllers[index].name, signal.SIGCONT)
+        await self._caught_up(index)
+
     async def bring_back(self, index: int) -> None:
         """Started again, and caught up."""
         self._cluster.start(self._cluster.layout.controllers[index].name)
+        await self._caught_up(index)
+
+    async def _caught_up(self, index: int) -> None:
         end = (await self._stubs[await self.leader()].DescribeQuorum(admin_pb2.DescribeQuorumRequest())).log_end_offset
         for _ in range(1_500):
             with contextlib.suppress(grpc.aio.AioRpcError):

@@ -35,6 +35,7 @@ class EtcdCluster:
         self._client_ports = [base_port + 2 * i for i in range(3)]
         self._peer_ports = [base_port + 2 * i + 1 for i in range(3)]
         self._processes: list[subprocess.Popen[bytes] | None] = [None] * 3
+        self._paused: set[int] = set()
         self._channels = [
             grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=_OPTIONS) for port in self._client_ports
         ]
@@ -54,7 +55,7 @@ class EtcdCluster:
             await channel.close()
         for process in self._processes:
             if process is not None:
-                process.kill()
+                process.kill()  # a stopped process, too, dies of this
                 process.wait()
 
     def _spawn(self, index: int, state: str) -> None:
@@ -75,7 +76,7 @@ class EtcdCluster:
             says: dict[int, int] = {}
             member: dict[int, int] = {}
             for index, status in enumerate(self._statuses):
-                if self._processes[index] is None:
+                if self._processes[index] is None or index in self._paused:
                     continue
                 with contextlib.suppress(grpc.aio.AioRpcError):
                     answer = await status.Status(etcd_pb2.StatusRequest(), timeout=0.5)
@@ -105,7 +106,7 @@ class EtcdCluster:
         """One put to whichever running server is next in turn: for the time after a failure."""
 
         async def call(n: int) -> object:
-            running = [i for i, process in enumerate(self._processes) if process is not None]
+            running = [i for i in range(3) if self._processes[i] is not None and i not in self._paused]
             stub = self._puts[running[n % len(running)]]
             return await stub.Put(etcd_pb2.PutRequest(key=b"after", value=VALUE), timeout=0.25)
 
@@ -121,8 +122,27 @@ class EtcdCluster:
         self._processes[index] = None
         return index
 
+    async def pause_leader(self) -> int:
+        """SIGSTOP; until it is resumed it is asked nothing."""
+        index = await self.leader()
+        process = self._processes[index]
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        self._paused.add(index)
+        return index
+
+    async def resume(self, index: int) -> None:
+        process = self._processes[index]
+        assert process is not None
+        process.send_signal(signal.SIGCONT)
+        self._paused.discard(index)
+        await self._answers(index)
+
     async def bring_back(self, index: int) -> None:
         self._spawn(index, "existing")
+        await self._answers(index)
+
+    async def _answers(self, index: int) -> None:
         for _ in range(1_000):
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await self._puts[index].Put(etcd_pb2.PutRequest(key=b"back", value=b""), timeout=0.5)

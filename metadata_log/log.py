@@ -154,6 +154,11 @@ class Log:
         return self._shape
 
     @property
+    def end(self) -> Offset:
+        """One past the last record, flushed or not."""
+        return self._end
+
+    @property
     def size_bytes(self) -> int:
         """The bytes of all segments, up to the end of their last batches."""
         return self._segments.size_bytes

@@ -5,7 +5,9 @@
          timer, finished job, peer -----+                 +--> peers.send, jobs
 
 Handlers put an event and a future in, and await the future. A turn takes everything that has come in since the last one,
-so under load one turn, one append and one flush serve many callers.
+so under load one turn, one append and one flush serve many callers. A change that comes in while an earlier one waits for
+its majority asks for no turn of its own: the followers are under way and could not take it yet, and the turn in which one
+of them comes back takes all that has gathered. (With 64 changes in flight that is twice as many a second.)
 
 Where a flush runs. A follower has nothing better to do than to wait for its disk, and a hop to a thread and back costs as
 much as half an fsync: it flushes inline. A leader has just handed batches to its followers' streams and must let them
@@ -266,7 +268,8 @@ class NodeLoop:
 
     def _post(self, event: Event) -> None:
         self._events.append(event)
-        self._schedule()
+        if not (isinstance(event, Submission) and self.node.awaits_majority):
+            self._schedule()
 
     def _schedule(self) -> None:
         if not self._scheduled:

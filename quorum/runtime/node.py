@@ -136,6 +136,13 @@ class Node:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
+    def awaits_majority(self) -> bool:
+        """As active controller it has appended what is not committed yet. So a turn comes soon, whatever else happens:
+        with a flush, a fetch, or the timer of check-quorum.
+        """
+        return self.active.on and self.state.applied < self.log.end
+
+    @property
     def stopped(self) -> str | None:
         """Why the node has stopped, if it has."""
         return self._stopped

@@ -1,12 +1,16 @@
 """The runtime as it runs: three controllers, real gRPC, real disk."""
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from metadata_log.errors import ErrorCode
+from metadata_log.records import BROKER_RESOURCE
+from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.runtime.requests import Refused
+from quorum.runtime.world import Event, Submission
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow
@@ -36,6 +40,34 @@ async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
         assert after.node_id != before.node_id
         assert after.epoch > before.epoch
         assert listed.as_of_offset > 0
+
+
+async def test_changes_gather_while_one_waits_for_its_majority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes that trickle in while followers are under way share a few turns, and each is answered with its own offset."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
+        shared: list[int] = []
+        turn = leader.node.turn
+
+        def counted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
+            events = list(events)
+            shared.append(sum(isinstance(event, Submission) for event in events))
+            turn(events, now_ms, wall_ms)
+
+        monkeypatch.setattr(leader.node, "turn", counted)
+        waiting = []
+        for n in range(40):
+            operation = ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", str(n + 1))
+            command = AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),))
+            waiting.append(asyncio.ensure_future(leader.submit(command, 10_000)))
+            await asyncio.sleep(0)
+        replies = await asyncio.gather(*waiting)
+
+        offsets = [reply.offset for reply in replies]
+        assert offsets == sorted(set(offsets))
+        assert sum(shared) == 40
+        assert len([count for count in shared if count]) < 20
 
 
 async def test_a_turn_that_fails_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,85 @@
+"""What a write costs in CPU time when it comes over gRPC: each process of a real cluster by itself, and the client.
+
+    python -m benchmarks.wire_cost [--seconds 3]
+
+Beside the writes of `make bench` stands an empty call (DescribeQuorum, which no turn is taken for): what gRPC itself takes.
+CPU time is the kernel's count of nanoseconds on a core (schedstat), all threads; a switch is a thread that gave up its core
+to wait. On a machine that is busy with other things these figures stay nearly the same, and the rate does not.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import uvloop
+from quorum_rpc.v1 import admin_pb2
+
+from benchmarks.load import Call, Figures, closed_loop
+from benchmarks.ours import OurCluster
+
+
+class _Spent(NamedTuple):
+    """One process's CPU time and switches so far."""
+
+    cpu_ns: int
+    switches: int
+
+
+def _spent(pid: int) -> _Spent:
+    cpu_ns = switches = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        cpu_ns += int((task / "schedstat").read_text().split()[0])
+        lines = (task / "status").read_text().splitlines()
+        switches += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt"))
+    return _Spent(cpu_ns, switches)
+
+
+async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, seconds: float) -> Figures:
+    pids = {**await cluster.pids(), "client": os.getpid()}
+    before = {name: _spent(pid) for name, pid in pids.items()}
+    made = 0
+
+    async def counted(n: int) -> object:
+        nonlocal made
+        made += 1
+        return await call(n)
+
+    figures = await closed_loop(counted, callers=callers, seconds=seconds)
+    after = {name: _spent(pid) for name, pid in pids.items()}
+    costs = ", ".join(
+        f"{name} {(after[name].cpu_ns - before[name].cpu_ns) / made / 1_000:.0f} us "
+        f"{(after[name].switches - before[name].switches) / made:.1f} sw"
+        for name in pids
+    )
+    print(f"{what:22} {figures.per_second:7,.0f}/s  p50 {figures.p50_ms:6.2f} ms  {costs}", flush=True)
+    return figures
+
+
+async def run(seconds: float) -> None:
+    with tempfile.TemporaryDirectory(prefix="metaquorum-wire-") as directory:
+        async with OurCluster(Path(directory) / "ours") as cluster:
+            stub = await cluster.leader_stub()
+
+            async def empty(n: int) -> object:
+                return await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())
+
+            for callers in (1, 64):
+                await _measured(f"empty call, {callers}", cluster, empty, callers, seconds)
+                await _measured(f"write, {callers}", cluster, await cluster.put_call(), callers, seconds)
+            call, end = await cluster.submit_call()
+            for callers in (1, 64):
+                await _measured(f"Submit, {callers}", cluster, call, callers, seconds)
+            await end()
+            await _measured("1,000 partitions, 4", cluster, await cluster.partitions_call(), 4, seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.wire_cost", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long each load lasts")
+    uvloop.run(run(parser.parse_args().seconds))
+
+
+if __name__ == "__main__":
+    main()
