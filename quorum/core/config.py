@@ -23,5 +23,7 @@ class RaftConfig(NamedTuple):
     watermark_linger_ms: int = 5
     """How long a follower may wait to hear of a new high watermark: under load the next batch brings it along, which saves
     half of all messages. 0: it is told at once."""
+    auto_join: bool = False
+    """A controller that does not vote asks to be added once it has caught up (KIP-1186)."""
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20

@@ -69,6 +69,9 @@ def check_invariants(q: QuorumState) -> None:
             assert term.epoch_start_offset <= q.shape.end, story()
             assert q.in_flight is None and not q.awaiting_log, f"a leader that fetches: {story()}"
             term.reads.check_invariants()
+            change = term.changes.pending
+            if change is not None and change.offset is not None:
+                assert change.offset == q.voters.latest_offset, f"a change that stands elsewhere: {change} {story()}"
         case Follower(leader_id=leader_id):
             assert q.election.leader_id == leader_id != q.me.node_id, story()
         case Candidate():

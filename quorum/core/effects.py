@@ -81,7 +81,10 @@ class AppendBatches:
 
 @dataclass(frozen=True, slots=True)
 class AppendControl:
-    """As leader of `epoch`, append this control record: the one that opens the epoch, or the voters it was formatted with."""
+    """As leader of `epoch`, append this control record: the one that opens the epoch, or a voter set.
+
+    A changed voter set stands last in its list but for answers: it goes to the log's end as the core knows it.
+    """
 
     epoch: Epoch
     record: LeaderChange | Voters

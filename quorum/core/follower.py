@@ -143,7 +143,7 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         )
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
         # It led this epoch and does not any more; a leader never comes back in the same epoch.
-        return suspect(q, role)
+        return suspect(q, replace(role, successors=response.successors or role.successors))
     if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
         return None
     role = replace(_heard_well(q, role, response.successors), read_token=response.read_token)

@@ -80,9 +80,22 @@ def on_log_grown(q: QuorumState, term: Leader, *, voters_changed: bool) -> None:
     if voters_changed:
         for voter in q.latest_voters.others(q.me):
             term.replicas.setdefault(voter, ReplicaProgress(progress_ms=q.now_ms))
+        _drop_strangers(q, term)
         advance_high_watermark(q, term)
-    # (If the watermark has just passed the record that removes this leader, nothing is parked any more.)
+        if q.role is not term:
+            return
+        # Fewer voters may make a majority of what has been echoed already, and nobody else may come to say so again.
+        count_echoes(q, term)
+        _begin_quorum_epoch(q, term)
     complete_parked(q, term, lambda parked: parked.request.fetch_offset < q.shape.end)
+
+
+def _drop_strangers(q: QuorumState, term: Leader) -> None:
+    """A removed voter that was never heard of in this epoch is not an observer either."""
+    voters = q.latest_voters
+    for key, progress in list(term.replicas.items()):
+        if progress.last_fetch_ms is None and not voters.contains(key):
+            del term.replicas[key]
 
 
 def _ends(q: QuorumState, term: Leader) -> Iterable[Offset | None]:
@@ -162,6 +175,8 @@ def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
 
 def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
     deadlines = [parked.deadline_ms for parked in term.parked.values()]
+    if term.changes.pending is not None:
+        deadlines.append(term.changes.pending.deadline_ms)
     deadlines.extend(
         term.replicas[voter].silent_since_ms(term.elected_ms) + _begin_every_ms(q)
         for voter in q.latest_voters.others(q.me)
@@ -183,10 +198,13 @@ def on_timer(q: QuorumState, term: Leader) -> None:
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-def resign(q: QuorumState, term: Leader, why: Why) -> None:
-    """Steps down, but keeps the epoch: nobody else can lead it, and this node must not lead it a second time."""
+def resign(q: QuorumState, term: Leader, why: Why, *, first: ReplicaKey | None = None) -> None:
+    """Steps down, but keeps the epoch: nobody else can lead it, and this node must not lead it a second time.
+
+    `first` is to succeed; otherwise whoever is furthest.
+    """
     others = q.latest_voters.others(q.me)
-    ranked = successors(others, term.replicas)
+    ranked = tuple(sorted(successors(others, term.replicas), key=lambda voter: voter != first))
     tell_at_ms = dict.fromkeys(others, q.now_ms)
     q.become(Resigned(q.election_deadline_ms(), ranked, tell_at_ms), why, q.election)
     q.retry_at_ms = q.now_ms + q.config.retry_backoff_ms

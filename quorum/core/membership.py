@@ -1,17 +1,341 @@
-"""Changing who votes and who leads, at somebody's wish (KIP-853; Raft 3.10, 4)."""
+"""Who votes, changed at somebody's wish: one voter at a time (KIP-853; Raft, section 4 of Ongaro's thesis).
+
+    add       the newcomer fetches as an observer until it has caught up; then the leader appends the new set
+    remove    the leader appends the set without it; if that is the leader itself, it leads on uncounted until that is committed
+    update    a voter is to be reached somewhere else
+
+A set is in force as soon as it is appended, at the leader and at whoever has the record; it is committed by a majority of
+the *new* set, and a truncation takes it back (`voters.VoterHistory`). Why that is safe is why it goes one voter at a time:
+
+    {1,2,3} -> {1,2,3,4}      any majority of the one (2 of 3) and any of the other (3 of 4) share a voter
+    {1,2,3} -> {1,4,5}        {2,3} and {4,5} do not: two leaders, each elected by a majority
+
+So between two sets that may both be in force somewhere there must never be a step of two. Hence three conditions before
+anything is appended: the last set is committed, nothing else is pending, and this leader has committed a record of its own
+epoch. The last one is not obvious. Leaders of different epochs may each append their change to the *same* old set, and
+neither is committed; only a record of the new epoch, committed by a majority of the old set, makes sure that the other's change
+can never come back (Ongaro's correction of 2015).
+
+Two more conditions are for life, not for safety: a newcomer that is still loading would hold up every commit that needs it, so
+it is waited for; and a change is refused if no majority of the new set fetches from this leader, for then nothing would
+be committed any more, the next change included.
+
+A wish is checked as it comes in and goes on at the end of every step (`go_on`), so that no path can forget it.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final, NamedTuple, assert_never
 
 from metadata_log.errors import ErrorCode
-from quorum.core.messages import QuorumChangeRequest, QuorumChangeResponse
+from metadata_log.ids import ZERO_UUID, Offset, ReplicaKey
+from metadata_log.records import Voter, Voters
+from quorum.core import joining, transfer
+from quorum.core.effects import AppendControl
+from quorum.core.messages import (
+    AddVoterRequest,
+    QuorumChangeRequest,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
+)
+from quorum.core.parking import committed_in_epoch
+from quorum.core.pending import PendingChange
+from quorum.core.progress import ReplicaProgress
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
+from quorum.core.voters import VoterSet
+
+KRAFT_VERSION: Final = 1
+"""The level of our quorum's protocol: the voter set lives in the log."""
+VOTERS_MAX: Final = 32
+ENDPOINTS_MAX: Final = 16
+NAME_CHARS_MAX: Final = 255
+"""Of a listener or a host. With the two above, a set always fits into a batch."""
+TIMEOUT_MS_MAX: Final = 3_600_000
+
+VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
-def on_request(q: QuorumState, request: QuorumChangeRequest, reply_to: int) -> None:
-    """Only a leader changes anything; whoever else is asked names the one that it knows."""
+class Refusal(NamedTuple):
+    """Why nothing was done."""
+
+    error: ErrorCode
+    why: str
+
+
+def majority_would_be_live(voters: VoterSet, live: Collection[ReplicaKey]) -> bool:
+    """Whether those of `voters` that are `live` make a majority of them."""
+    return sum(key in live for key in voters.keys) >= voters.majority
+
+
+def live_replicas(q: QuorumState, term: Leader) -> frozenset[ReplicaKey]:
+    """This node, and whoever has fetched from it within the check-quorum time."""
+    return frozenset({q.me, *(key for key, progress in term.replicas.items() if transfer.is_live(q, progress))})
+
+
+def keeps_majority_without(q: QuorumState, term: Leader, down: Collection[int]) -> bool:
+    """Whether a majority of voters that stand at this leader's end would be left if the nodes `down` were stopped."""
+    caught_up = {q.me, *(key for key, progress in term.replicas.items() if _has_caught_up(q, progress))}
+    return majority_would_be_live(q.latest_voters, {key for key in caught_up if key.node_id not in down})
+
+
+def _has_caught_up(q: QuorumState, progress: ReplicaProgress) -> bool:
+    """Whether it was lately at the end that the leader had when it asked before (as KIP-853 counts it)."""
+    at_ms = progress.last_caught_up_ms
+    return transfer.is_live(q, progress) and at_ms is not None and q.now_ms - at_ms < q.config.check_quorum_ms
+
+
+# --- being asked -----------------------------------------------------------------------------------------------------
+
+
+def on_request(q: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
+    """Begins what `request` wishes, or says why not. Only a leader changes anything."""
+    refusal = _refusal(q, request)
+    if refusal is not None:
+        _answer(q, reply_to, refusal.error, f"{refusal.why}; nothing was done")
+        return
+    term = q.role
+    assert isinstance(term, Leader)
+    term.changes.pending = PendingChange(request, reply_to, q.now_ms + request.timeout_ms, q.shape.end)
+
+
+def _answer(q: QuorumState, reply_to: int | None, error: ErrorCode, text: str, offset: Offset | None = None) -> None:
+    if reply_to is not None:
+        q.reply(reply_to, QuorumChangeResponse(error, q.epoch, q.leader_hint, text, offset))
+
+
+def _refusal(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
     if q.shutting_down:
-        error, message = ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down; nothing was done"
-    elif not isinstance(q.role, Leader):
-        error, message = ErrorCode.NOT_LEADER_OR_FOLLOWER, "this controller does not lead; nothing was done"
+        return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down")
+    term = q.role
+    if not isinstance(term, Leader):
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this controller does not lead")
+    if not 0 < request.timeout_ms <= TIMEOUT_MS_MAX:
+        return Refusal(ErrorCode.INVALID_REQUEST, f"timeout_ms is {request.timeout_ms}; from 1 to {TIMEOUT_MS_MAX}")
+    wrong = _what_is_wrong(q, request)
+    if wrong is not None:
+        return wrong
+    pending = term.changes.pending
+    if pending is not None:
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{_name(pending.request)} is still going on: one at a time")
+    if isinstance(request, TransferLeadershipRequest):
+        return _refusal_of_transfer(q, term, request)
+    return _not_yet(q, term) or _does_not_fit(q, term, request)
+
+
+def _what_is_wrong(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+    """What could not be right at any other time either."""
+    match request:
+        case AddVoterRequest(voter=voter):
+            wrong = problem_of(voter)
+        case UpdateVoterRequest(voter=voter, epoch=epoch):
+            if epoch < q.epoch:
+                return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, this is {q.epoch}")
+            if epoch > q.epoch:
+                return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is not known here, this is {q.epoch}")
+            wrong = problem_of(voter)
+        case RemoveVoterRequest(voter=replica):
+            wrong = None if len(replica.directory_id) == 16 else "directory_id must be 16 bytes"
+        case TransferLeadershipRequest():
+            wrong = None
+        case _:
+            assert_never(request)
+    return None if wrong is None else Refusal(ErrorCode.INVALID_REQUEST, wrong)
+
+
+def problem_of(voter: Voter) -> str | None:
+    """Why `voter` cannot stand in a voter set; None if it can."""
+    if voter.node_id < 0:
+        return f"node_id is {voter.node_id}; it must not be negative"
+    if len(voter.directory_id) != 16 or voter.directory_id == ZERO_UUID:
+        return "directory_id must be given: 16 bytes, not all zero (KIP-853)"
+    if not 0 < len(voter.endpoints) <= ENDPOINTS_MAX:
+        return f"{len(voter.endpoints)} endpoints; from 1 to {ENDPOINTS_MAX}"
+    for endpoint in voter.endpoints:
+        if not (0 < len(endpoint.listener) <= NAME_CHARS_MAX and 0 < len(endpoint.host) <= NAME_CHARS_MAX):
+            return f"an endpoint's listener and host must have from 1 to {NAME_CHARS_MAX} characters"
+        if not 0 < endpoint.port < 65_536:
+            return f"port {endpoint.port} of {endpoint.host}; from 1 to 65535"
+    if not voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
+        levels = f"{voter.kraft_version_min} to {voter.kraft_version_max}"
+        return f"it supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
+    return None
+
+
+def _not_yet(q: QuorumState, term: Leader) -> Refusal | None:
+    if not committed_in_epoch(q, term):
+        return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet: try again")
+    at, high_watermark = q.voters.latest_offset, q.known_high_watermark
+    if at is not None and (high_watermark is None or at >= high_watermark):
+        return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"the voter set at offset {at} is not committed yet: one at a time")
+    return None
+
+
+def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal | None:
+    voters = q.latest_voters
+    match request:
+        case AddVoterRequest(voter=voter):
+            known = voters.key_of(voter.node_id)
+            if known is not None:
+                return Refusal(ErrorCode.DUPLICATE_VOTER, f"{known} votes already; another disk of it must go first")
+            if len(voters) >= VOTERS_MAX:
+                return Refusal(ErrorCode.INVALID_REQUEST, f"{len(voters)} controllers vote; at most {VOTERS_MAX}")
+        case RemoveVoterRequest(voter=replica):
+            if not voters.contains(replica):
+                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} does not vote; the voters are {voters}")
+            if len(voters) == 1:
+                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} is the only voter")
+        case UpdateVoterRequest(voter=voter):
+            key = ReplicaKey(voter.node_id, voter.directory_id)
+            if not voters.contains(key):
+                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{key} does not vote; the voters are {voters}")
+            return None
+        case _:
+            assert_never(request)
+    return _not_enough_live(q, term, request, presumed=_newcomers(request))
+
+
+def _newcomers(request: VoterChange) -> frozenset[ReplicaKey]:
+    if isinstance(request, AddVoterRequest):
+        return frozenset({ReplicaKey(request.voter.node_id, request.voter.directory_id)})
+    return frozenset()
+
+
+def _not_enough_live(
+    q: QuorumState, term: Leader, request: VoterChange, *, presumed: frozenset[ReplicaKey] = frozenset()
+) -> Refusal | None:
+    """Whether the new set would lack a live majority, `presumed` taken for live."""
+    if isinstance(request, UpdateVoterRequest):
+        return None
+    after = VoterSet(changed(q.latest_voters, request).voters)
+    live = live_replicas(q, term) | presumed
+    if majority_would_be_live(after, live):
+        return None
+    count = sum(key in live for key in after.keys)
+    why = f"of the voters {after} only {count} would fetch from this leader, and {after.majority} are needed to commit"
+    return Refusal(ErrorCode.NOT_READY, why)
+
+
+def _refusal_of_transfer(q: QuorumState, term: Leader, request: TransferLeadershipRequest) -> Refusal | None:
+    target = request.target
+    if target == q.me.node_id:
+        return None
+    if target is not None and q.latest_voters.key_of(target) is None:
+        why = f"controller {target} does not vote; the voters are {q.latest_voters}"
+        return Refusal(ErrorCode.VOTER_NOT_FOUND, why)
+    if not transfer.targets(q, term, target):
+        who = "no other voter" if target is None else f"controller {target} has not"
+        return Refusal(ErrorCode.INVALID_REQUEST, f"{who} fetched from this leader lately")
+    return None
+
+
+def changed(voters: VoterSet, request: VoterChange) -> Voters:
+    """The set after `request`, sorted by node id."""
+    match request:
+        case AddVoterRequest(voter=voter):
+            after = [*voters.voters, voter]
+        case RemoveVoterRequest(voter=replica):
+            after = [each for each in voters.voters if each.node_id != replica.node_id]
+        case UpdateVoterRequest(voter=voter):
+            after = [voter if each.node_id == voter.node_id else each for each in voters.voters]
+        case _:
+            assert_never(request)
+    return Voters(tuple(sorted(after)))
+
+
+# --- going on --------------------------------------------------------------------------------------------------------
+
+
+def go_on(q: QuorumState) -> None:
+    """What can be done now for the pending wish. Called at the end of every step."""
+    term = q.role
+    if not isinstance(term, Leader):
+        return
+    if term.changes.pending is None:
+        own = joining.own_update(q)
+        if own is None or _not_yet(q, term) is not None:
+            return
+        on_request(q, own, None)
+    change = term.changes.pending
+    if change is None:
+        return
+    match change.request:
+        case TransferLeadershipRequest() as request:
+            transfer.go_on(q, term, change, request)
+        case _ as request:
+            if change.offset is None:
+                _append_when_ready(q, term, change, request)
+            else:
+                _watch_commit(q, term, change, change.offset)
+
+
+def _append_when_ready(q: QuorumState, term: Leader, change: PendingChange, request: VoterChange) -> None:
+    """Appends the new set, the last effect of its step: nothing may come between the log's end and the offset noted."""
+    obstacle = _obstacle(q, term, request)
+    if obstacle is not None:
+        if change.deadline_ms <= q.now_ms:
+            text = f"waited {request.timeout_ms} ms for {obstacle}; nothing was done"
+            _end(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text)
+        return
+    refusal = _not_enough_live(q, term, request)
+    if refusal is not None:
+        _end(q, term, change, refusal.error, f"{refusal.why}; nothing was done")
+        return
+    voters, offset = changed(q.latest_voters, request), q.shape.end
+    if voters.voters == q.latest_voters.voters:
+        _end(q, term, change, ErrorCode.NONE, "it is so already")
+        return
+    q.effects.append(AppendControl(q.epoch, voters))
+    if isinstance(request, AddVoterRequest) and not request.ack_when_committed:
+        _end(q, term, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
     else:
-        error, message = ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is not known here; nothing was done"
-    q.reply(reply_to, QuorumChangeResponse(error, q.epoch, q.leader_hint, message))
+        term.changes.pending = replace(change, offset=offset)
+
+
+def _obstacle(q: QuorumState, term: Leader, request: VoterChange) -> str | None:
+    """What a change has to wait for: a newcomer that follows, and has caught up."""
+    if not isinstance(request, AddVoterRequest):
+        return None
+    voter = request.voter
+    progress = term.replicas.get(ReplicaKey(voter.node_id, voter.directory_id))
+    if progress is None or not transfer.is_live(q, progress):
+        return f"controller {voter.node_id}, with this directory id, to fetch from this leader"
+    if not _has_caught_up(q, progress):
+        return f"controller {voter.node_id} to catch up: it stands at {progress.end_offset} of {q.shape.end}"
+    return None
+
+
+def _watch_commit(q: QuorumState, term: Leader, change: PendingChange, offset: Offset) -> None:
+    if q.known_high_watermark is not None and q.known_high_watermark > offset:
+        _end(q, term, change, ErrorCode.NONE, "committed", offset)
+    elif change.deadline_ms <= q.now_ms:
+        text = change.may_have_happened(
+            f"no majority of the new voters has confirmed it in {change.request.timeout_ms} ms"
+        )
+        _end(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text, offset)
+
+
+def _end(
+    q: QuorumState, term: Leader, change: PendingChange, error: ErrorCode, text: str, offset: Offset | None = None
+) -> None:
+    term.changes.pending = None
+    _answer(q, change.reply_to, error, text, offset)
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _name(request: QuorumChangeRequest) -> str:
+    match request:
+        case AddVoterRequest(voter=voter):
+            return f"adding controller {voter.node_id}"
+        case RemoveVoterRequest(voter=replica):
+            return f"removing controller {replica.node_id}"
+        case UpdateVoterRequest(voter=voter):
+            return f"updating controller {voter.node_id}"
+        case TransferLeadershipRequest():
+            return "a transfer of leadership"
+        case _:
+            assert_never(request)

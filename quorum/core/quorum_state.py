@@ -13,11 +13,12 @@ Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers
 """
 
 import random
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.log_shape import LogShape
+from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
 from quorum.core.effects import (
     Effect,
@@ -28,7 +29,15 @@ from quorum.core.effects import (
     SaveElectionState,
     SendRequest,
 )
-from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, Request, Response
+from quorum.core.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    QuorumChangeRequest,
+    Request,
+    Response,
+)
+from quorum.core.pending import last_word
 from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
 from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory, VoterSet
@@ -38,6 +47,18 @@ MAX_BACKOFF_DOUBLINGS = 3
 
 class SafetyViolated(Exception):
     """Something happened that safety does not survive. The node stops and says this."""
+
+
+@dataclass(slots=True)
+class Joining:
+    """What this node asks of its leader for itself (`quorum.core.joining`)."""
+
+    endpoints: tuple[Endpoint, ...]
+    """Where it is to be reached, as configured; none: it asks for nothing."""
+    ask_at_ms: int
+    failures: int = 0
+    asked: QuorumChangeRequest | None = None
+    """On its way."""
 
 
 class QuorumState:
@@ -51,6 +72,7 @@ class QuorumState:
         "election",
         "failures",
         "in_flight",
+        "joining",
         "known_high_watermark",
         "me",
         "now_ms",
@@ -76,6 +98,7 @@ class QuorumState:
         rng: random.Random,
         now_ms: int,
         standing: Standing = FULL,
+        my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
         self.me = me
         self.config = config
@@ -103,6 +126,7 @@ class QuorumState:
         self.standing = standing
         self.stranger = me if standing.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """Nobody. See `fetch_key`."""
+        self.joining = Joining(my_endpoints, now_ms)
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
         self.role: RoleState = self._role_at_start()
 
@@ -214,7 +238,7 @@ class QuorumState:
     # --- changes of role ------------------------------------------------------------------------------------------
 
     def become(self, role: RoleState, why: Why, election: ElectionState) -> None:
-        """The one door between roles. Saves `election` first; a leader that goes answers the fetches that it holds."""
+        """The one door between roles. Saves `election` first; a leader that goes answers what it holds."""
         left = self.role
         edge = (left.role, role.role, why)
         assert edge in TRANSITIONS, f"no such transition: {edge}; {self.me} epoch {self.epoch} -> {election}"
@@ -227,6 +251,11 @@ class QuorumState:
             for parked in left.parked.values():
                 self.reply(parked.reply_to, self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, parked.request))
             left.parked.clear()
+            wish = left.changes.pending
+            if wish is not None and wish.reply_to is not None:
+                word = last_word(wish, self.epoch, self.leader_hint, self.known_high_watermark)
+                self.reply(wish.reply_to, word)
+            left.changes.pending = None
         # A new leader first appends the record that opens its epoch, and is announced by `leader.lead` after that.
         if role.role is not Role.LEADER:
             self.announce()
@@ -314,4 +343,7 @@ class QuorumState:
         self.failures += 1
 
     def fetch_error(self, error: ErrorCode, request: FetchRequest) -> FetchResponse:
-        return FetchResponse(error, self.epoch, self.leader_hint, request.number)
+        """A refusal. A leader that has just stepped down names who is to follow it, so that they do not all run at once."""
+        ranked = self.role.preferred_successors if isinstance(self.role, Resigned) else ()
+        successors = tuple(key.node_id for key in ranked)
+        return FetchResponse(error, self.epoch, self.leader_hint, request.number, successors=successors)

@@ -9,7 +9,8 @@
     serving, parking   how a leader answers a fetch
     standing, damage   what a node may do whose disk has broken a promise             (any role)
     disputes           whose history is it, if two differ                             (any role)
-    membership         who votes, and who leads, at somebody's wish                   (leader)
+    membership, transfer   changing who votes, and who leads, at somebody's wish      (leader)
+    joining            what a node asks its leader for by itself                      (follower)
     log_reports        the log has grown, was cut, is flushed, begins at a snapshot
     timers             what is due when, in each role
     quorum_state       the desk at which they all work, and the one door between roles
@@ -28,16 +29,19 @@ Nothing is kept of an input but what the state says; the same inputs with the sa
 """
 
 import random
+from collections.abc import Collection
 from typing import assert_never
 
 from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.log_shape import LogShape
+from metadata_log.records import Endpoint
 from quorum.core import (
     damage,
     describe,
     disputes,
     election,
     follower,
+    joining,
     leader,
     log_reports,
     membership,
@@ -107,7 +111,9 @@ class RaftCore:
         rng: random.Random,
         now_ms: int,
         standing: Standing = FULL,
+        my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
+        """`my_endpoints`: where this node is to be reached, as configured; none: it never speaks of that by itself."""
         self._q = QuorumState(
             me=me,
             config=config,
@@ -117,6 +123,7 @@ class RaftCore:
             rng=rng,
             now_ms=now_ms,
             standing=standing,
+            my_endpoints=my_endpoints,
         )
         damage.restore_if_whole(self._q)
         self._stopped: str | None = None
@@ -161,7 +168,9 @@ class RaftCore:
     def _finish(self) -> list[Effect]:
         q = self._q
         if self._stopped is None:
+            membership.go_on(q)
             follower.fetch_if_due(q)
+            joining.ask_if_due(q)
         effects, q.effects = q.effects, []
         return effects
 
@@ -232,10 +241,13 @@ class RaftCore:
             case ChainRequest(), ChainResponse():
                 pass  # a witness's word
             case (
-                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest(),
+                AddVoterRequest()
+                | RemoveVoterRequest()
+                | UpdateVoterRequest()
+                | TransferLeadershipRequest() as request,
                 QuorumChangeResponse() as response,
             ):
-                q.absorb(response.epoch, response.leader_id)
+                joining.on_response(q, request, response)
             case _:
                 raise AssertionError(f"an answer of the wrong kind: {received}")
 
@@ -252,8 +264,10 @@ class RaftCore:
                 follower.on_fetch_failed(q, failed.destination, request, failed.failure)
             case ChainRequest():
                 pass  # asked again while it matters
-            case AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest():
-                pass  # asked again by whoever still wants it
+            case (
+                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
+            ):
+                joining.on_failed(q, request)
             case _ as request:
                 assert_never(request)
 
@@ -326,6 +340,11 @@ class RaftCore:
     def last_quorum_round_began_ms(self) -> int | None:
         """When leading: at this time, or later, a majority still followed this epoch (see `leader.last_round_began_ms`)."""
         return leader.last_round_began_ms(self._q, self._q.role) if isinstance(self._q.role, Leader) else None
+
+    def keeps_majority_without(self, down: Collection[NodeId]) -> bool | None:
+        """Whether a majority of caught-up voters would be left if the nodes `down` were stopped; None: only a leader knows."""
+        q = self._q
+        return membership.keeps_majority_without(q, q.role, down) if isinstance(q.role, Leader) else None
 
     @property
     def stopped(self) -> str | None:

@@ -16,12 +16,13 @@ The table below is the law: every change of role names its edge, and one that is
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final, TypeAlias
 
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorum.core.messages import FetchRequest
+from quorum.core.pending import Changes
 from quorum.core.progress import ReplicaProgress
 from quorum.core.reads import ReadRounds
 from quorum.core.voters import VoterSet
@@ -179,6 +180,7 @@ class Leader:
     """Voters other than this node, and observers."""
     parked: dict[ReplicaKey, ParkedFetch]
     reads: ReadRounds
+    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from quorum.core import election, follower, leader
+from quorum.core import election, follower, joining, leader
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why
 
@@ -18,6 +18,9 @@ def next_deadline_ms(q: QuorumState) -> int | None:
             deadlines.extend((deadline_ms, *asked.ask_at_ms.values()))
         case Follower() as role:
             deadlines.append(follower.deadline_ms(q, role))
+            ask_at_ms = joining.deadline_ms(q)
+            if ask_at_ms is not None:
+                deadlines.append(ask_at_ms)
         case Leader() as term:
             deadline = leader.next_deadline_ms(q, term)
             if deadline is not None:

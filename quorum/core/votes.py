@@ -13,8 +13,16 @@ that a candidate gives itself is in `election`.
     resigned     no                                            if up to date
     unattached   if up to date, no leader known in the epoch,  if up to date
     prospective    and no other vote given in it               if up to date
-    observer     never                                         never
     lost a tail  never (see `standing`)                        never
+
+An observer votes like a voter. Who asks counts only the votes of its own set, and asks this very replica only because that
+set names it; this node may simply not have the record yet that lets it vote. If it then refused, nobody might win:
+
+    1 leads {1,2,3}, appends {1,2,3,4}; only 2 has that record when 1 dies.
+    2 needs three of {1,2,3,4}: itself, 3, and 4, which does not know that it votes.    3 lacks the record: 2 refuses it.
+
+One vote an epoch, durable before it is spoken, holds for an observer too, so nothing is lost by it. (A node whose disk was
+replaced is not meant by those who ask for its former self: INVALID_VOTER_KEY.)
 
 How much a stranger may do. Whoever reaches the port may say anything, and so may a disk that was cloned into the wrong place.
 A vote request of a replica outside the voter set is answered as KRaft answers it (this node's set may be the older one),
@@ -56,7 +64,7 @@ def is_up_to_date(candidate: OffsetAndEpoch, mine: OffsetAndEpoch) -> bool:
 def grants(
     role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
 ) -> bool:
-    """The table above, for a voter whose epoch is already the request's (or, for a pre-vote, not above it)."""
+    """The table above, for a node whose epoch is already the request's (or, for a pre-vote, not above it)."""
     if not up_to_date:
         return False
     if pre_vote:
@@ -88,16 +96,12 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
         return answer(ErrorCode.INVALID_REQUEST)
     if request.epoch > q.epoch and not request.pre_vote:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    granted = (
-        q.is_voter
-        and q.standing.may_vote
-        and grants(
-            q.role,
-            q.election,
-            request.candidate,
-            up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
-            pre_vote=request.pre_vote,
-        )
+    granted = q.standing.may_vote and grants(
+        q.role,
+        q.election,
+        request.candidate,
+        up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
+        pre_vote=request.pre_vote,
     )
     if granted and not request.pre_vote:
         q.vote_for(request.candidate)

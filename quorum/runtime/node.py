@@ -96,6 +96,7 @@ class Node:
             voters=opened.voters,
             rng=rng,
             now_ms=now_ms,
+            my_endpoints=config.endpoints,
         )
         self.active = ActiveController(
             config=config,
@@ -261,6 +262,9 @@ class Node:
                 self._step(raft.Appended(self.log.shape, self._quorum_records_from(batches[0].base_offset)))
             case fx.AppendControl(_, record):
                 batch = self.log.append([record], self.core.epoch, self._wall_ms)
+                if self.active.on:
+                    # The proposed image must reach the log's end, or what is proposed next would stand at a wrong offset.
+                    self.state.propose(None, batch)
                 self._step(raft.Appended(self.log.shape, self._quorum_records_from(batch.base_offset)))
             case fx.TruncateLog(end):
                 self.log.truncate(end)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from metadata_log.log import LogConfig
+from metadata_log.records import Endpoint
 from quorum.controller.controller import ControllerConfig
 from quorum.core.config import RaftConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
@@ -13,6 +14,8 @@ class NodeConfig(NamedTuple):
     can end, whatever clocks and a paused controller do.
     """
 
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where this controller is to be reached, as configured. None: whatever the voter set says of it stays."""
     raft: RaftConfig = RaftConfig()
     controller: ControllerConfig = ControllerConfig()
     log: LogConfig = LogConfig()

@@ -63,6 +63,7 @@ from quorum.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
+    QuorumChangeRequest,
     QuorumChangeResponse,
     RemoveVoterRequest,
     Request,
@@ -81,14 +82,16 @@ from tests.core.fake_log import FakeLog
 LATENCY_MS = 1
 FLUSH_MS = 1
 SNAPSHOT_BYTES = 250
+OPERATOR = 0
+"""Who asks for changes of the voters; no node."""
 
 
 def directory(node_id: NodeId, generation: int = 0) -> bytes:
     return bytes([generation, *([0] * 14), node_id])
 
 
-def voter(node_id: NodeId) -> Voter:
-    return Voter(node_id, directory(node_id), (Endpoint("CONTROLLER", f"c{node_id}", 9093),))
+def voter(node_id: NodeId, generation: int = 0) -> Voter:
+    return Voter(node_id, directory(node_id, generation), (Endpoint("CONTROLLER", f"c{node_id}", 9093),))
 
 
 def voters_of(*node_ids: NodeId) -> Voters:
@@ -121,6 +124,8 @@ class Node:
     waiting: list[Input] = field(default_factory=list)
     """What came in while it was paused: it finds all of it at its door."""
     stopped: str | None = None
+    endpoints: tuple[Endpoint, ...] = ()
+    """What its configuration says of where it listens."""
     part: int = 0
     """Bytes of the snapshot that is being downloaded."""
     high_watermark: Offset = 0
@@ -158,6 +163,7 @@ class Node:
             voters=VoterHistory(bootstrap, self.log.voter_records()),
             rng=random.Random(self.cluster.seed * 1000 + self.id * 10 + self.boot),
             now_ms=self.cluster.now_ms,
+            my_endpoints=self.endpoints,
         )
         self.perform(self.core.start(self.cluster.now_ms))
 
@@ -487,6 +493,21 @@ class Cluster:
 
     def shut_down(self, node_id: NodeId) -> None:
         self[node_id].feed(ShutDown())
+
+    def wish(self, node_id: NodeId, request: QuorumChangeRequest) -> list[QuorumChangeResponse]:
+        """An operator asks node `node_id`; the answer comes into the list, and to those who watch."""
+        answers: list[QuorumChangeResponse] = []
+
+        def hear(event: Input) -> None:
+            if isinstance(event, ResponseReceived) and isinstance(event.response, QuorumChangeResponse):
+                answers.append(event.response)
+                self.note(self[node_id], f"answers {event.response.error.name}: {event.response.message}")
+
+        self._sequence += 1
+        self._pending[self._sequence] = hear
+        self[node_id].asked[self._sequence] = (OPERATOR, 0, request)
+        self._feed(self[node_id], RequestReceived(request, self._sequence))
+        return answers
 
     # --- the laws -------------------------------------------------------------------------------------------------
 

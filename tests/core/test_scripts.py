@@ -18,10 +18,16 @@ from typing import NamedTuple
 import pytest
 
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
 from quorum.core.effects import ElectionState
-from quorum.core.messages import VoteRequest
-from tests.core.cluster import Cluster, Node, directory, voters_of
+from quorum.core.messages import (
+    AddVoterRequest,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    VoteRequest,
+)
+from tests.core.cluster import Cluster, Node, directory, voter, voters_of
 from tests.core.fake_log import FakeLog
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
@@ -186,6 +192,35 @@ class Interpreter:
         node = self.node(node_id)
         node.append(node.up.epoch, voters_of(*map(int, voter_ids)))
 
+    def do_add(self, node_id: str, newcomer: str, *options: str) -> None:
+        """add N NEWCOMER [timeout=MS] [early]: an operator asks node N to let a newcomer vote."""
+        given = dict(option.split("=") for option in options if "=" in option)
+        key = self.node(newcomer).key
+        record = voter(key.node_id)._replace(directory_id=key.directory_id)
+        request = AddVoterRequest(record, "early" not in options, int(given.get("timeout", 1000)))
+        self.cluster.wish(int(node_id), request)
+
+    def do_remove(self, node_id: str, voter_id: str, *options: str) -> None:
+        given = dict(option.split("=") for option in options)
+        key = self.node(node_id).up.voters.key_of(int(voter_id))
+        assert key is not None
+        self.cluster.wish(int(node_id), RemoveVoterRequest(key, int(given.get("timeout", 1000))))
+
+    def do_transfer(self, node_id: str, target: str = "") -> None:
+        """transfer N [TARGET]: an operator asks node N to hand the leadership over."""
+        request = TransferLeadershipRequest(int(target) if target else None, timeout_ms=1000)
+        self.cluster.wish(int(node_id), request)
+
+    def do_join(self, *node_ids: str) -> None:
+        """From their next start on, these know where they listen, and join by themselves."""
+        self.cluster.config = self.cluster.config._replace(auto_join=True)
+        for node_id in node_ids:
+            self.node(node_id).endpoints = voter(int(node_id)).endpoints
+
+    def do_listen(self, node_id: str, host: str) -> None:
+        """The node's configuration names another host; it knows that from its next start on."""
+        self.node(node_id).endpoints = (Endpoint("CONTROLLER", host, 9093),)
+
     def do_ask_vote(self, node_id: str, candidate: str, epoch: str, log_end: str) -> None:
         """ask-vote N CANDIDATE EPOCH END@EPOCH: the candidate asks node N for a real vote."""
         end, last_epoch = map(int, log_end.split("@"))
@@ -205,6 +240,12 @@ class Interpreter:
         self.out += self.cluster.events
         self.cluster.events.clear()
         self.out += [f"{node.id}: {node.log}" for node in self.cluster.nodes.values()]
+
+    def do_voters_of(self, *node_ids: str) -> None:
+        """Whom these nodes take for voters."""
+        for node_id in node_ids:
+            voters = self.node(node_id).up.voters.voters
+            self.out.append(f"{node_id}: " + " ".join(f"{v.node_id}@{v.endpoints[0].host}" for v in voters))
 
     def do_replicas(self, node_id: str) -> None:
         self.out += [

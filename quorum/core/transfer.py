@@ -1,0 +1,74 @@
+"""Handing leadership over to a voter that was chosen for it (Raft 3.10 of Ongaro's thesis).
+
+The leader waits until that voter can win, then resigns with it as the first of the successors: EndQuorumEpoch makes the first
+run at once, and the others wait for their turns. Nothing of this is needed for safety, which elections see to: a target
+that lacks something committed cannot win, whatever its leader believes. What is at stake is only whether it *does* win,
+and how much that was proposed, but not committed, is lost.
+
+Under load the target is never quite at the leader's end, for the leader goes on taking proposals. It need not be. What it
+needs is the votes of a majority, so the leader asks: how many voters cannot hold more than the target? A voter holds no more
+than the end that the leader had when it was last answered, and the target holds the first record of this epoch, so no
+older log is ahead of it either.
+
+    leader  9    2 (target) fetched at 7, 3 was answered up to 7    2 and 3 can elect 2: now
+                 2 (target) fetched at 7, 3 was answered up to 9    3 would refuse 2: at the next fetch, perhaps
+
+Followers fetch after each batch, and about every other time it is the target that comes first. It must also hold what was
+in the log when the transfer was asked for: whoever asked after a write finds that write at the new leader.
+"""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Offset, ReplicaKey
+from quorum.core import leader
+from quorum.core.messages import QuorumChangeResponse, TransferLeadershipRequest
+from quorum.core.pending import PendingChange
+from quorum.core.progress import ReplicaProgress, successors
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Leader, Why
+
+
+def is_live(q: QuorumState, progress: ReplicaProgress) -> bool:
+    """Whether it has fetched within the time that a leader gives its quorum."""
+    return progress.last_fetch_ms is not None and q.now_ms - progress.last_fetch_ms < q.config.check_quorum_ms
+
+
+def targets(q: QuorumState, term: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
+    """The voters that may be handed the leadership, the furthest first: live ones, and `wanted` only if that is said."""
+    others = q.latest_voters.others(q.me)
+    fit = [key for key in others if is_live(q, term.replicas[key]) and wanted in (None, key.node_id)]
+    return successors(fit, term.replicas)
+
+
+def go_on(q: QuorumState, term: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
+    """Resigns for the first target that can win; gives up when the time is over, and leads on."""
+    if request.target == q.me.node_id:
+        return _answer(q, term, change, ErrorCode.NONE, "it leads already")
+    for target in targets(q, term, request.target):
+        if _can_win(q, term, target, change.asked_at_end):
+            _answer(q, term, change, ErrorCode.NONE, f"stepped down for controller {target.node_id}")
+            return leader.resign(q, term, Why.ASKED, first=target)
+    if change.deadline_ms <= q.now_ms:
+        who = "no voter came" if request.target is None else f"controller {request.target} did not come"
+        text = f"{who} level within {request.timeout_ms} ms; this controller goes on leading"
+        return _answer(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text)
+    return None
+
+
+def _can_win(q: QuorumState, term: Leader, target: ReplicaKey, asked_at_end: Offset) -> bool:
+    end = term.replicas[target].end_offset
+    if end is None or end <= term.epoch_start_offset or end < asked_at_end:
+        return False
+
+    def holds_no_more(voter: ReplicaKey) -> bool:
+        if voter == q.me:
+            return q.shape.end <= end
+        return voter == target or term.replicas[voter].told_end <= end
+
+    voters = q.latest_voters
+    return sum(map(holds_no_more, voters.keys)) >= voters.majority
+
+
+def _answer(q: QuorumState, term: Leader, change: PendingChange, error: ErrorCode, text: str) -> None:
+    term.changes.pending = None
+    if change.reply_to is not None:
+        q.reply(change.reply_to, QuorumChangeResponse(error, q.epoch, q.leader_hint, text))
