@@ -15,10 +15,12 @@ SEEDS ?= 1000
 EVENTS ?= 2000
 HOURS ?= 1
 PARTITIONS ?= 2000000
+MINUTES ?= 10
+SEED ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim sim-soak mutants bench image-spike clean
+.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -65,6 +67,9 @@ sim-soak: $(VENV)  ## the simulator with random seeds, for HOURS=1
 
 mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
 	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS)
+
+chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)  ## speed, side by side with etcd on this machine
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

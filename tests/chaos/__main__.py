@@ -1,0 +1,77 @@
+"""Runs real daemons under faults, and judges what their clients were told.
+
+    python -m tests.chaos --minutes 10               a fresh seed, which is printed
+    python -m tests.chaos --minutes 10 --seed 7      the same schedule again
+
+Exit code 1 if a law broke; then the directory with logs, data and history is kept, and its place is printed.
+"""
+
+import argparse
+import asyncio
+import secrets
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.history import Outcome
+from tests.chaos.run import Report, run
+
+PROBLEMS_SHOWN = 10
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults come (10)")
+    parser.add_argument("--seed", type=int, help="of the schedule; a fresh one if it is not given")
+    parser.add_argument("--clients", type=int, default=6, help="clients at work at the same time (6)")
+    parser.add_argument("--keep", action="store_true", help="keep the directory also after a good run")
+    arguments = parser.parse_args()
+    seed = secrets.randbits(31) if arguments.seed is None else arguments.seed
+    directory = Path(tempfile.mkdtemp(prefix="metaquorum-chaos-"))
+    say(f"seed {seed}, in {directory}")
+    report = asyncio.run(run(directory, seed, arguments.minutes * 60, say, arguments.clients))
+    say(table(report))
+    if report.problems:
+        for problem in report.problems[:PROBLEMS_SHOWN]:
+            say(f"\n{problem}")
+        say(f"\n{len(report.problems)} problems; everything is kept in {directory}")
+        say(f"the same schedule again: make chaos MINUTES={arguments.minutes:g} SEED={seed}")
+        return 1
+    if arguments.keep:
+        say(f"kept: {directory}")
+    else:
+        shutil.rmtree(directory)
+    return 0
+
+
+def table(report: Report) -> str:
+    """The run in figures, for people."""
+    rows = [("seed", f"{report.seed}"), ("time", f"{report.seconds:.0f} s, {report.rounds} rounds")]
+    rows += [(f"fault: {kind}", f"{count}") for kind, count in sorted(report.faults.items())]
+    done = sum(report.outcomes[each] for each in (Outcome.DONE, Outcome.EXISTS, Outcome.MISSING))
+    rows += [
+        ("faults", f"{report.faults.total()}"),
+        ("daemons started again", f"{report.restarts}"),
+        ("operations acknowledged or answered", f"{done:,}"),
+        ("operations failed, nothing done", f"{report.outcomes[Outcome.FAILED]:,}"),
+        ("operations with unknown outcome", f"{report.outcomes[Outcome.UNKNOWN]:,}"),
+        ("end of the log", f"{report.log_end:,}"),
+        ("linearizable", "yes" if report.linearizable else "NO"),
+        ("acknowledged writes lost", f"{report.lost}"),
+        ("all controllers' logs and digests equal", "yes" if report.equal else "NO"),
+        ("problems", f"{len(report.problems)}"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,198 @@
+"""A cluster of real daemons under faults: controllers that see each other through proxies, and brokers.
+
+Somebody has to start again what has died, as a service manager would; here that is `supervise`. Which ends are *allowed* is
+decided here, too: a daemon may be killed by us, and may give up (exit code 1) while its disk fails. Anything else, an
+assertion for example or a directory that it does not trust any more (78), is a finding.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from daemon.run import EXIT_FAILURE, EXIT_OK
+from quorum.cli import dev_layout
+from quorum.cli.dev_layout import DevNode, Layout
+from quorum.wire.client import AdminClient
+from tests.chaos.launch import order
+from tests.chaos.network import Network
+
+ROOT: Final = Path(__file__).parents[2]
+LOOK_S: Final = 0.05
+CONTROLLER_SETTINGS: Final = {
+    "log.format": "json",
+    "broker.session.timeout.ms": "3000",
+    "metadata.log.segment.bytes": str(2 << 20),
+    "metadata.log.max.record.bytes.between.snapshots": str(96 << 10),
+    "metadata.max.retention.bytes": str(1 << 20),
+}
+"""Small segments and many snapshots: a controller that was away for a while finds that the log has moved on."""
+BROKER_SETTINGS: Final = {
+    "log.format": "json",
+    "broker.session.timeout.ms": "3000",
+    "metadata.fetch.max.wait.ms": "500",
+    "initial.broker.registration.timeout.ms": "600000",
+    "controlled.shutdown.deadline.ms": "2000",
+}
+
+
+class Ended(NamedTuple):
+    """A daemon that has ended by itself, and not as it may."""
+
+    name: str
+    code: int
+    tail: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ended with {self.code}; the end of its log:\n{self.tail}"
+
+
+class Daemon:
+    """One node's process, started again and again."""
+
+    def __init__(self, node: DevNode, directory: Path) -> None:
+        self.node = node
+        self.control = directory / f"{node.name}.orders"
+        self.wanted = False
+        """It is to run; `supervise` sees to it."""
+        self.may_give_up = False
+        """Its disk fails, or may have: ending with EXIT_FAILURE is right."""
+        self.paused = False
+        self.starts_at_s = 0.0
+        self.starts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._expected = False
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        module = "broker_agent" if self.node.role == "broker" else "tests.chaos.launch"
+        control = [] if self.node.role == "broker" else ["--control", str(self.control)]
+        command = [sys.executable, "-m", module, *control, "--config", str(self.node.config_path)]
+        with self.node.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment
+            )
+        self.starts += 1
+        self._expected = self.paused = False
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> bool:
+        """False if it does not run."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        self._process.send_signal(number)
+        if number in (signal.SIGKILL, signal.SIGTERM):
+            self._expected = True
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            self.paused = number is signal.SIGSTOP
+        return True
+
+    def order(self, **fault: object) -> bool:
+        """Tells the launcher what is to go wrong; False if nobody was there to be told."""
+        return self.runs and not self.paused and order(self.control, **fault)
+
+    def reaped(self) -> Ended | None:
+        """Once after each end: what was wrong with it, or None. A process that runs is not reaped."""
+        if self._process is None or (code := self._process.poll()) is None:
+            return None
+        self._process = None
+        if code == -signal.SIGKILL or (self._expected and code == EXIT_OK):
+            return None
+        if code == EXIT_FAILURE and self.may_give_up:
+            return None
+        return Ended(self.node.name, code, self.tail())
+
+    def tail(self, lines: int = 12) -> str:
+        return "\n".join(self.node.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+
+class ChaosCluster:
+    """See the file's head."""
+
+    def __init__(self, layout: Layout, network: Network) -> None:
+        self.layout = layout
+        self.network = network
+        self.daemons = {node.name: Daemon(node, layout.directory) for node in layout.nodes}
+        self.findings: list[Ended] = []
+        self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        dice: random.Random,
+        *,
+        brokers: int = 2,
+        settings: Mapping[str, str] | None = None,
+        format_in: Callable[[DevNode], None] = lambda node: None,
+    ) -> "ChaosCluster":
+        """Formats three controllers and some brokers. `format_in` may prepare a node's directory before."""
+        directory.mkdir(parents=True, exist_ok=True)
+        layout = dev_layout.plan(directory, 3, brokers)
+        for node in layout.nodes:
+            format_in(node)
+        dev_layout.write(layout, {**CONTROLLER_SETTINGS, **(settings or {})}, BROKER_SETTINGS)
+        network = Network({node.node_id: node.port for node in layout.controllers}, dice)
+        for node in layout.controllers:
+            with node.config_path.open("a") as config:
+                config.write(f"controller.quorum.voters: {network.views(node.node_id)}\n")
+        return cls(layout, network)
+
+    @property
+    def controllers(self) -> list[Daemon]:
+        return [each for each in self.daemons.values() if each.node.role == "controller"]
+
+    @property
+    def brokers(self) -> list[Daemon]:
+        return [each for each in self.daemons.values() if each.node.role == "broker"]
+
+    def client(self, timeout_s: float) -> AdminClient:
+        return AdminClient([node.endpoint for node in self.layout.controllers], self.layout.cluster_id, timeout_s)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Every daemon runs, and is started again when it ends, until the block is left; then none runs."""
+        await self.network.start()
+        for daemon in self.daemons.values():
+            daemon.wanted = True
+        supervisor = asyncio.create_task(self._supervise())
+        try:
+            yield
+        finally:
+            supervisor.cancel()
+            await asyncio.gather(supervisor, return_exceptions=True)
+            for daemon in self.daemons.values():
+                daemon.send(signal.SIGKILL)
+            await self.network.close()
+
+    async def _supervise(self) -> None:
+        while True:
+            for daemon in self.daemons.values():
+                found = daemon.reaped()
+                if found is not None:
+                    self.findings.append(found)
+                if daemon.wanted and not daemon.runs and time.monotonic() >= daemon.starts_at_s:
+                    daemon.start(self._environment)
+            await asyncio.sleep(LOOK_S)
+
+    async def stop(self, within_s: float = 60.0) -> None:
+        """All in order, brokers first; whoever does not go in time is a finding."""
+        for role in (self.brokers, self.controllers):
+            for daemon in role:
+                daemon.wanted = False
+                daemon.send(signal.SIGTERM)
+            deadline_s = time.monotonic() + within_s
+            while any(daemon.runs for daemon in role):
+                if time.monotonic() > deadline_s:
+                    late = [daemon.node.name for daemon in role if daemon.runs]
+                    raise AssertionError(f"{', '.join(late)} did not stop within {within_s:g} s of SIGTERM")
+                await asyncio.sleep(LOOK_S)

@@ -1,0 +1,167 @@
+"""The logs as the daemons have left them, read by the library, and what they say of each topic.
+
+Each controller's directory is copied and opened as a controller opens it, so that what is checked is what would be believed at
+the next start; then every batch is read, also those that were archived when the log was cut at its beginning, and the chain
+over them is verified. All controllers' histories have to be one.
+"""
+
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from metadata_log.batch import Batch, verify_chain
+from metadata_log.codec import decode_batch
+from metadata_log.files import RealDirectory
+from metadata_log.identity import read_identity
+from metadata_log.log import Log
+from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
+from metadata_log.recovery import segment_names
+from metadata_log.replay import Replay
+from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, walk
+from metadata_log.segments import ARCHIVE_NAME
+from quorum.cli.dev_layout import DevNode
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from tests.chaos.clients import REGISTER
+from tests.chaos.history import State
+
+REGISTER_KEY: Final = (TOPIC_RESOURCE, REGISTER)
+
+
+class Change(NamedTuple):
+    """One batch changed one topic: to what, and where the batch ends."""
+
+    key: str
+    state: State
+    end_offset: int
+
+
+class FinalLog(NamedTuple):
+    """One controller's history. `chains` is the chain at each batch's end, from `start` on."""
+
+    name: str
+    start: int
+    end: int
+    digest: bytes
+    chains: dict[int, bytes]
+    changes: list[Change]
+
+
+def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
+    """Opens a copy of the directory, reads and verifies all of it.
+
+    Raises:
+        LogFormatError: something in it is not as it was written.
+    """
+    copy = scratch / node.name
+    shutil.copytree(node.data_directory, copy)
+    directory = RealDirectory(copy)
+    identity = read_identity(directory)
+    assert identity is not None
+    opened = open_directory(directory, identity, NodeConfig())
+    batches = list(_joined(_archived(copy / LOG_DIRECTORY / ARCHIVE_NAME), _whole(opened.log)))
+    assert batches, f"{node.name} has an empty log"
+    _verify(node.name, batches)
+    digests = {_digest(Replay(), batches)} if batches[0].base_offset == 0 else set()
+    if opened.load is not None:
+        opened.load.run()
+        assert opened.load.image is not None
+        replay = Replay()
+        replay.install(opened.load.image)
+        digests.add(_digest(replay, batches))
+    assert len(digests) == 1, f"{node.name}: the log replayed from 0 and from its newest snapshot differ"
+    opened.log.close()
+    shutil.rmtree(copy)
+    return FinalLog(
+        node.name,
+        batches[0].base_offset,
+        batches[-1].end_offset,
+        digests.pop(),
+        {batch.end_offset: batch.chain for batch in batches},
+        [change for batch in batches for change in _changes(batch)],
+    )
+
+
+def _digest(replay: Replay, batches: list[Batch]) -> bytes:
+    replay.apply([batch for batch in batches if batch.base_offset >= replay.offset])
+    return replay.image.digest_bytes
+
+
+def merged(logs: list[FinalLog]) -> tuple[list[Change], list[str]]:
+    """One history out of all, and where they contradict each other."""
+    problems = []
+    chains: dict[int, tuple[bytes, str]] = {}
+    changes: dict[int, list[Change]] = {}
+    for log in logs:
+        for end, chain in log.chains.items():
+            known = chains.setdefault(end, (chain, log.name))
+            if known[0] != chain:
+                problems.append(f"{log.name} and {known[1]} have different histories up to offset {end}")
+                break
+        by_end: dict[int, list[Change]] = {}
+        for change in log.changes:
+            by_end.setdefault(change.end_offset, []).append(change)
+        changes.update(by_end)
+    if len({log.end for log in logs}) > 1:
+        problems.append("logs end apart: " + ", ".join(f"{log.name} at {log.end}" for log in logs))
+    if len({log.digest for log in logs}) > 1:
+        problems.append("images differ: " + ", ".join(f"{log.name} {log.digest.hex()[:12]}" for log in logs))
+    if min(log.start for log in logs) > 0:
+        problems.append(f"nobody has the log from its beginning: {', '.join(f'{e.name} {e.start}' for e in logs)}")
+    return [change for end in sorted(changes) for change in changes[end]], problems
+
+
+def _whole(log: Log) -> Iterator[Batch]:
+    offset = log.shape.start.offset
+    while batches := log.read(offset, 4 << 20):
+        yield from batches
+        offset = batches[-1].end_offset
+
+
+def _archived(path: Path) -> Iterator[Batch]:
+    if not path.is_dir():
+        return
+    directory = RealDirectory(path)
+    for name in segment_names(directory):
+        segment = Segment.open(directory, name)
+        for _, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
+            yield batch
+        segment.close()
+
+
+def _joined(archived: Iterator[Batch], live: Iterator[Batch]) -> Iterator[Batch]:
+    """The longest run without gaps that ends with the live log: a node that began anew at a snapshot has a gap."""
+    run: list[Batch] = []
+    for batch in (*archived, *live):
+        if run and batch.base_offset < run[-1].end_offset:
+            continue
+        if run and batch.base_offset > run[-1].end_offset:
+            run = []
+        run.append(batch)
+    return iter(run)
+
+
+def _verify(name: str, batches: list[Batch]) -> None:
+    for before, batch in pairwise(batches):
+        assert verify_chain(batch, before.chain), (
+            f"{name}: the batch at {batch.base_offset} does not continue the chain"
+        )
+
+
+def _changes(batch: Batch) -> Iterator[Change]:
+    if batch.is_control:
+        return
+    states: dict[str, State] = {}
+    for record in decode_batch(batch):
+        match record:
+            case Topic(name=name):
+                states[name] = None
+            case RemoveTopic(name=name):
+                states[name] = None
+            case Config(resource_name=name, value=str(value)) if (record.resource_type, record.key) == REGISTER_KEY:
+                states[name] = int(value)
+            case _:
+                pass
+    yield from (Change(key, state, batch.end_offset) for key, state in states.items())

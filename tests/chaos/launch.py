@@ -1,0 +1,61 @@
+"""`python -m tests.chaos.launch --control SOCKET --config FILE ...`: production's `quorumd`, on a faulty disk and clock.
+
+Orders come as lines of JSON over a Unix socket and are answered by `ok`, on a thread of their own, so that they are taken
+also while the daemon's event loop stands still. See `disk_faults.Faults.take` for what can be ordered.
+"""
+
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+
+from daemon.clock import RealClock
+from quorum.__main__ import main
+from tests.chaos.disk_faults import Faults, put_in
+
+ORDER_BYTES_MAX = 4_096
+
+
+def step_wall_clock(faults: Faults) -> None:
+    """The wall clock of this process jumps as `faults` says; the clock that measures waits does not."""
+    real = RealClock.wall_ms
+    RealClock.wall_ms = lambda self: real(self) + faults.wall_step_ms  # type: ignore[method-assign]
+
+
+def listen(path: Path, faults: Faults) -> None:
+    """Takes orders until the process ends."""
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen()
+
+    def serve() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                faults.take(json.loads(connection.recv(ORDER_BYTES_MAX)))
+                connection.sendall(b"ok\n")
+
+    threading.Thread(target=serve, name="orders", daemon=True).start()
+
+
+def order(path: Path, **fault: object) -> bool:
+    """On the harness's side: gives an order; False if nobody takes any, because the daemon does not run."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(10)
+        try:
+            connection.connect(str(path))
+            connection.sendall(json.dumps(fault).encode())
+            return connection.recv(16) == b"ok\n"
+        except (FileNotFoundError, ConnectionError, TimeoutError):
+            return False
+
+
+if __name__ == "__main__":
+    assert sys.argv[1] == "--control"
+    all_faults = Faults()
+    step_wall_clock(all_faults)
+    put_in(all_faults)
+    listen(Path(sys.argv[2]), all_faults)
+    main(sys.argv[3:])

@@ -1,0 +1,24 @@
+"""A slice of `make chaos`, short enough for every change."""
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.history import Outcome
+from tests.chaos.run import run
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
+    """Whatever happens to three controllers and two brokers: what clients were told is true and stays true."""
+    seed = secrets.randbits(31)
+    said: list[str] = []
+    report = await run(tmp_path, seed, 12.0, said.append, clients=4)
+    assert not report.problems, f"seed {seed}, in {tmp_path}\n" + "\n\n".join(report.problems[:5])
+    assert report.linearizable
+    assert report.equal
+    assert report.lost == 0
+    assert report.faults.total() >= 1
+    assert report.outcomes[Outcome.DONE] >= 50, report.outcomes

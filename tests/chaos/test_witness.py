@@ -1,0 +1,107 @@
+"""The log as a witness: each lie that an answer could tell is found, and the truth is not accused."""
+
+from collections.abc import Sequence
+
+from tests.chaos.final_log import Change
+from tests.chaos.history import Kind, Operation, Outcome, State
+from tests.chaos.linearizability import check, topic_step
+from tests.chaos.witness import Witness, lost, problems_of, settled
+
+LOG = [Change("k", 1, 10), Change("k", 2, 12), Change("k", None, 13), Change("k", 4, 20)]
+"""Created with 1, set to 2, deleted, created anew with 4."""
+
+
+def did(
+    number: int,
+    kind: Kind,
+    offset: int | None,
+    value: State = None,
+    outcome: Outcome = Outcome.DONE,
+    *,
+    at: tuple[int, int] | None = None,
+) -> Operation:
+    """The `number`-th operation; by default each ends before the next begins."""
+    called, returned = at or (10 * number, 10 * number + 5)
+    return Operation(number, 1, "k", kind, value, outcome, called, returned, offset)
+
+
+TRUE = [
+    did(1, Kind.CREATE, 10, 1),
+    did(2, Kind.SET, 12, 2),
+    did(3, Kind.READ, 12, 2),
+    did(4, Kind.CREATE, 12, 40, Outcome.EXISTS),
+    did(5, Kind.DELETE, 13),
+    did(6, Kind.READ, 19, None),
+    did(7, Kind.SET, 19, 3, Outcome.MISSING),
+    did(8, Kind.CREATE, None, 4, Outcome.UNKNOWN),
+]
+
+
+def said(history: Sequence[Operation]) -> list[tuple[int, str]]:
+    """What the log (as far as these operations wrote it) has to say."""
+    written = {each.value for each in history if each.is_change} | {None}
+    witness = Witness([change for change in LOG if change.state in written])
+    return [(operation.number, why) for why, operation in problems_of(history, witness)]
+
+
+def test_the_truth() -> None:
+    assert said(TRUE) == []
+    assert lost(TRUE, Witness(LOG)) == []
+
+
+def test_an_acknowledged_change_that_is_not_there() -> None:
+    history = [*TRUE, did(9, Kind.SET, 21, 9)]
+    assert (9, "was acknowledged and is not in the log there") in said(history)
+    assert [each.number for each in lost(history, Witness(LOG))] == [9]
+
+
+def test_a_change_at_another_offset_than_was_said() -> None:
+    assert (1, "was acknowledged and is not in the log there") in said([did(1, Kind.CREATE, 9, 1), *TRUE[1:3]])
+
+
+def test_a_read_that_the_log_contradicts() -> None:
+    assert (3, "the log up to there says 2") in said([*TRUE[:2], did(3, Kind.READ, 12, 1)])
+
+
+def test_a_refusal_for_nothing() -> None:
+    assert (5, "was refused, and the log up to there says 2") in said(
+        [*TRUE[:3], did(5, Kind.SET, 12, 9, Outcome.MISSING)]
+    )
+
+
+def test_offsets_against_time() -> None:
+    """A read that began after a write had ended, as of an offset before it: stale, though true of its offset."""
+    (number, why), *_ = said([*TRUE[:2], did(3, Kind.READ, 11, 1)])
+    assert number == 3
+    assert "has a lower offset" in why
+
+
+def test_overlapping_operations_may_have_any_offsets() -> None:
+    assert said([TRUE[0], did(2, Kind.SET, 12, 2, at=(20, 40)), did(3, Kind.READ, 11, 1, at=(30, 50))]) == []
+
+
+def test_what_failed_and_is_there() -> None:
+    history = [TRUE[0], did(2, Kind.SET, None, 2, Outcome.FAILED)]
+    assert (2, "did not happen, it was said, and is in the log") in said(history)
+
+
+def test_what_is_there_twice() -> None:
+    twice = Witness([Change("k", 1, 10), Change("k", 2, 12), Change("k", 2, 14)])
+    history = [TRUE[0], did(2, Kind.SET, None, 2, Outcome.UNKNOWN)]
+    assert "is in the log 2 times" in [why for why, _ in problems_of(history, twice)]
+
+
+def test_unknown_changes_are_bounded_by_the_log() -> None:
+    """The unknown creation and deletion had happened when a later offset was told; one that is nowhere never did."""
+    history = [
+        did(1, Kind.CREATE, None, 1, Outcome.UNKNOWN, at=(1, 2)),
+        did(2, Kind.SET, 12, 2, at=(3, 4)),
+        did(3, Kind.DELETE, None, None, Outcome.UNKNOWN, at=(5, 6)),
+        did(4, Kind.DELETE, None, None, Outcome.UNKNOWN, at=(7, 8)),
+        did(5, Kind.READ, 14, None, at=(9, 10)),
+        did(6, Kind.CREATE, None, 6, Outcome.UNKNOWN, at=(11, 12)),
+        did(7, Kind.CREATE, None, 4, Outcome.UNKNOWN, at=(13, 14)),
+    ]
+    spans = {span.operation.number: (span.called, span.returned) for span in settled(history, Witness(LOG))}
+    assert spans == {1: (1, 4), 2: (3, 4), 3: (5, 10), 5: (9, 10), 7: (13, None)}
+    assert check(settled(history, Witness(LOG)), None, topic_step).is_linearizable

@@ -1,0 +1,137 @@
+"""The log as a witness against what clients were told.
+
+A history can be linearizable and still wrong: an acknowledged write that nobody looked at again may be gone. The final log
+knows better, because each change has an offset, and each answer says what offset it is as of. The laws:
+
+  * real time never contradicts offsets: what ended before something else began has the lower offset, or the same;
+  * an acknowledged change is in the log, in the batch that ends where the answer said;
+  * a read saw what the log, replayed up to its offset, says; a refusal is true of that state;
+  * what failed definitely is not there, and what nobody knows about is there at most once.
+
+The log also tells what became of the unknown operations, and with that `settled` bounds them for the linearizability check:
+what is in a batch that ends at 7 had happened before anything ended that is as of 7 or more. (So does etcd's robustness
+test.) The history itself stays the clients' own.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from tests.chaos.final_log import Change
+from tests.chaos.history import TELLING, Kind, Operation, Outcome, State
+from tests.chaos.linearizability import Span
+
+
+class Witness:
+    """The changes of the final log, by key and in their order."""
+
+    def __init__(self, changes: Iterable[Change]) -> None:
+        self._by_key: dict[str, list[Change]] = defaultdict(list)
+        for change in changes:
+            self._by_key[change.key].append(change)
+        self._ends = {key: [each.end_offset for each in found] for key, found in self._by_key.items()}
+
+    def changes(self, key: str) -> list[Change]:
+        return self._by_key.get(key, [])
+
+    def state(self, key: str, offset: int) -> State:
+        """The topic after all batches that end at or below `offset`."""
+        place = bisect_right(self._ends.get(key, []), offset)
+        return self._by_key[key][place - 1].state if place else None
+
+    def wrote(self, operation: Operation) -> bool:
+        """Whether the operation's change ends exactly where it was told."""
+        expected = None if operation.kind is Kind.DELETE else operation.value
+        return any(
+            each.end_offset == operation.offset and each.state == expected for each in self.changes(operation.key)
+        )
+
+
+def problems_of(history: Sequence[Operation], witness: Witness) -> list[tuple[str, Operation]]:
+    """Every answer that the log contradicts."""
+    return [*_order(history), *_answers(history, witness), *_counts(history, witness)]
+
+
+def lost(history: Sequence[Operation], witness: Witness) -> list[Operation]:
+    """The acknowledged changes that are not where they were acknowledged."""
+    return [each for each in history if each.is_change and each.outcome is Outcome.DONE and not witness.wrote(each)]
+
+
+def _order(history: Sequence[Operation]) -> Iterable[tuple[str, Operation]]:
+    told = [each for each in history if each.outcome in TELLING]
+    ended = sorted(told, key=lambda each: each.returned_ns)
+    newest: Operation | None = None
+    place = 0
+    for each in sorted(told, key=lambda each: each.called_ns):
+        while place < len(ended) and ended[place].returned_ns < each.called_ns:
+            if newest is None or _offset(ended[place]) > _offset(newest):
+                newest = ended[place]
+            place += 1
+        if newest is not None and _offset(each) < _offset(newest):
+            yield f"began after [{newest}] had ended, and has a lower offset", each
+        writes = each.is_change and each.outcome is Outcome.DONE
+        if newest is not None and writes and _offset(each) == _offset(newest):
+            yield f"began after [{newest}] had ended, and wrote at its offset", each
+
+
+def _answers(history: Sequence[Operation], witness: Witness) -> Iterable[tuple[str, Operation]]:
+    for each in history:
+        if each.outcome not in TELLING:
+            continue
+        if each.is_change and each.outcome is Outcome.DONE:
+            if not witness.wrote(each):
+                yield "was acknowledged and is not in the log there", each
+            continue
+        state = witness.state(each.key, _offset(each))
+        if each.kind is Kind.READ and state != each.value:
+            yield f"the log up to there says {state}", each
+        if each.is_change and (state is not None) != (each.outcome is Outcome.EXISTS):
+            yield f"was refused, and the log up to there says {state}", each
+
+
+def _counts(history: Sequence[Operation], witness: Witness) -> Iterable[tuple[str, Operation]]:
+    by_value = {each.value: each for each in history if each.kind in (Kind.CREATE, Kind.SET)}
+    for key in {each.key for each in history}:
+        written = Counter(each.state for each in witness.changes(key) if each.state is not None)
+        for value, times in written.items():
+            assert value in by_value, f"nobody has ever asked to set {key} to {value}"
+            operation = by_value[value]
+            if operation.outcome not in (Outcome.DONE, Outcome.UNKNOWN):
+                yield "did not happen, it was said, and is in the log", operation
+            if times > 1:
+                yield f"is in the log {times} times", operation
+            if operation.key != key:
+                yield f"is in the log under {key}", operation
+
+
+def settled(history: Sequence[Operation], witness: Witness) -> list[Span]:
+    """One key's history for `linearizability.check`, the unknown changes bounded by where the log has them."""
+    told = sorted((each for each in history if each.outcome in TELLING), key=_offset)
+    offsets = [_offset(each) for each in told]
+    earliest_end: list[int] = []
+    for each in reversed(told):
+        earliest_end.append(min(each.returned_ns, earliest_end[-1]) if earliest_end else each.returned_ns)
+    earliest_end.reverse()
+
+    def span(operation: Operation, end_offset: int) -> Span:
+        """It had happened when the first answer ended that is as of its batch's end, or more."""
+        place = bisect_left(offsets, end_offset)
+        bound = max(operation.called_ns, earliest_end[place]) if place < len(told) else None
+        return Span(operation, operation.called_ns, bound)
+
+    spans = [Span(each, each.called_ns, each.returned_ns) for each in told]
+    unknown = [each for each in history if each.outcome is Outcome.UNKNOWN and each.is_change]
+    changes = witness.changes(history[0].key) if history else []
+    where = {each.state: each.end_offset for each in changes if each.state is not None}
+    spans += [span(each, where[each.value]) for each in unknown if each.value in where]
+    # Deletions have no name in the log. Those that nobody was told of are the unknown ones' doing: matched in the order of
+    # both, each is at most as late as the one that it really was.
+    acknowledged = {_offset(each) for each in told if each.kind is Kind.DELETE and each.outcome is Outcome.DONE}
+    gone = [each.end_offset for each in changes if each.state is None and each.end_offset not in acknowledged]
+    deletions = sorted((each for each in unknown if each.kind is Kind.DELETE), key=lambda each: each.called_ns)
+    return spans + [span(each, end_offset) for each, end_offset in zip(deletions, gone, strict=False)]
+
+
+def _offset(operation: Operation) -> int:
+    assert operation.offset is not None, f"an answer without an offset: {operation}"
+    return operation.offset
