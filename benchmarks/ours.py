@@ -105,14 +105,19 @@ class OurCluster:
         waiting: dict[int, asyncio.Future[object]] = {}
 
         async def read() -> None:
-            while (answer := await stream.read()) is not grpc.aio.EOF:
-                waiting.pop(answer.id).set_result(answer)
+            while (message := await stream.read()) is not grpc.aio.EOF:
+                for answer in message.responses:
+                    waiting.pop(answer.id).set_result(answer)
 
         outgoing: asyncio.Queue[int | None] = asyncio.Queue()
 
         async def write() -> None:
-            while (n := await outgoing.get()) is not None:
-                await stream.write(admin_pb2.SubmitRequest(id=n, alter_configs=self._alter(n)))
+            while (first := await outgoing.get()) is not None:
+                gathered = [first]
+                while not outgoing.empty() and (n := outgoing.get_nowait()) is not None:
+                    gathered.append(n)
+                requests = [admin_pb2.SubmitRequest(id=n, alter_configs=self._alter(n)) for n in gathered]
+                await stream.write(admin_pb2.SubmitRequests(requests=requests))
             await stream.done_writing()
 
         tasks = [asyncio.create_task(read()), asyncio.create_task(write())]

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from metadata_log.ids import Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.messages import PeerRequest, PeerResponse
-from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView
+from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
 from snapshots.store import SnapshotInfo
 
 T = TypeVar("T")
@@ -27,6 +27,13 @@ class ControllerNode(Protocol):
 
         Raises:
             Refused: NOT_CONTROLLER with a hint; the controller's own refusal; REQUEST_TIMED_OUT (may have happened).
+        """
+        ...
+
+    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+        """As `submit`, for who has many under way: calls `on_outcome` once with what `submit` would return or raise.
+
+        It may be called at once, or inside of a turn, so it must not ask the node anything itself.
         """
         ...
 

@@ -106,7 +106,7 @@ class NodeLoop:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
-        self._waiting: dict[ReplyTo, asyncio.Future[Answer]] = {}
+        self._waiting: dict[ReplyTo, Callable[[Answer], None]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
         self._left = False
@@ -163,6 +163,16 @@ class NodeLoop:
         assert isinstance(answer, CommandReply)
         return answer
 
+    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+        def answered(answer: Answer) -> None:
+            assert isinstance(answer, CommandReply | Refused)
+            on_outcome(answer)
+
+        refusal = self._refusal()
+        if refusal is not None:
+            return on_outcome(refusal)
+        return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms))
+
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))
         assert isinstance(answer, MetadataFetched)
@@ -198,14 +208,16 @@ class NodeLoop:
         return self.node.snapshotter.store.list()
 
     async def _ask(self, event: Callable[[ReplyTo], Event]) -> Answer:
-        if self.node.stopped is not None:
-            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
-        if self._left:
-            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
-        self._last_reply_to += 1
-        reply_to = self._last_reply_to
+        refusal = self._refusal()
+        if refusal is not None:
+            raise refusal
         future: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting[reply_to] = future
+
+        def answered(answer: Answer) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        reply_to = self._reply_to(answered)
         self._post(event(reply_to))
         try:
             answer = await future
@@ -214,6 +226,20 @@ class NodeLoop:
         if isinstance(answer, Refused):
             raise answer
         return answer
+
+    def _refusal(self) -> Refused | None:
+        """Why nothing is asked of this node any more."""
+        if self.node.stopped is not None:
+            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
+        if self._left:
+            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
+        return None
+
+    def _reply_to(self, answered: Callable[[Answer], None]) -> ReplyTo:
+        """A new name for one who waits; `answered` is called once at most."""
+        self._last_reply_to += 1
+        self._waiting[self._last_reply_to] = answered
+        return self._last_reply_to
 
     # --- asked by the node (World) ---------------------------------------------------------------------------------
 
@@ -238,9 +264,9 @@ class NodeLoop:
         )
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
-        future = self._waiting.get(reply_to)
-        if future is not None and not future.done():
-            future.set_result(answer)
+        answered = self._waiting.pop(reply_to, None)
+        if answered is not None:
+            answered(answer)
 
     def start_job(self, job: Job) -> None:
         if isinstance(job, FlushJob):
@@ -260,9 +286,9 @@ class NodeLoop:
             self.stopped.set_result(reason)
 
     def _refuse_all(self, refused: Refused) -> None:
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_result(refused)
+        waiting, self._waiting = self._waiting, {}
+        for answered in waiting.values():
+            answered(refused)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 

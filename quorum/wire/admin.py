@@ -3,33 +3,29 @@
 Mutations wait until they are committed. Reads are linearizable, on the active controller. What a single node knows of
 itself (DescribeQuorum, ListSnapshots) is answered by every controller, also without a leader.
 
-`Submit` is the pipelined way in: up to SUBMIT_IN_FLIGHT_MAX calls of one stream wait at once; while that many do, the
-stream is not read, so gRPC's flow control holds the client back.
+`Submit` is the pipelined way in (`wire/submit`).
 """
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
-from quorum.controller.commands import Command, FenceBroker, UnregisterBroker
+from quorum.controller.commands import Command, CommandReply, FenceBroker, UnregisterBroker
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.submit import MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
 from snapshots.store import SnapshotInfo
 
-logger = logging.getLogger(__name__)
-
-SUBMIT_IN_FLIGHT_MAX = 256
 HASHED_BYTES_MAX = 256 << 20
 """The hash of a larger snapshot is left out of a listing."""
 HASH_CHUNK_BYTES = 1 << 20
@@ -220,49 +216,35 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     # --- the pipelined stream --------------------------------------------------------------------------------------
 
     async def Submit(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
-        """See the file's head."""
-        room = asyncio.Semaphore(SUBMIT_IN_FLIGHT_MAX)
-        answers: asyncio.Queue[admin_pb2.SubmitResponse | None] = asyncio.Queue()
-        under_way: set[asyncio.Task[None]] = set()
+        """See `wire/submit`."""
+        await SubmitConversation(context, partial(self._begin, context)).run()
 
-        async def work(request: admin_pb2.SubmitRequest) -> None:
-            try:
-                answer = await self._submitted(request, context)
-            except Exception:  # one call's accident must not leave its sender waiting, nor end the others' stream
-                logger.exception("a submitted call has failed")
-                text = "the controller failed to handle this call; its log says why"
-                answer = admin_pb2.SubmitResponse(id=request.id, error=error(ErrorCode.UNKNOWN_SERVER_ERROR, text))
-            answers.put_nowait(answer)
-
-        async def write() -> None:
-            while (answer := await answers.get()) is not None:
-                await context.write(answer)
-                room.release()
-
-        writer = asyncio.get_running_loop().create_task(write())
-        try:
-            while (request := await context.read()) is not grpc.aio.EOF:
-                await room.acquire()
-                task = asyncio.get_running_loop().create_task(work(request))
-                under_way.add(task)
-                task.add_done_callback(under_way.discard)
-            while under_way:
-                await asyncio.wait(under_way)
-            answers.put_nowait(None)
-            await writer
-        finally:
-            writer.cancel()
-            for task in under_way:
-                task.cancel()
-
-    async def _submitted(self, request: admin_pb2.SubmitRequest, context: Any) -> admin_pb2.SubmitResponse:
+    def _begin(self, context: Any, request: admin_pb2.SubmitRequest, answered: Callable[[MakeResponse], None]) -> None:
+        """Hands one submitted call to the node."""
         name = request.WhichOneof("call")
         if name is None:
             text = "a call of a kind that this release does not know"
-            return admin_pb2.SubmitResponse(id=request.id, error=error(ErrorCode.UNSUPPORTED_VERSION, text))
-        response = await self._mutate(_SUBMITTED[name], getattr(request, name), context)
-        fields: dict[str, Any] = {"id": request.id, name: response}
-        return admin_pb2.SubmitResponse(**fields)
+            unknown = admin_pb2.SubmitResponse(id=request.id, error=error(ErrorCode.UNSUPPORTED_VERSION, text))
+            return answered(lambda: unknown)
+        mutation, call = _SUBMITTED[name], getattr(request, name)
+
+        def respond(outcome: CommandReply | Refused) -> admin_pb2.SubmitResponse:
+            if isinstance(outcome, Refused):
+                response = self._refusal(outcome, mutation.response_type)
+            else:
+                response = mutation.response(outcome)
+            fields: dict[str, Any] = {"id": request.id, name: response}
+            return admin_pb2.SubmitResponse(**fields)
+
+        try:
+            self._check_cluster(call.context)
+            command = mutation.command(call)
+        except BadMessage as e:
+            return answered(partial(respond, bad_request(e)))
+        except Refused as e:
+            return answered(partial(respond, e))
+        timeout_ms = timeout_of(call.context.timeout_ms, context)
+        return self._node.begin(command, timeout_ms, lambda outcome: answered(partial(respond, outcome)))
 
     # --- refusals --------------------------------------------------------------------------------------------------
 
@@ -277,6 +259,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             refused = bad_request(e)
         except Refused as e:
             refused = e
+        return self._refusal(refused, response_type)
+
+    def _refusal(self, refused: Refused, response_type: Callable[..., R]) -> R:
         hint = refused.hint or self._node.leader_hint()
         return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
 

@@ -4,18 +4,22 @@
         waiting = [await stream.send(create_topics=request) for request in requests]
         answers = await asyncio.gather(*waiting)
 
-`send` returns when gRPC has taken the request, which it doesn't while the controller has enough to do. What was sent and not
-answered when the stream breaks may have happened.
+`send` returns when gRPC has taken the request, which it doesn't while the controller has enough to do. What gathers meanwhile
+leaves as one message. What was sent and not answered when the stream breaks may have happened.
 """
 
 import asyncio
-from typing import Any, Self
+from collections import deque
+from typing import Any, Final, Self
 
 import grpc
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.errors import ErrorCode
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
+
+MESSAGE_BYTES_MAX: Final = 1 << 20
+"""A message of several calls is closed when it has so many bytes; the receiver takes 4 MiB."""
 
 
 class SubmitStream:
@@ -28,6 +32,7 @@ class SubmitStream:
         self._timeout_ms = int(timeout_s * 1_000)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
+        self._gathered: deque[admin_pb2.SubmitRequest] = deque()
         self._writing = asyncio.Lock()
         self._broken: str | None = None
         self._reader = asyncio.get_running_loop().create_task(self._read())
@@ -53,29 +58,45 @@ class SubmitStream:
         inner.context.timeout_ms = self._timeout_ms
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = future
+        self._gathered.append(request)
         try:
             async with self._writing:  # gRPC takes one write at a time; a second one breaks the whole call
-                await self._call.write(request)
+                # Whoever writes takes along those that have gathered behind it; they find theirs gone, and return.
+                while self._gathered and self._gathered[0].id <= request.id:
+                    await self._call.write(self._take())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The reader hears of the break too, and tells whoever waits, this caller among them.
             await asyncio.wait([self._reader])
         return future
 
+    def _take(self) -> admin_pb2.SubmitRequests:
+        """The next message: at least one call, and as many as fit."""
+        requests = [self._gathered.popleft()]
+        size = requests[0].ByteSize()
+        while self._gathered and (size := size + self._gathered[0].ByteSize()) <= MESSAGE_BYTES_MAX:
+            requests.append(self._gathered.popleft())
+        return admin_pb2.SubmitRequests(requests=requests)
+
     async def _read(self) -> None:
         reason = "the stream ended"
         try:
-            while (response := await self._call.read()) is not grpc.aio.EOF:
-                future = self._waiting.pop(response.id, None)
-                if future is not None and not future.done():
-                    name = response.WhichOneof("answer")
-                    if name == "error":
-                        future.set_exception(AdminError.of(response.error))
-                    else:
-                        future.set_result(getattr(response, name))
+            while (message := await self._call.read()) is not grpc.aio.EOF:
+                for response in message.responses:
+                    self._tell(response)
         except grpc.aio.AioRpcError as e:
             reason = f"{e.code().name}: {e.details()}"
         finally:
             self._break(reason)
+
+    def _tell(self, response: admin_pb2.SubmitResponse) -> None:
+        future = self._waiting.pop(response.id, None)
+        if future is None or future.done():
+            return
+        name = response.WhichOneof("answer")
+        if name == "error":
+            future.set_exception(AdminError.of(response.error))
+        else:
+            future.set_result(getattr(response, str(name)))
 
     def _break(self, reason: str) -> None:
         text = self._broken = f"{self._target}: {reason}"

@@ -105,8 +105,8 @@ class AdminServiceStub(object):
                 _registered_method=True)
         self.Submit = channel.stream_stream(
                 '/quorum_rpc.v1.AdminService/Submit',
-                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequest.SerializeToString,
-                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponse.FromString,
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.FromString,
                 _registered_method=True)
 
 
@@ -198,7 +198,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request_iterator, context):
-        """Bulk work: the mutating calls, pipelined; answers come in the order of completion, matched by `id`.
+        """Bulk work: the mutating calls, pipelined; answers come in the order of completion, matched by `id`. A message may
+        hold many calls, each decided and answered by itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -274,8 +275,8 @@ def add_AdminServiceServicer_to_server(servicer, server):
             ),
             'Submit': grpc.stream_stream_rpc_method_handler(
                     servicer.Submit,
-                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequest.FromString,
-                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponse.SerializeToString,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -658,8 +659,8 @@ class AdminService(object):
             request_iterator,
             target,
             '/quorum_rpc.v1.AdminService/Submit',
-            quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequest.SerializeToString,
-            quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponse.FromString,
+            quorum__rpc_dot_v1_dot_admin__pb2.SubmitRequests.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.SubmitResponses.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,5 +1,6 @@
 """A controller node without Raft: real decisions on a real image, committed at once. What the services are tried against."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -57,6 +58,7 @@ class FakeNode:
         self.asked: list[PeerRequest] = []
         self.fetches: list[MetadataFetch] = []
         self.leader: Endpoint | None = None
+        self.under_way: set[asyncio.Task[CommandReply]] = set()
         self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
             ErrorCode.NONE, 1, 1, request.number
         )
@@ -89,6 +91,19 @@ class FakeNode:
             return self.cluster.run(command).reply
         except ControllerError as e:
             raise Refused(e.code, e.message) from e
+
+    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+        work = asyncio.get_running_loop().create_task(self.submit(command, timeout_ms))
+        self.under_way.add(work)
+
+        def done(task: asyncio.Task[CommandReply]) -> None:
+            self.under_way.discard(task)
+            if not task.cancelled():
+                error = task.exception()
+                assert error is None or isinstance(error, Refused)
+                on_outcome(task.result() if error is None else error)
+
+        work.add_done_callback(done)
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         self._maybe_refuse()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -16,7 +17,7 @@ from daemon.endpoints import HostPort
 from daemon.server import PortInUse
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint, FeatureRange
-from quorum.controller.commands import DeleteTopicsReply, TopicResult
+from quorum.controller.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire import convert
 from quorum.wire.client import AdminClient
@@ -324,10 +325,42 @@ async def test_an_unknown_submitted_call_is_named_unsupported(channel: grpc.aio.
     """A newer client's call: an answer, so that it doesn't wait."""
     stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
     stream = stub.Submit()
-    await stream.write(admin_pb2.SubmitRequest(id=3))
-    response = await stream.read()
+    await stream.write(admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=3)]))
+    (response,) = (await stream.read()).responses
     assert (response.id, response.error.code) == (3, ErrorCode.UNSUPPORTED_VERSION)
     stream.cancel()
+
+
+async def test_the_calls_of_one_message_are_answered_each_by_itself(
+    channel: grpc.aio.Channel, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bad message, another cluster's call, an accident and more calls than may wait at once: nobody else notices."""
+    begin = node.begin
+
+    def accident(command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+        assert not (isinstance(command, DeleteTopics) and command.names == ("doom",))
+        begin(command, timeout_ms, on_outcome)
+
+    monkeypatch.setattr(node, "begin", accident)
+    calls: dict[int, dict[str, Any]] = {
+        1: {"delete_topics": admin_pb2.DeleteTopicsRequest(names=["doom"])},
+        2: {"delete_topics": admin_pb2.DeleteTopicsRequest(context=admin_pb2.RequestContext(cluster_id="elsewhere"))},
+        3: {"create_topics": admin_pb2.CreateTopicsRequest(topics=[admin_pb2.NewTopic()] * 10_001)},
+    }
+    calls |= {n: {"create_topics": admin_pb2.CreateTopicsRequest(topics=[_topic(f"t{n}")])} for n in range(4, 400)}
+    requests = [admin_pb2.SubmitRequest(id=number, **call) for number, call in calls.items()]
+    stream = admin_pb2_grpc.AdminServiceStub(channel).Submit()  # type: ignore[no-untyped-call]
+    await stream.write(admin_pb2.SubmitRequests(requests=requests))
+    await stream.done_writing()
+    answers: dict[int, admin_pb2.SubmitResponse] = {}
+    while (message := await stream.read()) is not grpc.aio.EOF:
+        answers.update((answer.id, answer) for answer in message.responses)
+
+    assert answers.keys() == calls.keys()
+    assert answers[1].error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert answers[2].delete_topics.error.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert answers[3].create_topics.error.code == ErrorCode.INVALID_REQUEST
+    assert all(answers[n].create_topics.results[0].error.code == ErrorCode.NONE for n in range(4, 400))
 
 
 @pytest.mark.parametrize(
