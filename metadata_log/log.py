@@ -450,6 +450,7 @@ class Log:
             # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
             # continues the chain just as well, would be back after a power cut.
             if segment is self._segments.active or note is None or segment.end_offset > note.end:
+                segment.write_again(0 if note is None else note.end)
                 segment.file.flush()
         self._directory.flush()
         self._flushed_end, self._flushed_chain = self._end, self._chain

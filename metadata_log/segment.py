@@ -227,6 +227,20 @@ class Segment:
         self._allocated = self.end_position
         self.file.flush()
 
+    def write_again(self, offset: Offset) -> None:
+        """Writes once more what stands from `offset` on, which must be flushed then.
+
+        An fsync that failed in an earlier process has left these bytes in the page cache, marked clean, and not on the
+        disk: a second fsync would report success and prove nothing. Bytes that are written again are dirty again.
+        """
+        place = self.locate(offset) if offset > self.base_offset else None
+        position = place[0] if place else 0
+        while position < self.end_position:
+            data = self.file.read_at(position, min(_WINDOW_BYTES, self.end_position - position))
+            assert data, f"{self._path} ends at {position}, and {self.end_position} was read"
+            self.file.write_at(position, data)
+            position += len(data)
+
     def tail_is_zero(self) -> bool:
         """Whether nothing follows the last known batch."""
         position = self.end_position

@@ -33,12 +33,17 @@ def save(directory: Directory, state: ElectionState) -> None:
 
 
 def load(directory: Directory) -> ElectionState | None:
-    """What was last saved; None if nothing ever was.
+    """What was last saved, durable; None if nothing ever was.
+
+    A process that was killed between the rename and the fsync of the directory has left a vote that only the page cache
+    knows. The next one reads it, and would speak of it; and after a power cut the node would vote again.
 
     Raises:
+        FlushFailed: stop the process.
         CorruptLog: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
             guess: it could vote twice in one epoch.
     """
+    directory.flush()
     if not directory.exists(FILE_NAME):
         return None
     data = directory.read(FILE_NAME, FILE_BYTES_MAX)

@@ -7,6 +7,7 @@ import pytest
 
 from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.files import FlushFailed
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log, LogConfig
 from metadata_log.log_notes import FLUSHED_NAME, START_NAME
@@ -164,6 +165,25 @@ def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
     for seed in range(20):
         directory, log = filled(unflushed=3)
         shape = log.shape
+        recovered = Log.open(directory.kill(), config=CONFIG)
+        assert recovered.shape.flushed_end == recovered.shape.end == shape.end
+
+        after = Log.open(directory.crash(Random(seed)), config=CONFIG)
+        assert after.shape.chain == shape.chain
+
+
+def test_what_a_failed_fsync_has_left_in_the_page_cache_is_written_again() -> None:
+    """
+    1. An fsync fails: the pages are marked clean, and the disk does not have them. The process stops itself.
+    2. Restarted, it reads them out of the page cache. An fsync succeeds now, and proves nothing.
+    3. The power goes: what 2 has counted as flushed must be there.
+    """
+    for seed in range(20):
+        directory, log = filled(unflushed=3)
+        shape = log.shape
+        directory.fail_next_flush()
+        with pytest.raises(FlushFailed):
+            log.flush()
         recovered = Log.open(directory.kill(), config=CONFIG)
         assert recovered.shape.flushed_end == recovered.shape.end == shape.end
 

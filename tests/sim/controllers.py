@@ -48,6 +48,8 @@ Make: TypeAlias = Callable[[ReplyTo, int], Event]
 OnAnswer: TypeAlias = Callable[[Answer], None]
 
 SNAPSHOT_BYTES_MAX = 64 << 20
+POWER_CUT_INSIDE_CHANCE = 0.7
+"""Else only the process dies, in the middle of a turn, a job or its start; the page cache has what it had written."""
 ANSWER_SLACK_MS = 25.0
 """Later than this after its deadline, no answer counts as one in time."""
 
@@ -108,12 +110,14 @@ class SimController:
         return self.disk.subdirectory(LOG_DIRECTORY)
 
     def durable_election(self) -> ElectionState:
-        """What quorum-state says."""
-        if not self.disk.exists(election_file.FILE_NAME):
+        """What quorum-state would say after a power cut."""
+        data = self.disk.durable_bytes(election_file.FILE_NAME)
+        if data is None:
             return election_file.FIRST_STATE
-        data = self.disk.read(election_file.FILE_NAME, election_file.FILE_BYTES_MAX)
         if data != self._election[0]:
-            state = election_file.load(self.disk)
+            copy = MemoryDirectory()
+            copy.write_atomic(election_file.FILE_NAME, data)
+            state = election_file.load(copy)
             assert state is not None
             self._election = (data, state)
         return self._election[1]
@@ -162,7 +166,7 @@ class SimController:
             opened = open_directory(self.disk, self.identity, self.config)
         except PowerCut:
             self.cluster.coverage["crash inside recovery"] += 1
-            self._fall(power_cut=True)
+            self._fall(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
             return
         except CorruptLog as e:
             raise LawBroken("D2 CrashIsNotCorruption", f"{self.name} does not start: {e}") from e
@@ -271,7 +275,7 @@ class SimController:
         except PowerCut:
             self.cluster.coverage["crash inside a turn"] += 1
             self.cluster.draw(self, f"{what}, cut short")
-            self.crash(power_cut=True)
+            self.crash(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
             return
         failed_now = self.disk.failed_flushes > failed_flushes
         hold(
@@ -366,7 +370,7 @@ class SimController:
                 done = _run(job)
             except PowerCut:
                 self.cluster.coverage["crash inside a job"] += 1
-                self.crash(power_cut=True)
+                self.crash(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
                 return
             self.cluster.schedule(rng.uniform(0.0, 0.5), lambda: self._job_done(done, boot))
 

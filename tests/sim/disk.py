@@ -9,8 +9,12 @@ What a power cut leaves (`crash`) is as bad as disks allow, and decided by the d
 So a file whose name was not flushed may be gone whatever was flushed inside it, and a file that was renamed into place
 without a flush may be empty. `kill` is the other crash: the process ends, the page cache stays.
 
-Faults to order: `flip_bit`, `fail_next_flush`, `limit_space`, and `cut_power_after(n)`, which raises `PowerCut` at the n-th
-operation that changes the disk, so that a test can crash *inside* whatever it calls.
+Faults to order: `flip_bit`, `fail_next_flush`, `fail_next_read`, `limit_space`, and `cut_power_after(n)`, which raises
+`PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside* whatever it calls.
+
+A flush that fails does so as Linux does it: the pages are marked clean all the same. Whoever reads on, in this process or
+the next, sees what was written; whoever flushes again is told that all is well; and the power cut after that brings back
+what the disk had held before. Only bytes that are *written again* become durable.
 """
 
 from collections.abc import Callable
@@ -20,6 +24,7 @@ from typing import Final
 from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed
 
 SECTOR_BYTES: Final = 512
+_EIO: Final = 5
 _ENOSPC: Final = 28
 
 
@@ -39,6 +44,8 @@ class _Volume:
         self.failed_flushes = 0
         self.cut_at: int | None = None
         self.failing_flushes: set[str | None] = set()
+        self.failed_reads = 0
+        self.failing_read = False
 
     def operate(self) -> None:
         """Before every change of the disk."""
@@ -63,6 +70,15 @@ class _Volume:
                 self.failed_flushes += 1
                 raise FlushFailed(f"{name}: the disk was told to fail this flush")
 
+    def read(self, name: str) -> None:
+        """Before every read of a file's contents."""
+        if self.is_dark:
+            raise PowerCut
+        if self.failing_read:
+            self.failing_read = False
+            self.failed_reads += 1
+            raise OSError(_EIO, f"Input/output error: {name}: the disk was told to fail this read")
+
 
 class _Content:
     """What a file holds: as programs see it, as it is durable, and the changes in between."""
@@ -72,6 +88,8 @@ class _Content:
         self.durable = bytearray()
         self.pending: list[tuple[int, bytes | None]] = []
         """(position, data) of a write, or (size, None) of a truncation or extension, oldest first."""
+        self.lies = False
+        """A flush has failed: `durable` may lack what was written before it, although nothing is pending."""
 
     def change(self, position: int, data: bytes | None) -> None:
         self.pending.append((position, data))
@@ -81,6 +99,15 @@ class _Content:
         for position, data in self.pending:
             _apply(self.durable, position, data)  # cheaper than a copy of the whole file
         self.pending.clear()
+
+    def fail_flush(self) -> None:
+        """The pages are clean now, and not on the disk; only the sizes, which are the file system's, still may be."""
+        self.pending = [change for change in self.pending if change[1] is None]
+        self.lies = True
+
+    @property
+    def is_durable(self) -> bool:
+        return not self.pending and (not self.lies or self.durable == self.current)
 
     def after_power_cut(self, rng: Random) -> "_Content":
         """Any version of each sector, and any of the sizes, since the last flush."""
@@ -137,8 +164,7 @@ class MemoryFile:
         return len(self._content.current)
 
     def read_at(self, position: int, length: int) -> bytes:
-        if self._volume.is_dark:
-            raise PowerCut
+        self._volume.read(self._name)
         return bytes(self._content.current[position : position + length])
 
     def write_at(self, position: int, data: bytes) -> None:
@@ -163,6 +189,7 @@ class MemoryFile:
             self._volume.flush(self._name)
         except FlushFailed:
             self._failed = True
+            self._content.fail_flush()
             raise
         self._content.flush()
 
@@ -212,8 +239,7 @@ class MemoryDirectory:
         return MemoryFile(self._volume, name, self._content(name))
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        if self._volume.is_dark:
-            raise PowerCut
+        self._volume.read(name)
         content = self._content(name).current
         if len(content) > max_bytes:
             raise FileTooLarge(f"{self._path_text}/{name}: more than the {max_bytes} bytes that it could rightly have")
@@ -335,6 +361,10 @@ class MemoryDirectory:
         """The next flush of the file `name` (of anything, without a name) fails."""
         self._volume.failing_flushes.add(name)
 
+    def fail_next_read(self) -> None:
+        """The next read of any file's contents fails."""
+        self._volume.failing_read = True
+
     def limit_space(self, space_bytes: int | None) -> None:
         """The volume has room for so many bytes in all; None for no limit."""
         self._volume.space_bytes = space_bytes
@@ -343,6 +373,7 @@ class MemoryDirectory:
         """Takes back all orders."""
         self._volume.cut_at = None
         self._volume.failing_flushes.clear()
+        self._volume.failing_read = False
         self._volume.space_bytes = None
 
     def flip_bit(self, name: str, position: int, bit: int = 0) -> None:
@@ -365,7 +396,12 @@ class MemoryDirectory:
     def is_durable(self, name: str) -> bool:
         """Whether the file, its name and all that was written to it would survive a power cut."""
         content = self._entries.get(name)
-        return isinstance(content, _Content) and self._durable.get(name) is content and not content.pending
+        return isinstance(content, _Content) and self._durable.get(name) is content and content.is_durable
+
+    def durable_bytes(self, name: str) -> bytes | None:
+        """What a power cut would certainly leave under `name`, if nothing that is pending happens; None: no such file."""
+        content = self._durable.get(name)
+        return bytes(content.durable) if isinstance(content, _Content) else None
 
     @property
     def operations(self) -> int:
@@ -381,6 +417,11 @@ class MemoryDirectory:
     def failed_flushes(self) -> int:
         """How many of them failed, as they were told to."""
         return self._volume.failed_flushes
+
+    @property
+    def failed_reads(self) -> int:
+        """How many reads failed, as they were told to."""
+        return self._volume.failed_reads
 
     @property
     def used_bytes(self) -> int:
