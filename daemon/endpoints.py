@@ -39,6 +39,14 @@ class HostPort(NamedTuple):
         """Whether only processes of this machine can reach it."""
         return is_loopback(self.host)
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether it stands for all addresses of a machine: something to bind, nothing to call."""
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
 
 class NodeAddress(NamedTuple):
     """Where one node is reached."""

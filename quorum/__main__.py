@@ -76,11 +76,14 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     if warning is not None:
         log.warning("insecure", reason=warning)
     opened = open_locked(config, node_config)
-    loop = NodeLoop(opened, node_config, _peers(config, opened), RealClock(), random.Random(secrets.randbits(64)))
+    peers = _peers(config, opened)
+    loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
     add_metrics(metrics, loop)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = serve(loop, opened.identity, config.listener.address, tls=config.tls_files, health=health)
+    serving = serve(
+        loop, opened.identity, config.listener.address, tls=config.tls_files, health=health, learn=peers.learn
+    )
     async with AsyncExitStack() as stack:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))
@@ -154,7 +157,7 @@ def _log_opened(identity: Identity, opened: Opened) -> None:
 
 
 def _peers(config: QuorumConfig, opened: Opened) -> Peers:
-    """The other voters where the log says they are, unless the configuration knows better."""
+    """How the other controllers are dialled; the node says where they are."""
     backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, config.controller.quorum.election_timeout_ms // 2)
     options = channel_options(reconnect_backoff_max_ms=backoff_ms)
 
@@ -162,12 +165,7 @@ def _peers(config: QuorumConfig, opened: Opened) -> Peers:
         # A dialer of its own for each peer: a peer that moves away and back is dialled anew, never on a closed channel.
         return Dialer(config.tls_files, options)(HostPort(endpoint.host, endpoint.port).target)
 
-    peers = Peers(opened.identity, dial)
-    recorded = {voter.node_id: voter.endpoints[0] for voter in opened.voters.latest.voters if voter.endpoints}
-    endpoints = {**recorded, **config.voter_endpoints}
-    endpoints.pop(opened.identity.node_id, None)
-    peers.set_endpoints(endpoints)
-    return peers
+    return Peers(opened.identity, dial)
 
 
 if __name__ == "__main__":

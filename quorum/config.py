@@ -3,10 +3,12 @@
     node.id: 1
     listeners: CONTROLLER://127.0.0.1:9001
     metadata.log.dir: /var/lib/metaquorum
+    advertised.listeners: CONTROLLER://c1:9001           where the others reach it; by default what it listens on
     controller.quorum.voters: [1@c1:9001, 2@c2:9001]     only after voters have moved: the log knows the rest
 
-Who votes is not configured: it stands in the log since the directory was formatted. `controller.quorum.voters` says only
-where to *reach* voters whose recorded endpoints do not hold any more.
+Who votes is not configured: it stands in the log since the directory was formatted. A voter that comes back elsewhere has
+the log say so (KIP-853's UpdateVoter). `controller.quorum.voters` says only where to *reach* controllers whose recorded
+endpoints do not hold any more, while no majority can write the new ones: after a rename of all hosts, say.
 """
 
 from collections.abc import Callable
@@ -51,6 +53,8 @@ class QuorumSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     voters: list[NodeAddressText] = []
+    auto_join_enable: bool = False
+    """A controller that does not vote has itself added, in place of what its node id was before (KIP-853)."""
     election_timeout_ms: Milliseconds = 250
     """Each election waits between once and twice this."""
     fetch_timeout_ms: Milliseconds = 700
@@ -132,6 +136,14 @@ class QuorumConfig(Config):
         return TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
 
     @property
+    def my_endpoint(self) -> Endpoint | None:
+        """Where others are to reach this node; None where that was not said: a wildcard, or any free port."""
+        name, address = (self.advertised_listeners or self.listeners)[0]
+        if address.port == 0 or address.is_wildcard:
+            return None
+        return Endpoint(name, address.host, address.port)
+
+    @property
     def voter_endpoints(self) -> dict[int, Endpoint]:
         """Where voters are reached, for those that moved since the log recorded them."""
         return {
@@ -151,6 +163,7 @@ class QuorumConfig(Config):
             request_timeout_ms=quorum.request_timeout_ms,
             retry_backoff_ms=quorum.retry_backoff_ms,
             successor_wait_ms=quorum.successor_wait_ms,
+            auto_join=quorum.auto_join_enable,
         )
 
     def controller_config(self) -> ControllerConfig:
@@ -179,8 +192,15 @@ class QuorumConfig(Config):
             retention=RetentionPolicy(self.metadata_max_retention_bytes, self.metadata_max_retention_ms),
             lease_ms=self.broker_lease_ms or max(1, session_ms * 5 // 9),
             quorum_age_ms=self.broker_lease_quorum_age_ms or max(1, session_ms * 2 // 9),
+            voter_endpoints=self.voter_endpoints,
+            endpoints=() if self.my_endpoint is None else (self.my_endpoint,),
         )
         problems = config.problems() + config.controller.problems()
+        if config.raft.auto_join and not config.endpoints:
+            problems.append(
+                f"controller.quorum.auto.join.enable: others cannot call {self.listener}; say with advertised.listeners "
+                "where they reach this controller"
+            )
         if problems:
             raise ConfigErrors([ConfigProblem("", problem, "") for problem in problems])
         return config

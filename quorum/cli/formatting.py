@@ -24,6 +24,14 @@ class AlreadyFormatted(Exception):
     """The directory belongs to somebody; the message says to whom."""
 
 
+class RunningCluster(NamedTuple):
+    """What a node must be formatted with that is to join a cluster: its history begins where the cluster's does."""
+
+    cluster_id: str
+    generation: int
+    first_voters: Voters
+
+
 class InitialController(NamedTuple):
     """One member of the first voter set, as `id@host:port:directory-id`."""
 
@@ -88,7 +96,9 @@ def format_directory(
     controllers: tuple[InitialController, ...] = (),
     directory_id: Uuid | None = None,
 ) -> Identity:
-    """Makes `path` the directory of a new node; a controller's gets the first voter set too. Returns what was written.
+    """Makes `path` the directory of a node of a new cluster; a controller's gets the first voter set too.
+
+    Returns what was written.
 
     Raises:
         AlreadyFormatted: it has an owner.
@@ -96,46 +106,76 @@ def format_directory(
         OSError: the directory cannot be made or written.
     """
     _check(cluster_id, node_id, role, controllers)
+    mine = {each.node_id: each.directory_id for each in controllers}.get(node_id)
+    first = voters_record(controllers) if controllers else None
+    return _write(path, cluster_id, node_id, role, directory_id or mine or random_uuid(), 1, first)
+
+
+def format_joining(path: Path, cluster: RunningCluster, *, node_id: NodeId, role: str) -> Identity:
+    """Makes `path` the directory of a node that joins `cluster`; a controller begins as an observer.
+
+    The directory id is new in any case. With that of a voter, an empty disk would count as the one that has promised votes
+    and holds what was committed (KAFKA-14077).
+
+    Raises:
+        AlreadyFormatted, ValueError, OSError: as `format_directory` does.
+    """
+    _check_cluster_id(cluster.cluster_id)
+    first = cluster.first_voters if role == "controller" else None
+    return _write(path, cluster.cluster_id, node_id, role, random_uuid(), cluster.generation, first)
+
+
+def _write(
+    path: Path,
+    cluster_id: str,
+    node_id: NodeId,
+    role: str,
+    directory_id: Uuid,
+    generation: int,
+    first: Voters | None,
+) -> Identity:
     if path.exists() and not path.is_dir():
         raise ValueError(f"{path} is not a directory")
     if path.is_dir():
         _check_empty(path)
-    mine = {each.node_id: each.directory_id for each in controllers}.get(node_id)
+    from snapshots.store import SnapshotStore, genesis
+
     identity = Identity(
         cluster_id=cluster_id,
         node_id=node_id,
-        directory_id=directory_id or mine or random_uuid(),
-        generation=1,
+        directory_id=directory_id,
+        generation=generation,
         role=role,
-        genesis_chain=_genesis_chain(cluster_id, controllers) if controllers else b"",
+        genesis_chain=b"" if first is None else genesis(cluster_id, first),
     )
     directory = RealDirectory(path)
     if role == "controller":
-        from snapshots.store import SnapshotStore
-
-        SnapshotStore(directory.subdirectory(LOG_DIRECTORY)).write_bootstrap(voters_record(controllers))
+        assert first is not None
+        SnapshotStore(directory.subdirectory(LOG_DIRECTORY)).write_bootstrap(first)
     write_identity(directory, identity)  # last: a directory that was half formatted is not formatted
     return identity
 
 
-def _genesis_chain(cluster_id: str, controllers: tuple[InitialController, ...]) -> bytes:
-    from snapshots.store import genesis
-
-    return genesis(cluster_id, voters_record(controllers))
-
-
 def _check(cluster_id: str, node_id: NodeId, role: str, controllers: tuple[InitialController, ...]) -> None:
-    printable = cluster_id.isascii() and cluster_id.isprintable() and " " not in cluster_id
-    if not printable or not 0 < len(cluster_id) <= CLUSTER_ID_CHARACTERS_MAX:
-        raise ValueError(f"{cluster_id[:60]!r} is no cluster id; `quorumctl storage random-uuid` makes one")
+    _check_cluster_id(cluster_id)
     if role == "controller" and not controllers:
         raise ValueError(
             "a controller needs to know the first voters: --initial-controllers ID@HOST:PORT:DIRECTORY-ID,..., "
-            "the same for each of them; `quorumctl storage random-uuid` makes directory ids"
+            "the same for each of them (`quorumctl storage random-uuid` makes directory ids); one that joins a running "
+            "cluster asks that: --from HOST:PORT"
         )
     if role == "controller" and node_id not in [each.node_id for each in controllers]:
         known = ", ".join(str(each.node_id) for each in controllers)
-        raise ValueError(f"controller {node_id} is not among the initial controllers ({known})")
+        raise ValueError(
+            f"controller {node_id} is not among the initial controllers ({known}); one that joins a running cluster is "
+            "formatted with --from HOST:PORT of a controller that runs"
+        )
+
+
+def _check_cluster_id(cluster_id: str) -> None:
+    printable = cluster_id.isascii() and cluster_id.isprintable() and " " not in cluster_id
+    if not printable or not 0 < len(cluster_id) <= CLUSTER_ID_CHARACTERS_MAX:
+        raise ValueError(f"{cluster_id[:60]!r} is no cluster id; `quorumctl storage random-uuid` makes one")
 
 
 def _check_empty(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`quorumctl quorum`: who leads, who follows, and how far behind.
+"""`quorumctl quorum`: who leads, who follows, and how far behind. (`voters` has what changes it.)
 
 Asks every controller that it can reach and believes the one in the highest epoch that knows most; so it answers from any
 single live node, without a leader too, and says who answered.
@@ -6,7 +6,6 @@ single live node, without a leader too, and says who answered.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,12 +13,12 @@ import click
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.replicas import best_answer
+from quorum.cli.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.words import endpoint_text, id_text, optional
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
-
-    from quorum.wire.client import AdminClient
 
 _REPLICATION = (
     Column("NODE", "node_id"),
@@ -35,7 +34,11 @@ _REPLICATION = (
 
 @click.group()
 def quorum() -> None:
-    """See the controllers and how they replicate."""
+    """See the controllers and how they replicate; let others vote, or lead."""
+
+
+for _each in (add_voter, remove_voter, transfer_leader, can_restart):
+    quorum.add_command(_each)
 
 
 @quorum.command()
@@ -61,34 +64,6 @@ def replication(options: Options) -> None:
     emit(options.output, {**document, "replicas": rows}, rows="replicas", columns=_REPLICATION)
     if document["leader_id"] is None:
         raise SystemExit(EXIT_UNHEALTHY)
-
-
-async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
-    """What the leader says of itself; where it cannot be asked, what the node in the highest epoch knows.
-
-    Raises:
-        AdminError: nobody could be asked.
-    """
-    from quorum.wire.client_errors import AdminError, target_of
-
-    asked = await asyncio.gather(
-        *(client.describe_quorum(endpoint) for endpoint in client.endpoints), return_exceptions=True
-    )
-    answers = [each for each in asked if not isinstance(each, BaseException)]
-    if not answers:
-        for each in asked:
-            if isinstance(each, BaseException):
-                raise each
-    best = max(answers, key=lambda answer: (answer.epoch, answer.role == "leader", answer.leader.HasField("leader_id")))
-    target = target_of(best.leader)
-    if best.role != "leader" and target is not None:
-        try:
-            leader = await client.describe_quorum(target)
-        except AdminError:
-            return best
-        if leader.epoch >= best.epoch:
-            return leader
-    return best
 
 
 def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
-from quorum.cli.options import Options, command
+from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 
 if TYPE_CHECKING:
     from metadata_log.identity import Identity
+    from quorum.cli.formatting import RunningCluster
 
 
 @click.group()
@@ -32,7 +34,7 @@ def random_uuid(options: Options) -> None:
 
 
 @storage.command("format")
-@click.option("-t", "--cluster-id", required=True, help="The cluster's id; the same for all of its nodes.")
+@click.option("-t", "--cluster-id", help="The cluster's id; the same for all of its nodes.")
 @click.option(
     "-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="The node's config file: its node.id, process.roles and metadata.log.dir are used.",
@@ -42,24 +44,30 @@ def random_uuid(options: Options) -> None:
 @click.option("--role", type=click.Choice(("controller", "broker")), help="Without a config file.")
 @click.option(
     "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY-ID,...",
-    help="The first voter set, the same for every controller.",
+    help="A new cluster: the first voter set, the same for every controller.",
+)  # fmt: skip
+@click.option(
+    "--from", "source", metavar="HOST:PORT,...",
+    help="A running cluster: any of its controllers, which is asked for what the new node needs to join.",
 )  # fmt: skip
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory alone that is formatted already.")
 @command
 def format_(
     options: Options,
-    cluster_id: str,
+    cluster_id: str | None,
     config_path: Path | None,
     directory: Path | None,
     node_id: int | None,
     role: str | None,
     initial_controllers: str | None,
+    source: str | None,
     ignore_formatted: bool,
 ) -> None:
     """Makes a data directory a node's.
 
-    Do this once, for a new node. A node that lost its disk is not new: its votes are lost, and with an empty disk it could
-    help to elect a leader that has forgotten what was committed.
+    Do this once, for a new node. A controller that lost its disk is not the same any more: its votes are lost, and with an
+    empty disk it could help to elect a leader that has forgotten what was committed. It joins its cluster as a new one does:
+    --from formats it with a new directory id, and it follows as an observer until `quorumctl quorum add-voter`.
     """
     from quorum.cli import formatting
 
@@ -67,11 +75,24 @@ def format_(
         directory, node_id, role = _from_config(config_path, directory, node_id, role)
     if directory is None or node_id is None or role is None:
         raise CliError("say what to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
-    try:
-        controllers = formatting.parse_initial_controllers(initial_controllers) if initial_controllers else ()
-        identity = formatting.format_directory(
-            directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers
+    if source is not None and initial_controllers is not None:
+        raise CliError("--initial-controllers is for a new cluster, --from for one that runs: not both", EXIT_USAGE)
+    if source is None and cluster_id is None:
+        raise CliError(
+            "of which cluster? --cluster-id ID for a new one (`quorumctl storage random-uuid` makes ids), --from HOST:PORT "
+            "of a controller for one that runs",
+            EXIT_USAGE,
         )
+    try:
+        if source is not None:
+            cluster = _running_cluster(options, source, cluster_id)
+            identity = formatting.format_joining(directory, cluster, node_id=node_id, role=role)
+        else:
+            assert cluster_id is not None
+            controllers = formatting.parse_initial_controllers(initial_controllers) if initial_controllers else ()
+            identity = formatting.format_directory(
+                directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers
+            )
     except formatting.AlreadyFormatted as e:
         if not ignore_formatted:
             raise CliError(f"{e}. Nothing was changed; --ignore-formatted lets it be", EXIT_CONFLICT) from e
@@ -82,8 +103,31 @@ def format_(
     except OSError as e:
         raise CliError(f"{directory}: {e.strerror or e}") from e
     document = {"directory": str(directory), "formatted": True, **_document(identity)}
-    line = f"Formatted {directory} for {role} {node_id} of cluster {cluster_id}, directory {document['directory_id']}."
-    emit(options.output, document, heading=[line])
+    whose = f"{role} {node_id} of cluster {identity.cluster_id}, directory {document['directory_id']}"
+    heading = [f"Formatted {directory} for {whose}."]
+    if source is not None and role == "controller":
+        heading.append("It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote.")
+    emit(options.output, document, heading=heading)
+
+
+def _running_cluster(options: Options, source: str, cluster_id: str | None) -> RunningCluster:
+    """What a controller of the cluster says: which one it is, and how its history began."""
+    from metadata_log.records import Voters
+    from quorum.cli.formatting import RunningCluster
+    from quorum.wire.convert_membership import from_voter
+    from quorum.wire.errors import BadMessage
+
+    asked = replace(options, bootstrap_controller=source, bootstrap_server=None)
+    answer = ask(asked, lambda client: client.describe_quorum())
+    if cluster_id is not None and answer.cluster_id != cluster_id:
+        raise CliError(f"{source} is of cluster {answer.cluster_id}, not {cluster_id}", EXIT_CONFLICT)
+    try:
+        voters = Voters(tuple(from_voter(each) for each in answer.bootstrap_voters))
+    except BadMessage as e:
+        raise CliError(f"{source} answered nonsense: {e}") from e
+    if not voters.voters or answer.generation < 1:
+        raise CliError(f"{source} does not say how its cluster began: its release is too old to be joined so")
+    return RunningCluster(answer.cluster_id, answer.generation, voters)
 
 
 @storage.command()

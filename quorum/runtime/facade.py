@@ -6,10 +6,11 @@ Stated as a Protocol so that the gRPC services can be tried against a fake; `run
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
+from quorum.runtime.restarts import RestartAdvice
 from snapshots.store import SnapshotInfo
 
 T = TypeVar("T")
@@ -52,6 +53,10 @@ class ControllerNode(Protocol):
     def status(self) -> NodeStatus: ...
 
     def leader_hint(self) -> LeaderHint: ...
+
+    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+        """Whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
+        ...
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         """(size of the whole file, bytes from `position`). Raises Refused: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE."""

@@ -18,12 +18,13 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.records import Endpoint
 from quorum.controller.commands import Command, CommandReply
 from quorum.core.inputs import Failure
 from quorum.core.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
@@ -40,6 +41,7 @@ from quorum.runtime.requests import (
     Refused,
     SnapshotMarked,
 )
+from quorum.runtime.restarts import RestartAdvice, restart_advice
 from quorum.runtime.status import node_status
 from quorum.runtime.waiting import unknown_outcome
 from quorum.runtime.world import (
@@ -90,6 +92,10 @@ class Peers(Protocol):
         on_failure: Callable[[Failure], None],
     ) -> None: ...
 
+    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint]) -> None:
+        """Where the controllers are from now on."""
+        ...
+
     def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
         """`listener` is called when a peer's stream broke and an immediate reconnect was refused."""
         ...
@@ -118,6 +124,9 @@ class NodeLoop:
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Done when the node cannot go on, with the reason."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
+        self._check_quorum_ms = config.raft.check_quorum_ms
+        self._voters = self.node.core.voters
+        peers.set_endpoints(self.node.endpoints())
         peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
 
     async def start(self) -> None:
@@ -193,6 +202,10 @@ class NodeLoop:
     def status(self) -> NodeStatus:
         return node_status(self.node, self._clock.now_ms())
 
+    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+        keeps = self.node.core.keeps_majority_without({node_id})
+        return restart_advice(self.status(), node_id, keeps, self._check_quorum_ms)
+
     def leader_hint(self) -> LeaderHint:
         return self.node.leader_hint()
 
@@ -244,6 +257,7 @@ class NodeLoop:
     # --- asked by the node (World) ---------------------------------------------------------------------------------
 
     def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
+        self._follow_voters()
         heard: asyncio.Future[None] | None = None
         if isinstance(request, EndQuorumEpochRequest):
             heard = self._loop.create_future()
@@ -262,6 +276,12 @@ class NodeLoop:
             lambda response: done(RaftResponse(destination, request, response)),
             lambda failure: done(RaftFailure(destination, request, failure)),
         )
+
+    def _follow_voters(self) -> None:
+        """A new voter is reached by what the same turn has for it."""
+        if self.node.core.voters is not self._voters:
+            self._voters = self.node.core.voters
+            self._peers.set_endpoints(self.node.endpoints())
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         answered = self._waiting.pop(reply_to, None)
@@ -321,6 +341,7 @@ class NodeLoop:
         self._scheduled = False
         if self.node.stopped is not None:
             return
+        self._follow_voters()
         if self._events:
             self._schedule()
         self._arm()

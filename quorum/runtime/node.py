@@ -26,9 +26,9 @@ from typing import ParamSpec, assert_never
 from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed
-from metadata_log.ids import Offset, ReplicaKey
+from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.log import QuorumRecord
-from metadata_log.records import Record, Voters
+from metadata_log.records import Endpoint, Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
@@ -74,6 +74,7 @@ class Node:
         self, opened: Opened, config: NodeConfig, world: World, rng: random.Random, now_ms: int, wall_ms: int
     ) -> None:
         self.identity = opened.identity
+        self.bootstrap = opened.bootstrap
         self.me = ReplicaKey(opened.identity.node_id, opened.identity.directory_id)
         self.log = opened.log
         self.snapshotter = opened.snapshotter
@@ -383,11 +384,15 @@ class Node:
 
     # --- what others may look at -----------------------------------------------------------------------------------
 
+    def endpoints(self) -> dict[NodeId, Endpoint]:
+        """Where controllers are reached: what the voter set says, unless the configuration knows better."""
+        recorded = {voter.node_id: voter.endpoints[0] for voter in self.core.voters.voters if voter.endpoints}
+        mine = dict.fromkeys([self.me.node_id], self._config.endpoints[0]) if self._config.endpoints else {}
+        return {**recorded, **mine, **self._config.voter_endpoints}
+
     def leader_hint(self) -> LeaderHint:
         leader_id = self.core.leader_id
-        endpoint = next(
-            (v.endpoints[0] for v in self.core.voters.voters if v.node_id == leader_id and v.endpoints), None
-        )
+        endpoint = None if leader_id is None else self.endpoints().get(leader_id)
         return LeaderHint(leader_id, self.core.epoch, endpoint)
 
     def _not_controller(self) -> Refused:

@@ -1,7 +1,10 @@
 """Everything that a controller node can be told about how to work; `quorum.config` makes one from a file."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
+from metadata_log.ids import NodeId
 from metadata_log.log import LogConfig
 from metadata_log.records import Endpoint
 from quorum.controller.controller import ControllerConfig
@@ -15,7 +18,7 @@ class NodeConfig(NamedTuple):
     """
 
     endpoints: tuple[Endpoint, ...] = ()
-    """Where this controller is to be reached, as configured. None: whatever the voter set says of it stays."""
+    """Where this controller is to be reached, as configured. Empty: whatever the voter set says of it stays."""
     raft: RaftConfig = RaftConfig()
     controller: ControllerConfig = ControllerConfig()
     log: LogConfig = LogConfig()
@@ -27,6 +30,9 @@ class NodeConfig(NamedTuple):
     """With many brokers waiting, news is held back this long, so that a burst of commits wakes them once."""
     fetch_wait_max_ms: int = 5_000
     """No broker's fetch waits longer, whatever it asks for."""
+
+    voter_endpoints: Mapping[NodeId, Endpoint] = MappingProxyType({})
+    """Where controllers are reached, for those that the configuration knows better than the log."""
 
     def problems(self) -> list[str]:
         """What makes this configuration unsafe, all of it, as sentences."""

@@ -32,6 +32,8 @@ class Opened(NamedTuple):
     log: Log
     voters: VoterHistory
     snapshotter: Snapshotter
+    bootstrap: Voters
+    """The voter set that the cluster was formatted with; never changes."""
     load: LoadSnapshotJob | None
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
 
@@ -75,7 +77,8 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
             )
         election = election_file.FIRST_STATE
     entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
-    return Opened(directory, identity, election, log, VoterHistory(voters, entries), snapshotter, load)
+    history = VoterHistory(voters, entries)
+    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load)
 
 
 def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:

@@ -10,7 +10,7 @@ from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
 from metadata_log.image import MetadataImage
-from metadata_log.records import Endpoint
+from metadata_log.records import Endpoint, Voters
 from quorum.controller.controller import BrokerStanding, Controller
 
 
@@ -132,3 +132,6 @@ class NodeStatus:
     digest: bytes
     snapshot: OffsetAndEpoch | None
     replicas: tuple[ReplicaView, ...]
+    generation: int
+    bootstrap: Voters
+    """The voter set that the cluster was formatted with."""

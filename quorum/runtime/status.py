@@ -27,6 +27,8 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         digest=node.state.committed.digest_bytes,
         snapshot=shape.snapshot,
         replicas=_replicas(node, now_ms),
+        generation=node.identity.generation,
+        bootstrap=node.bootstrap,
     )
 
 
@@ -34,10 +36,8 @@ def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:
     """The voters, of whom every node knows, then the observers, of whom only the leader does."""
     core = node.core
     known = {ReplicaKey(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
-    endpoints = {
-        ReplicaKey(voter.node_id, voter.directory_id): voter.endpoints[0] if voter.endpoints else None
-        for voter in core.voters.voters
-    }
+    reached = node.endpoints()
+    endpoints = {key: reached.get(key.node_id) for key in core.voters.keys}
     observers = [key for key in known if key not in endpoints]
     return tuple(
         _view(node, key, endpoints.get(key), known.get(key), now_ms, is_voter=key in endpoints)

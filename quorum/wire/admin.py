@@ -18,9 +18,11 @@ from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
 from quorum.controller.commands import Command, CommandReply, FenceBroker, UnregisterBroker
+from quorum.core.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
+from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
 from quorum.wire.submit import MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
@@ -109,6 +111,43 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             return admin_pb2.MutationResponse(offset=offset)
 
         return await self._answer(request.context, mark, admin_pb2.MutationResponse)
+
+    # --- who votes -------------------------------------------------------------------------------------------------
+
+    async def AddVoter(  # noqa: N802
+        self, request: admin_pb2.AdminAddVoterRequest, context: Any
+    ) -> admin_pb2.MutationResponse:
+        return await self._change_quorum(membership.from_admin_add, request, context)
+
+    async def RemoveVoter(  # noqa: N802
+        self, request: admin_pb2.AdminRemoveVoterRequest, context: Any
+    ) -> admin_pb2.MutationResponse:
+        return await self._change_quorum(membership.from_admin_remove, request, context)
+
+    async def TransferLeadership(  # noqa: N802
+        self, request: admin_pb2.TransferLeadershipRequest, context: Any
+    ) -> admin_pb2.MutationResponse:
+        return await self._change_quorum(membership.from_transfer, request, context)
+
+    async def CanRestart(  # noqa: N802
+        self, request: admin_pb2.CanRestartRequest, context: Any
+    ) -> admin_pb2.CanRestartResponse:
+        async def look() -> admin_pb2.CanRestartResponse:
+            advice = self._node.restart_advice(request.node_id)
+            return admin_pb2.CanRestartResponse(can_restart=advice.can_restart, reason=advice.reason)
+
+        return await self._answer(request.context, look, admin_pb2.CanRestartResponse)
+
+    async def _change_quorum(
+        self, translate: Callable[[Any, int], QuorumChangeRequest], request: Any, context: Any
+    ) -> admin_pb2.MutationResponse:
+        async def change() -> admin_pb2.MutationResponse:
+            asked = translate(request, timeout_of(request.context.timeout_ms, context))
+            response = await self._node.raft(asked)
+            assert isinstance(response, QuorumChangeResponse), response
+            return membership.to_mutation_response(response, self._node.leader_hint())
+
+        return await self._answer(request.context, change, admin_pb2.MutationResponse)
 
     async def _mutate(self, mutation: _Mutation, request: Any, context: Any) -> Any:
         async def submit() -> Any:

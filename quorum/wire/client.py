@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
 import grpc
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
 
 from daemon.grpc_options import channel_options
 from metadata_log.errors import ErrorCode
@@ -197,6 +197,30 @@ class AdminClient:
         """What the controller at `endpoint` knows of the quorum; without one, what the first that answers knows."""
         request = admin_pb2.DescribeQuorumRequest()
         response: admin_pb2.DescribeQuorumResponse = await self._ask_one("DescribeQuorum", request, endpoint)
+        return response
+
+    async def add_voter(self, voter: voter_pb2.Voter) -> admin_pb2.MutationResponse:
+        """Lets a running, caught-up observer vote."""
+        return await self._change_quorum("AddVoter", admin_pb2.AdminAddVoterRequest(voter=voter))
+
+    async def remove_voter(self, node_id: int, directory_id: bytes) -> admin_pb2.MutationResponse:
+        """Takes a voter's vote away; it goes on as an observer, if it runs."""
+        voter = common_pb2.ReplicaKey(node_id=node_id, directory_id=directory_id)
+        return await self._change_quorum("RemoveVoter", admin_pb2.AdminRemoveVoterRequest(voter=voter))
+
+    async def transfer_leadership(self, target_id: int | None = None) -> admin_pb2.MutationResponse:
+        """Has the leader hand over, to `target_id` or whoever has come furthest. Who leads then is to be asked for."""
+        return await self._change_quorum("TransferLeadership", admin_pb2.TransferLeadershipRequest(target_id=target_id))
+
+    async def can_restart(self, node_id: int) -> admin_pb2.CanRestartResponse:
+        """Whether a majority of caught-up voters would remain without that controller."""
+        response: admin_pb2.CanRestartResponse = await self._ask(
+            "CanRestart", admin_pb2.CanRestartRequest(node_id=node_id)
+        )
+        return response
+
+    async def _change_quorum(self, method: str, request: Any) -> admin_pb2.MutationResponse:
+        response: admin_pb2.MutationResponse = await self._ask(method, request, repeatable=False)
         return response
 
     async def list_snapshots(self, endpoint: str | None = None) -> admin_pb2.ListSnapshotsResponse:

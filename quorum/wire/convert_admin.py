@@ -34,6 +34,7 @@ from quorum.controller.views import (
 from quorum.runtime.requests import NodeStatus, ReplicaView
 from quorum.wire.convert import to_endpoint, to_snapshot_id
 from quorum.wire.convert_broker import to_broker_state
+from quorum.wire.convert_membership import to_voter
 from quorum.wire.errors import BadMessage, error, leader_hint
 from snapshots.store import SnapshotInfo
 
@@ -252,6 +253,8 @@ def to_describe_quorum_response(status: NodeStatus) -> admin_pb2.DescribeQuorumR
         snapshot=None if snapshot is None else to_snapshot_id(snapshot),
         voters=[_replica(each) for each in status.replicas if each.is_voter],
         observers=[_replica(each) for each in status.replicas if not each.is_voter],
+        generation=status.generation,
+        bootstrap_voters=[to_voter(each) for each in status.bootstrap.voters],
     )
 
 

@@ -8,12 +8,15 @@ what: refused means that nobody listens there any more, so the process is gone, 
 rotated certificate or a server that sheds connections does not refuse. Only a refusal is reported to `on_peer_refused`.
 
 Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from.
+
+Where a peer is, the voter set says, overlaid by what the configuration knows better (`set_endpoints`). A node whose log does
+not name the leader yet, because one of the two has joined lately, hears of its endpoint where it hears of the leader (`learn`).
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import grpc
 from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
@@ -23,6 +26,7 @@ from metadata_log.ids import NodeId
 from metadata_log.records import Endpoint
 from quorum.core.inputs import Failure
 from quorum.core.messages import (
+    AddVoterRequest,
     BeginQuorumEpochRequest,
     ChainRequest,
     EndQuorumEpochRequest,
@@ -31,9 +35,12 @@ from quorum.core.messages import (
     PeerRequest,
     PeerResponse,
     ReadLogRequest,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
     VoteRequest,
 )
-from quorum.wire import convert
+from quorum.wire import convert, convert_membership
 from quorum.wire.errors import BadMessage
 
 logger = logging.getLogger(__name__)
@@ -44,6 +51,35 @@ PROBE_TIMEOUT_S = 0.25
 Dial = Callable[[Endpoint], grpc.aio.Channel]
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
+
+
+class _Call(NamedTuple):
+    """How one kind of request is made: the method, and the translation there and back."""
+
+    method: str
+    to_message: Callable[[Any, voter_pb2.Sender], Any]
+    from_response: Callable[[Any], PeerResponse]
+
+
+_CALLS: Mapping[type[PeerRequest], _Call] = {
+    VoteRequest: _Call("Vote", convert.to_vote, convert.from_vote_response),
+    BeginQuorumEpochRequest: _Call("BeginQuorumEpoch", convert.to_begin, convert.from_begin_response),
+    EndQuorumEpochRequest: _Call("EndQuorumEpoch", convert.to_end, convert.from_end_response),
+    FetchSnapshotRequest: _Call("FetchSnapshot", convert.to_fetch_snapshot, convert.from_fetch_snapshot_response),
+    ReadLogRequest: _Call("ReadLog", convert.to_read_log, convert.from_read_log_response),
+    ChainRequest: _Call("DescribeChain", convert.to_chain, convert.from_chain_response),
+    AddVoterRequest: _Call("AddVoter", convert_membership.to_add_voter, convert_membership.from_quorum_change_response),
+    RemoveVoterRequest: _Call(
+        "RemoveVoter", convert_membership.to_remove_voter, convert_membership.from_quorum_change_response
+    ),
+    UpdateVoterRequest: _Call(
+        "UpdateVoter", convert_membership.to_update_voter, convert_membership.from_quorum_change_response
+    ),
+}
+"""All but Fetch, which has its stream, and TransferLeadership, for which only operators ask."""
+assert {FetchRequest, TransferLeadershipRequest, *_CALLS} == set(get_args(PeerRequest)), (
+    "whoever asked would wait for ever"
+)
 
 
 class _Asked(NamedTuple):
@@ -61,11 +97,28 @@ class Peers:
         self._me = convert.sender(identity)
         self._dial = dial
         self._peers: dict[NodeId, _Peer] = {}
+        self._recorded: Mapping[NodeId, Endpoint] = {}
+        self._learned: tuple[NodeId, Endpoint] | None = None
+        """The leader that was last heard of, where the voter set does not name it."""
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint]) -> None:
-        """Where the voters are. One whose endpoint has changed is dialled anew, and one that is not named is forgotten."""
+        """Where the voters are, this node too. One that has moved is dialled anew, and one that is not named is forgotten."""
+        self._recorded = endpoints
+        self._dial_all()
+
+    def learn(self, node_id: NodeId, endpoint: Endpoint) -> None:
+        """Somebody says that `node_id` leads, and where: needed only while the voter set does not name it."""
+        if node_id not in self._recorded and self._learned != (node_id, endpoint):
+            self._learned = (node_id, endpoint)
+            self._dial_all()
+
+    def _dial_all(self) -> None:
+        endpoints = dict(self._recorded)
+        if self._learned is not None:
+            endpoints.setdefault(*self._learned)
+        endpoints.pop(self._me.replica.node_id, None)
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:
                 del self._peers[node_id]
@@ -104,6 +157,11 @@ class Peers:
     def me(self) -> voter_pb2.Sender:
         """How this node introduces itself."""
         return self._me
+
+    @property
+    def my_endpoint(self) -> Endpoint | None:
+        """Where others reach this node, as far as is known."""
+        return self._recorded.get(self._me.replica.node_id)
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -151,27 +209,21 @@ class _Peer:
             on_response(response)
 
     async def _call(self, request: PeerRequest, timeout_s: float) -> PeerResponse:
-        stub, me = self.stub, self._peers.me
-        match request:
-            case VoteRequest():
-                return convert.from_vote_response(await stub.Vote(convert.to_vote(request, me), timeout=timeout_s))
-            case BeginQuorumEpochRequest():
-                message = convert.to_begin(request, me)
-                return convert.from_begin_response(await stub.BeginQuorumEpoch(message, timeout=timeout_s))
-            case EndQuorumEpochRequest():
-                ended = convert.to_end(request, me)
-                return convert.from_end_response(await stub.EndQuorumEpoch(ended, timeout=timeout_s))
-            case ReadLogRequest():
-                read = convert.to_read_log(request, me)
-                return convert.from_read_log_response(await stub.ReadLog(read, timeout=timeout_s))
-            case FetchSnapshotRequest():
-                asked = convert.to_fetch_snapshot(request, me)
-                return convert.from_fetch_snapshot_response(await stub.FetchSnapshot(asked, timeout=timeout_s))
-            case ChainRequest():
-                disputed = convert.to_chain(request, me)
-                return convert.from_chain_response(await stub.DescribeChain(disputed, timeout=timeout_s))
-            case _:
-                raise AssertionError(f"fetches go over the stream, and nothing else is asked of a peer: {request}")
+        call = _CALLS[type(request)]
+        message = call.to_message(request, self._peers.me)
+        mine = self._peers.my_endpoint
+        if isinstance(request, BeginQuorumEpochRequest) and mine is not None:
+            message.endpoint.CopyFrom(convert.to_endpoint(mine))
+        answer = await getattr(self.stub, call.method)(message, timeout=timeout_s)
+        self.heard(answer.standing)
+        return call.from_response(answer)
+
+    def heard(self, standing: voter_pb2.Standing) -> None:
+        """Takes in where the leader is, if the answer says so."""
+        if standing.HasField("leader_id") and standing.HasField("leader_endpoint"):
+            self._peers.learn(
+                standing.leader_id, convert_membership.endpoint(standing.leader_endpoint, "the leader's endpoint")
+            )
 
     def fetch(self, asked: _Asked, timeout_ms: int) -> None:
         """Asks on the open stream, or opens one."""
@@ -251,6 +303,7 @@ class _FetchStream:
             message = await call.read()
             if message is grpc.aio.EOF:
                 return
+            self._peer.heard(message.standing)
             response = convert.from_fetch_response(message)
             self._answered = True
             asked, self._asked = self._asked, None

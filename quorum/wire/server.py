@@ -13,7 +13,7 @@ from metadata_log.identity import Identity
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
-from quorum.wire.voter import VoterService
+from quorum.wire.voter import Learn, VoterService
 
 SERVICES: Final = (
     voter_pb2.DESCRIPTOR.services_by_name["VoterService"].full_name,
@@ -32,8 +32,11 @@ def serve(
     tls: TlsFiles | None = None,
     health: Health | None = None,
     grace_s: float = STOP_GRACE_S,
+    learn: Learn | None = None,
 ) -> AbstractAsyncContextManager[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
+
+    `learn` is told where a new leader is, by that leader (`Peers.learn`).
 
     Raises (on entering):
         PortInUse, CannotBind, TlsUnusable: see `daemon.server`.
@@ -41,7 +44,7 @@ def serve(
 
     def add_services(server: Any) -> None:
         voters, brokers, admin = (
-            VoterService(node, identity),
+            VoterService(node, identity, learn),
             BrokerService(node, identity),
             AdminService(node, identity),
         )

@@ -12,22 +12,28 @@ from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
 
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
+from metadata_log.ids import NodeId
+from metadata_log.records import Endpoint
 from quorum.core.messages import PeerRequest
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import Refused
-from quorum.wire import convert
+from quorum.wire import convert, convert_membership
 from quorum.wire.errors import BadMessage, wire_code
+from quorum.wire.timeouts import timeout_of
 
 Q = TypeVar("Q")
 R = TypeVar("R")
+Learn = Callable[[NodeId, Endpoint], None]
 
 
 class VoterService(voter_pb2_grpc.VoterServiceServicer):
     """One controller, as other controllers see it."""
 
-    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+    def __init__(self, node: ControllerNode, identity: Identity, learn: Learn | None = None) -> None:
+        """`learn` is told where a new leader is reached, when that leader says so."""
         self._node = node
         self._identity = identity
+        self._learn = learn
 
     async def Vote(self, request: voter_pb2.VoteRequest, context: Any) -> voter_pb2.VoteResponse:  # noqa: N802
         return await self._answer(request, convert.from_vote, convert.to_vote_response, voter_pb2.VoteResponse)
@@ -35,9 +41,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def BeginQuorumEpoch(  # noqa: N802
         self, request: voter_pb2.BeginQuorumEpochRequest, context: Any
     ) -> voter_pb2.BeginQuorumEpochResponse:
-        return await self._answer(
-            request, convert.from_begin, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse
-        )
+        def translate(message: voter_pb2.BeginQuorumEpochRequest) -> PeerRequest:
+            if self._learn is not None and message.HasField("endpoint"):
+                where = convert_membership.endpoint(message.endpoint, "the leader's endpoint")
+                self._learn(message.sender.replica.node_id, where)
+            return convert.from_begin(message)
+
+        return await self._answer(request, translate, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse)
 
     async def EndQuorumEpoch(  # noqa: N802
         self, request: voter_pb2.EndQuorumEpochRequest, context: Any
@@ -63,6 +73,29 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, convert.from_chain, convert.to_chain_response, voter_pb2.DescribeChainResponse
         )
 
+    async def AddVoter(  # noqa: N802
+        self, request: voter_pb2.AddVoterRequest, context: Any
+    ) -> voter_pb2.QuorumChangeResponse:
+        return await self._change(request, convert_membership.from_add_voter, context)
+
+    async def RemoveVoter(  # noqa: N802
+        self, request: voter_pb2.RemoveVoterRequest, context: Any
+    ) -> voter_pb2.QuorumChangeResponse:
+        return await self._change(request, convert_membership.from_remove_voter, context)
+
+    async def UpdateVoter(  # noqa: N802
+        self, request: voter_pb2.UpdateVoterRequest, context: Any
+    ) -> voter_pb2.QuorumChangeResponse:
+        return await self._change(request, convert_membership.from_update_voter, context)
+
+    async def _change(
+        self, message: Any, translate: Callable[[Any], PeerRequest], context: Any
+    ) -> voter_pb2.QuorumChangeResponse:
+        message.timeout_ms = timeout_of(message.timeout_ms, context)
+        return await self._answer(
+            message, translate, convert_membership.to_quorum_change_response, voter_pb2.QuorumChangeResponse
+        )
+
     async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the follower goes away."""
         while True:
@@ -83,12 +116,21 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         if code is not ErrorCode.NONE:
             return _refusal(response_type, code)
         try:
-            return reply(await self._node.raft(translate(message)))
+            answer = reply(await self._node.raft(translate(message)))
+            self._name_leader(answer.standing)  # type: ignore[attr-defined]
+            return answer
         except BadMessage:
             return _refusal(response_type, ErrorCode.INVALID_REQUEST)
         except Refused:
             # A node refuses Raft's requests only when it stops: whoever asked may try again later, as after a break.
             return _refusal(response_type, ErrorCode.BROKER_NOT_AVAILABLE)
+
+    def _name_leader(self, standing: voter_pb2.Standing) -> None:
+        """Beside an error, where the leader is: whoever was refused may not have read of it yet."""
+        if standing.error and standing.HasField("leader_id"):
+            hint = self._node.leader_hint()
+            if hint.leader_id == standing.leader_id and hint.endpoint is not None:
+                standing.leader_endpoint.CopyFrom(convert.to_endpoint(hint.endpoint))
 
     def _stranger(self, message: Any) -> ErrorCode:
         """Why the sender is none of ours; NONE if it is."""

@@ -22,7 +22,7 @@ def test_the_defaults_are_those_of_the_rooms(tmp_path: Path) -> None:
     """A config file that says only what it must changes nothing in Raft, controller, log and retention."""
     config = load(tmp_path)
     assert config.raft_config() == RaftConfig()
-    assert config.node_config() == NodeConfig()
+    assert config.node_config()._replace(endpoints=()) == NodeConfig()
     assert config.tls_files is None
 
 
@@ -49,6 +49,26 @@ def test_kafkas_names_reach_their_fields(tmp_path: Path) -> None:
     assert {node_id: each.host for node_id, each in config.voter_endpoints.items()} == {1: "c1", 2: "c2"}
 
 
+@pytest.mark.parametrize(
+    ("listens", "advertised", "host"),
+    [
+        ("127.0.0.1:9001", None, "127.0.0.1"),
+        ("0.0.0.0:9001", "c1:9001", "c1"),
+        ("0.0.0.0:9001", None, None),
+        ("[::]:9001", None, None),
+        ("127.0.0.1:0", None, None),
+    ],
+)
+def test_a_controller_says_where_it_is_reached_if_it_knows(
+    tmp_path: Path, listens: str, advertised: str | None, host: str | None
+) -> None:
+    """A wildcard or any free port is nothing that others could call: better the log's word than that."""
+    text = LEAST.replace("127.0.0.1:9001", listens)
+    more = [] if advertised is None else [f"advertised.listeners=CONTROLLER://{advertised}"]
+    endpoint = load(tmp_path, text, *more).my_endpoint
+    assert (endpoint.host if endpoint is not None else None) == host
+
+
 def test_every_mistake_is_named(tmp_path: Path) -> None:
     """Missing, misspelt, out of range, and half a TLS configuration."""
     with pytest.raises(ConfigErrors) as caught:
@@ -56,6 +76,14 @@ def test_every_mistake_is_named(tmp_path: Path) -> None:
     said = "\n".join(str(problem) for problem in caught.value.problems)
     for expected in ("node.id", "listeners", "did you mean num.partitions?", "metadata.log.dir", "belong together"):
         assert expected in said
+
+
+def test_who_joins_by_itself_must_say_where_it_is(tmp_path: Path) -> None:
+    """The leader would refuse a voter that nobody reaches, again and again, and nobody would be told."""
+    text = LEAST.replace("127.0.0.1", "0.0.0.0")
+    with pytest.raises(ConfigErrors, match=r"advertised\.listeners"):
+        load(tmp_path, text, "controller.quorum.auto.join.enable=true").node_config()
+    assert load(tmp_path, LEAST, "controller.quorum.auto.join.enable=true").node_config().raft.auto_join
 
 
 def test_a_lease_that_outlives_the_session_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from quorum_rpc.v1 import broker_pb2 as _broker_pb2
 from quorum_rpc.v1 import common_pb2 as _common_pb2
+from quorum_rpc.v1 import voter_pb2 as _voter_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -426,7 +427,7 @@ class ReplicaStatus(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers")
+    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +445,8 @@ class DescribeQuorumResponse(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    BOOTSTRAP_VOTERS_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     cluster_id: str
@@ -461,7 +464,53 @@ class DescribeQuorumResponse(_message.Message):
     snapshot: _common_pb2.SnapshotId
     voters: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
     observers: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ...) -> None: ...
+    generation: int
+    bootstrap_voters: _containers.RepeatedCompositeFieldContainer[_voter_pb2.Voter]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ...) -> None: ...
+
+class AdminAddVoterRequest(_message.Message):
+    __slots__ = ("context", "voter")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    voter: _voter_pb2.Voter
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., voter: _Optional[_Union[_voter_pb2.Voter, _Mapping]] = ...) -> None: ...
+
+class AdminRemoveVoterRequest(_message.Message):
+    __slots__ = ("context", "voter")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    voter: _common_pb2.ReplicaKey
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., voter: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ...) -> None: ...
+
+class TransferLeadershipRequest(_message.Message):
+    __slots__ = ("context", "target_id")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ID_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    target_id: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., target_id: _Optional[int] = ...) -> None: ...
+
+class CanRestartRequest(_message.Message):
+    __slots__ = ("context", "node_id")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    node_id: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., node_id: _Optional[int] = ...) -> None: ...
+
+class CanRestartResponse(_message.Message):
+    __slots__ = ("error", "leader", "can_restart", "reason")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    CAN_RESTART_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    can_restart: bool
+    reason: str
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., can_restart: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CreateSnapshotRequest(_message.Message):
     __slots__ = ("context", "reason")

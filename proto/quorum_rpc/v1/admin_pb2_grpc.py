@@ -93,6 +93,26 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumResponse.FromString,
                 _registered_method=True)
+        self.AddVoter = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/AddVoter',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AdminAddVoterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/RemoveVoter',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.AdminRemoveVoterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
+        self.TransferLeadership = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/TransferLeadership',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+                _registered_method=True)
+        self.CanRestart = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/CanRestart',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CanRestartRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.CanRestartResponse.FromString,
+                _registered_method=True)
         self.CreateSnapshot = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/CreateSnapshot',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CreateSnapshotRequest.SerializeToString,
@@ -184,6 +204,32 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddVoter(self, request, context):
+        """Membership (KIP-853): one change at a time; answered when it is committed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TransferLeadership(self, request, context):
+        """Answered as soon as the leader has begun to hand over: who leads then is to be asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CanRestart(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateSnapshot(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -262,6 +308,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DescribeQuorum,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumResponse.SerializeToString,
+            ),
+            'AddVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddVoter,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AdminAddVoterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.AdminRemoveVoterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'TransferLeadership': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferLeadership,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.TransferLeadershipRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'CanRestart': grpc.unary_unary_rpc_method_handler(
+                    servicer.CanRestart,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.CanRestartRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.CanRestartResponse.SerializeToString,
             ),
             'CreateSnapshot': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateSnapshot,
@@ -580,6 +646,114 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/DescribeQuorum',
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/AddVoter',
+            quorum__rpc_dot_v1_dot_admin__pb2.AdminAddVoterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/RemoveVoter',
+            quorum__rpc_dot_v1_dot_admin__pb2.AdminRemoveVoterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferLeadership(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/TransferLeadership',
+            quorum__rpc_dot_v1_dot_admin__pb2.TransferLeadershipRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CanRestart(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/CanRestart',
+            quorum__rpc_dot_v1_dot_admin__pb2.CanRestartRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.CanRestartResponse.FromString,
             options,
             channel_credentials,
             insecure,

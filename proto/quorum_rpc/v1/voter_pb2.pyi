@@ -18,14 +18,28 @@ class Sender(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., replica: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class Standing(_message.Message):
-    __slots__ = ("error", "epoch", "leader_id")
+    __slots__ = ("error", "epoch", "leader_id", "leader_endpoint")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.ErrorCode
     epoch: int
     leader_id: int
-    def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ...) -> None: ...
+    leader_endpoint: _common_pb2.Endpoint
+    def __init__(self, error: _Optional[_Union[_common_pb2.ErrorCode, str]] = ..., epoch: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
+
+class Voter(_message.Message):
+    __slots__ = ("replica", "endpoints", "kraft_version_min", "kraft_version_max")
+    REPLICA_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    KRAFT_VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    replica: _common_pb2.ReplicaKey
+    endpoints: _containers.RepeatedCompositeFieldContainer[_common_pb2.Endpoint]
+    kraft_version_min: int
+    kraft_version_max: int
+    def __init__(self, replica: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., kraft_version_min: _Optional[int] = ..., kraft_version_max: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("sender", "receiver", "epoch", "last_epoch", "end_offset", "pre_vote")
@@ -52,14 +66,16 @@ class VoteResponse(_message.Message):
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., vote_granted: bool = ...) -> None: ...
 
 class BeginQuorumEpochRequest(_message.Message):
-    __slots__ = ("sender", "receiver", "epoch")
+    __slots__ = ("sender", "receiver", "epoch", "endpoint")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     sender: Sender
     receiver: _common_pb2.ReplicaKey
     epoch: int
-    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., receiver: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    endpoint: _common_pb2.Endpoint
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., receiver: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., epoch: _Optional[int] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
 
 class BeginQuorumEpochResponse(_message.Message):
     __slots__ = ("standing",)
@@ -210,3 +226,47 @@ class DescribeChainResponse(_message.Message):
     end_offset: int
     last_epoch: int
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., last_epoch: _Optional[int] = ...) -> None: ...
+
+class AddVoterRequest(_message.Message):
+    __slots__ = ("sender", "voter", "ack_when_committed", "timeout_ms")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    ACK_WHEN_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    voter: Voter
+    ack_when_committed: bool
+    timeout_ms: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., voter: _Optional[_Union[Voter, _Mapping]] = ..., ack_when_committed: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveVoterRequest(_message.Message):
+    __slots__ = ("sender", "voter", "timeout_ms")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    voter: _common_pb2.ReplicaKey
+    timeout_ms: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., voter: _Optional[_Union[_common_pb2.ReplicaKey, _Mapping]] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class UpdateVoterRequest(_message.Message):
+    __slots__ = ("sender", "voter", "epoch", "timeout_ms")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    VOTER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    voter: Voter
+    epoch: int
+    timeout_ms: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., voter: _Optional[_Union[Voter, _Mapping]] = ..., epoch: _Optional[int] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
+
+class QuorumChangeResponse(_message.Message):
+    __slots__ = ("standing", "message", "offset")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    message: str
+    offset: int
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., message: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class VoterServiceStub(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-996). Every request names the cluster.
+    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     """
 
@@ -71,10 +71,25 @@ class VoterServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.FromString,
                 _registered_method=True)
+        self.AddVoter = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/AddVoter',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.AddVoterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+                _registered_method=True)
+        self.RemoveVoter = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/RemoveVoter',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.RemoveVoterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+                _registered_method=True)
+        self.UpdateVoter = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/UpdateVoter',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+                _registered_method=True)
 
 
 class VoterServiceServicer(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-996). Every request names the cluster.
+    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     """
 
@@ -123,6 +138,25 @@ class VoterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AddVoter(self, request, context):
+        """A controller that lets itself in (auto-join), or has moved. What operators ask for is in AdminService.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateVoter(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_VoterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -161,6 +195,21 @@ def add_VoterServiceServicer_to_server(servicer, server):
                     request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.SerializeToString,
             ),
+            'AddVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddVoter,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.AddVoterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.SerializeToString,
+            ),
+            'RemoveVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveVoter,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.RemoveVoterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.SerializeToString,
+            ),
+            'UpdateVoter': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateVoter,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'quorum_rpc.v1.VoterService', rpc_method_handlers)
@@ -170,7 +219,7 @@ def add_VoterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class VoterService(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-996). Every request names the cluster.
+    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     """
 
@@ -353,6 +402,87 @@ class VoterService(object):
             '/quorum_rpc.v1.VoterService/DescribeChain',
             quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/AddVoter',
+            quorum__rpc_dot_v1_dot_voter__pb2.AddVoterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/RemoveVoter',
+            quorum__rpc_dot_v1_dot_voter__pb2.RemoveVoterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateVoter(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/UpdateVoter',
+            quorum__rpc_dot_v1_dot_voter__pb2.UpdateVoterRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.QuorumChangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

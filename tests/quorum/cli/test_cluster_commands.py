@@ -57,6 +57,7 @@ def node() -> FakeNode:
 async def run(node: FakeNode) -> AsyncIterator[Run]:
     """`await run("topics", "list")` asks the served node."""
     async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        node.target = f"127.0.0.1:{port}"
 
         async def ask(*arguments: object) -> Ran:
             return await quorumctl("-C", f"127.0.0.1:{port}", *arguments)

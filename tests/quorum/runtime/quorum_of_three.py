@@ -58,7 +58,6 @@ class Quorum:
         identity = self._identities[node_id]
         directory.lock()
         peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
-        peers.set_endpoints({i: e for i, e in self.endpoints.items() if i != node_id})
         opened = open_directory(directory, identity, self._config)
         loop = NodeLoop(opened, self._config, peers, RealClock(), self._rng)
         self.loops[node_id] = loop

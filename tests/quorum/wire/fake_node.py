@@ -7,8 +7,8 @@ from typing import TypeVar
 from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.records import Endpoint
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.records import Endpoint, Voter, Voters
 from quorum.controller.commands import Command, CommandReply
 from quorum.controller.decision import ControllerError
 from quorum.core.messages import (
@@ -20,9 +20,12 @@ from quorum.core.messages import (
     EndQuorumEpochResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     FetchSnapshotResponse,
     PeerRequest,
     PeerResponse,
+    QuorumChangeRequest,
+    QuorumChangeResponse,
     ReadLogRequest,
     ReadLogResponse,
     VoteRequest,
@@ -38,6 +41,7 @@ from quorum.runtime.requests import (
     Refused,
     ReplicaView,
 )
+from quorum.runtime.restarts import RestartAdvice, restart_advice
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
 
@@ -59,8 +63,14 @@ class FakeNode:
         self.fetches: list[MetadataFetch] = []
         self.leader: Endpoint | None = None
         self.under_way: set[asyncio.Task[CommandReply]] = set()
+        self.leader_id = 1
+        self.target = ""
+        """Where it is served, if whoever serves it says so."""
         self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
             ErrorCode.NONE, 1, 1, request.number
+        )
+        self.answer_change: Callable[[QuorumChangeRequest], QuorumChangeResponse] = lambda request: (
+            QuorumChangeResponse(ErrorCode.NONE, 1, 1, "done", 42)
         )
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
@@ -79,10 +89,12 @@ class FakeNode:
                 return ReadLogResponse(ErrorCode.NONE, 1, 1, (), request.offset)
             case ChainRequest():
                 return ChainResponse(ErrorCode.NONE, 1, 1, bytes(32), request.offset, request.epoch)
-            case _:
+            case FetchSnapshotRequest():
                 data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
                 size = len(SNAPSHOT_BYTES)
                 return FetchSnapshotResponse(ErrorCode.NONE, 1, 1, request.number, size, request.position, data)
+            case _:
+                return self.answer_change(request)
 
     async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
         assert timeout_ms > 0
@@ -153,10 +165,15 @@ class FakeNode:
                 ReplicaView(2, bytes([2]) * 16, None, True, "follower", image.offset - 1, 20, 40),
                 ReplicaView(9, bytes([9]) * 16, None, False, "observer", 0, 20, None),
             ),
+            generation=IDENTITY.generation,
+            bootstrap=Voters((Voter(1, IDENTITY.directory_id, (endpoint,)),)),
         )
 
+    def restart_advice(self, node_id: NodeId) -> RestartAdvice:
+        return restart_advice(self.status(), node_id, node_id not in (1, 2), 1_000)
+
     def leader_hint(self) -> LeaderHint:
-        return LeaderHint(1, 1, self.leader)
+        return LeaderHint(self.leader_id, 1, self.leader)
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         if snapshot != SNAPSHOT:

@@ -1,0 +1,167 @@
+"""Changing who votes and who leads from the command line, and formatting a node that is to join."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.files import RealDirectory
+from metadata_log.identity import read_identity
+from metadata_log.ids import ReplicaKey, uuid_text
+from metadata_log.records import Endpoint, Voter
+from quorum.core.messages import (
+    AddVoterRequest,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+)
+from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime.requests import NodeStatus
+from snapshots.store import SnapshotStore, genesis
+from tests.quorum.cli.shapes import shape
+from tests.quorum.cli.test_cluster_commands import Run, node, quorumctl, run
+from tests.quorum.wire.fake_node import IDENTITY, FakeNode
+
+__all__ = ["node", "run"]
+
+pytestmark = pytest.mark.slow
+
+OBSERVER = bytes([9]) * 16
+
+
+async def test_an_observer_becomes_a_voter(run: Run, node: FakeNode) -> None:
+    """Its directory id is what the quorum knows of it; first as a dry run, which does nothing."""
+    words = ("quorum", "add-voter", "--node-id", 9, "--endpoint", "c9:9001")
+    dry = await run(*words, "--dry-run")
+    assert (dry.exit_code, node.asked) == (0, [])
+    assert dry.stdout == f"Would add voter 9 ({uuid_text(OBSERVER)}) at c9:9001: {{1,2}} -> {{1,2,9}}.\n"
+    done = await run(*words)
+    assert done.stdout.startswith("Added voter 9") and done.stdout.endswith("as of offset 42.\n")
+    (request,) = node.asked
+    assert isinstance(request, AddVoterRequest)
+    assert request.voter == Voter(9, OBSERVER, (Endpoint("CONTROLLER", "c9", 9001),))
+    document = (await run(*words, "-o", "json")).document
+    assert shape(document) == {
+        "schema_version": "int", "node_id": "int", "directory_id": "str", "dry_run": "bool", "offset": "int",
+        "previous_voters": ["int"], "voters": ["int"], "endpoint": "str",
+    }  # fmt: skip
+
+
+async def test_a_voter_is_added_by_its_config_file(run: Run, node: FakeNode, tmp_path: Path) -> None:
+    """Node id, listener and directory id are read where they stand; nothing has to be typed."""
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        f"node.id: 4\nlisteners: CONTROLLER://0.0.0.0:9001\nmetadata.log.dir: {tmp_path / 'data'}\n"
+        "advertised.listeners: CONTROLLER://c4:9001\n"
+    )
+    unformatted = await run("quorum", "add-voter", "--config", config)
+    assert unformatted.exit_code == 4 and "is not formatted" in unformatted.stderr
+    await run("storage", "format", "--config", config, "--from", node.target)
+    added = await run("quorum", "add-voter", "--config", config)
+    assert added.exit_code == 0, added.stderr
+    (request,) = node.asked
+    assert isinstance(request, AddVoterRequest)
+    identity = read_identity(RealDirectory(tmp_path / "data"))
+    assert identity is not None
+    assert request.voter == Voter(4, identity.directory_id, (Endpoint("CONTROLLER", "c4", 9001),))
+    config.write_text(config.read_text().replace("advertised.listeners: CONTROLLER://c4:9001\n", ""))
+    unreachable = await run("quorum", "add-voter", "--config", config)
+    assert unreachable.exit_code == 2 and "advertised.listeners" in unreachable.stderr
+
+
+async def test_who_is_to_vote_must_be_said_and_must_be_there(run: Run, node: FakeNode) -> None:
+    """A mistake is told before anything is asked of the quorum."""
+    for words, exit_code, text in (
+        ((), 2, "say who is to vote"),
+        (("--node-id", 9), 2, "say who is to vote"),
+        (("--node-id", 9, "--endpoint", "c9"), 2, "host:port expected"),
+        (("--node-id", 9, "--endpoint", "c9:1", "--directory-id", "short"), 2, "not an id"),
+        (("--node-id", 5, "--endpoint", "c5:9001"), 3, "is no observer (there are: 9). Start it first"),
+    ):
+        refused = await run("quorum", "add-voter", *words)
+        assert (refused.exit_code, text in refused.stderr) == (exit_code, True), refused
+    assert node.asked == []
+
+
+async def test_a_voter_is_removed(run: Run, node: FakeNode) -> None:
+    """By its node id; the quorum's refusal is one line with the exit code of its kind."""
+    dry = await run("quorum", "remove-voter", "--node-id", 2, "--dry-run", "-o", "json")
+    assert (dry.document["voters"], dry.document["offset"], node.asked) == ([1], None, [])
+    assert (await run("quorum", "remove-voter", "--node-id", 2)).exit_code == 0
+    (request,) = node.asked
+    assert isinstance(request, RemoveVoterRequest) and request.voter == ReplicaKey(2, bytes([2]) * 16)
+    assert (await run("quorum", "remove-voter", "--node-id", 9)).exit_code == 3
+    node.answer_change = lambda request: QuorumChangeResponse(ErrorCode.VOTER_NOT_FOUND, 1, 1, "it is gone already")
+    refused = await run("quorum", "remove-voter", "--node-id", 2)
+    assert (refused.exit_code, refused.stderr) == (3, "quorumctl: VOTER_NOT_FOUND: it is gone already\n")
+
+
+async def test_leadership_is_handed_over_and_the_new_leader_named(run: Run, node: FakeNode) -> None:
+    """The command ends when a leader of a later epoch answers."""
+    before = node.status()
+
+    def later() -> NodeStatus:
+        return replace(before, epoch=before.epoch + len(node.asked))
+
+    node.status = later  # type: ignore[method-assign]
+    done = await run("quorum", "transfer-leader", "--to", 1)
+    assert done.stdout == "Controller 1 leads in epoch 2; before it did controller 1.\n"
+    assert node.asked[0] == TransferLeadershipRequest(1, node.asked[0].timeout_ms)  # type: ignore[union-attr]
+    other = await run("quorum", "transfer-leader", "--to", 2)
+    assert other.exit_code == 1 and "controller 1 was elected, and not 2" in other.stderr
+
+
+async def test_an_election_that_does_not_come_is_told(run: Run) -> None:
+    """Exit code 5, and what to look at."""
+    timed_out = await run("quorum", "transfer-leader", "--timeout", "0.3")
+    assert timed_out.exit_code == 5
+    assert "no other one is known" in timed_out.stderr
+
+
+async def test_whether_a_controller_can_be_restarted(run: Run) -> None:
+    """Exit codes 0 and 10, with the reason in one sentence."""
+    no = await run("quorum", "can-restart", "--node-id", 2)
+    assert no.exit_code == 10
+    assert no.stdout == ("Controller 2 cannot be restarted now: 2 of 2 voters are needed, and fewer would remain.\n")
+    yes = await run("quorum", "can-restart", "--node-id", 9, "-o", "json")
+    assert yes.exit_code == 0
+    assert shape(yes.document) == {"schema_version": "int", "node_id": "int", "can_restart": "bool", "reason": "str"}
+
+
+async def test_a_controller_that_joins_is_formatted_from_a_running_one(
+    run: Run, node: FakeNode, tmp_path: Path
+) -> None:
+    """Same cluster, same beginning, a directory id of its own: also where its node id was among the first voters."""
+    for node_id in (4, 1):
+        path = tmp_path / str(node_id)
+        words = ("--directory", path, "--node-id", node_id, "--role", "controller", "--from", node.target)
+        formatted = await run("storage", "format", *words)
+        assert formatted.exit_code == 0, formatted.stderr
+        assert "It starts as an observer" in formatted.stdout
+        identity = read_identity(RealDirectory(path))
+        assert identity is not None and identity.cluster_id == IDENTITY.cluster_id
+        assert identity.generation == IDENTITY.generation
+        assert identity.directory_id != IDENTITY.directory_id
+        assert identity.genesis_chain == genesis(IDENTITY.cluster_id, node.status().bootstrap)
+        bootstrap = SnapshotStore(RealDirectory(path).subdirectory(LOG_DIRECTORY)).bootstrap()
+        assert bootstrap is not None and bootstrap.voters == node.status().bootstrap
+
+
+async def test_a_node_is_not_formatted_for_the_wrong_cluster(run: Run, node: FakeNode, tmp_path: Path) -> None:
+    """What is said twice must agree; what cannot be asked is not guessed."""
+    base = ("storage", "format", "--directory", tmp_path / "x", "--node-id", 4, "--role", "controller")
+    other = await run(*base, "--from", node.target, "--cluster-id", "another")
+    assert other.exit_code == 4 and "is of cluster test-cluster, not another" in other.stderr
+    both = await run(*base, "--from", node.target, "-I", "1@c1:9001:AAAAAAAAAAAAAAAAAAAAAg")
+    assert both.exit_code == 2
+    neither = await run(*base)
+    assert neither.exit_code == 2 and "of which cluster?" in neither.stderr
+    nobody = await quorumctl(*base, "--from", "127.0.0.1:1")
+    assert nobody.exit_code == 5
+    assert not (tmp_path / "x").exists()
+
+
+def _target(run: Run) -> str:
+    """Where the served node listens."""
+    return run.target  # type: ignore[attr-defined,no-any-return]
