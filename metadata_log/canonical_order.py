@@ -1,7 +1,8 @@
 """The canonical order of an image's records, as byte strings that sort into it: what such keys are made of.
 
 A snapshot holds features, controllers, brokers, topics by name with each topic's partitions behind it, configs, quotas,
-producer ids, ACLs, SCRAM credentials and delegation tokens. An image walks its maps in that order without these keys, in
+producer ids, ACLs, SCRAM credentials, delegation tokens and requests that were done. An image walks its maps in that order
+without these keys, in
 `MetadataImage.canonical_records`; the Spark jobs, which meet the records in any order, sort by them. The rows of
 `delta.REPLAYS` say what the key of each type is, and must say the same order. Compared byte for byte, as Spark compares
 binary columns.

@@ -44,7 +44,7 @@ class Changes:
     """Resources of which a key was set or removed."""
     features: set[str] = field(default_factory=set)
     others: bool = False
-    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens."""
+    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, requests done."""
 
     def topic_created(self, topic_id: Uuid) -> None:
         self.created_topics.add(topic_id)

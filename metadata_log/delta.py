@@ -26,6 +26,10 @@ from metadata_log.image_editor import Edits, ImageEditor, Misfit
 from metadata_log.partition_state import REPLICAS, NodeIds, intern_state, merge, misfit, state_of, without_elr
 from metadata_log.records import (
     FROM_OFFSET,
+    PAYLOAD_HASH_BYTES,
+    PRINCIPAL_CHARS_MAX,
+    REMEMBERED_REPLY_BYTES_MAX,
+    REQUEST_SLOTS_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerRegistrationChange,
@@ -45,6 +49,7 @@ from metadata_log.records import (
     RemoveDelegationToken,
     RemoveTopic,
     RemoveUserScramCredential,
+    RequestOutcome,
     Topic,
     UnregisterBroker,
     UserScramCredential,
@@ -94,6 +99,8 @@ class MetadataDelta(ImageEditor):
     _acls: Edits[Uuid, AccessControlEntry] = Edits("acls")
     _scram: Edits[ScramKey, UserScramCredential] = Edits("scram_credentials")
     _tokens: Edits[str, DelegationToken] = Edits("delegation_tokens")
+    _request_outcomes: Edits[int, RequestOutcome] = Edits("request_outcomes")
+    _request_slots: Edits[Uuid, int] = Edits("request_slots")
 
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
         """Takes the record that stands at `offset`.
@@ -172,6 +179,31 @@ class MetadataDelta(ImageEditor):
 
     def _remove_token(self, record: RemoveDelegationToken, offset: Offset) -> None:
         self._drop(self._tokens, record.token_id, f"token {record.token_id}")
+        self.changed.others = True
+
+    def _request_outcome(self, record: RequestOutcome, offset: Offset) -> None:
+        if record.offset == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
+            record = record._replace(offset=offset)
+        elif record.offset < 0 or self._kind is DeltaKind.STRICT:
+            raise Misfit(f"the outcome of a request with offset {record.offset}")
+        if not (
+            0 <= record.slot < REQUEST_SLOTS_MAX
+            and 0 <= record.horizon <= record.offset
+            and len(record.payload_hash) == PAYLOAD_HASH_BYTES
+            and len(record.principal) <= PRINCIPAL_CHARS_MAX
+            and len(record.reply or b"") <= REMEMBERED_REPLY_BYTES_MAX
+        ):
+            raise Misfit(f"the outcome of a request in slot {record.slot}: a field is out of its limits")
+        if record.request_id in self._request_slots:
+            raise Misfit(f"request {uuid_text(record.request_id)} was done already")
+        replaced = self._request_outcomes.get(record.slot)
+        if replaced is not None:
+            del self._request_slots[replaced.request_id]
+        self._put(self._request_outcomes, record.slot, record)
+        self._request_slots[record.request_id] = record.slot
+        newest = self._single("newest_request")
+        if newest is None or newest.offset < record.offset:
+            self._singles["newest_request"] = record  # a second reference: it counts once, in its slot
         self.changed.others = True
 
     # --- brokers and controllers ---
@@ -423,5 +455,10 @@ REPLAYS: Final[dict[type, Replays]] = {
         MetadataDelta._token, lambda r: (("token", r.token_id),), lambda r: b"\x09" + by_text(r.token_id)
     ),
     RemoveDelegationToken: Replays(MetadataDelta._remove_token, lambda r: (("token", r.token_id),)),
+    RequestOutcome: Replays(
+        MetadataDelta._request_outcome,
+        lambda r: (("request", str(r.slot)),),
+        lambda r: b"\x0a" + by_number(r.slot),
+    ),
     NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
 }

@@ -10,7 +10,8 @@ with its predecessor every shard and chunk that did not change.
 
 Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
 are one to one; every topic has partitions 0..n-1 with leader in isr (or none) and isr within replicas; the index from
-broker to topics counts exactly the replicas; configs of topics belong to live topics.
+broker to topics counts exactly the replicas; configs of topics belong to live topics; ids and slots of requests are one
+to one.
 """
 
 from bisect import bisect_left
@@ -36,6 +37,7 @@ from metadata_log.records import (
     QuotaEntity,
     RegisterBroker,
     RegisterController,
+    RequestOutcome,
     Topic,
     UserScramCredential,
 )
@@ -91,6 +93,12 @@ class MetadataImage:
     acls: ShardedMap[Uuid, AccessControlEntry] = field(default_factory=ShardedMap)
     scram_credentials: ShardedMap[ScramKey, UserScramCredential] = field(default_factory=ShardedMap)
     delegation_tokens: ShardedMap[str, DelegationToken] = field(default_factory=ShardedMap)
+    request_outcomes: ShardedMap[int, RequestOutcome] = field(default_factory=ShardedMap)
+    """By slot, each with its offset filled in."""
+    request_slots: ShardedMap[Uuid, int] = field(default_factory=ShardedMap)
+    """Request id -> slot."""
+    newest_request: RequestOutcome | None = None
+    """Of the outcomes, the one with the highest offset."""
 
     @property
     def offset(self) -> Offset:
@@ -154,6 +162,18 @@ class MetadataImage:
         """The resources that have configs, by type and name."""
         return iter(self.configs)
 
+    # --- requests ---
+
+    def request_outcome(self, request_id: Uuid) -> RequestOutcome | None:
+        """What became of the request with this id, while that is remembered."""
+        slot = self.request_slots.get(request_id)
+        return None if slot is None else self.request_outcomes[slot]
+
+    @property
+    def request_horizon(self) -> Offset:
+        """Every outcome at or above this offset is remembered."""
+        return 0 if self.newest_request is None else self.newest_request.horizon
+
     # --- all of it ---
 
     def canonical_records(self) -> Iterator[MetadataRecord]:
@@ -174,6 +194,7 @@ class MetadataImage:
         yield from self.acls.values()
         yield from self.scram_credentials.values()
         yield from self.delegation_tokens.values()
+        yield from self.request_outcomes.values()
 
     def check_invariants(self) -> None:
         """Recomputes everything that is kept incrementally, and asserts that it agrees. O(image)."""
@@ -196,6 +217,10 @@ class MetadataImage:
         for (resource_type, name), config in self.configs.items():
             assert config, (resource_type, name)
             assert resource_type != TOPIC_RESOURCE or name in self.topic_ids, name
+        outcomes = [*self.request_outcomes.values()]
+        assert len(self.request_slots) == len(outcomes), self
+        assert all(self.request_outcome(outcome.request_id) is outcome for outcome in outcomes), self
+        assert self.newest_request == max(outcomes, key=lambda outcome: outcome.offset, default=None), self
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MetadataImage):

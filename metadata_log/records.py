@@ -29,7 +29,8 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 from metadata_log.ids import Epoch, NodeId, Offset, Uuid
 
 FROM_OFFSET = -1
-"""In `RegisterBroker.broker_epoch`: the broker's epoch is the offset of this very record (true in the log, not in snapshots)."""
+"""In `RegisterBroker.broker_epoch`: the broker's epoch is the offset of this very record (true in the log, not in snapshots).
+In `RequestOutcome.offset` likewise."""
 
 Secret: TypeAlias = Annotated[bytes, "secret"]
 """What could open a door: no tool shows it."""
@@ -317,6 +318,34 @@ class RemoveDelegationToken(NamedTuple):
     token_id: str
 
 
+# --- requests that were done ---------------------------------------------------------------------------------------
+
+REQUEST_SLOTS_MAX = 1 << 20
+REMEMBERED_REPLY_BYTES_MAX = 2 << 10
+PRINCIPAL_CHARS_MAX = 256
+PAYLOAD_HASH_BYTES = 32
+"""Limits of a `RequestOutcome`, whatever those of who decides."""
+
+
+@record(60)
+class RequestOutcome(NamedTuple):
+    """A client's request with an id was done, in the batch that this record closes; canonical.
+
+    The outcomes stand in a ring of slots, and each replaces the one that was in its slot before, so that the number of
+    those remembered is bounded and each slot's history can be folded alone. Every outcome at or above offset `horizon` is
+    still remembered. `reply` is the answer less its offset; None: it was too large. `offset` is that of this very record
+    (FROM_OFFSET in the log, filled in by replay), so the batch ended one above it.
+    """
+
+    slot: int
+    request_id: Uuid
+    payload_hash: bytes
+    principal: str
+    horizon: Offset
+    reply: bytes | None
+    offset: Offset = FROM_OFFSET
+
+
 # --- the log's own punctuation -------------------------------------------------------------------------------------
 
 
@@ -418,6 +447,7 @@ MetadataRecord: TypeAlias = (
     | RemoveUserScramCredential
     | DelegationToken
     | RemoveDelegationToken
+    | RequestOutcome
     | NoOp
     | BeginTransaction
     | EndTransaction

@@ -14,12 +14,13 @@ from typing import NamedTuple, TypeAlias
 from metadata_log.batch import Batch
 from metadata_log.delta import InvalidRecord
 from metadata_log.errors import ErrorCode, LogFormatError
-from metadata_log.ids import Epoch, Offset
+from metadata_log.ids import Epoch, Offset, Uuid
 from metadata_log.log import Log
 from metadata_log.records import MetadataRecord, Record, SnapshotMark
 from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
 from quorum.controller.controller import Controller
 from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, outcome_of, recalled
 from quorum.runtime import metadata_feed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
@@ -56,11 +57,15 @@ Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
 
 class _FollowUp(NamedTuple):
-    """The rest of a decision, of which something is written already."""
+    """The rest of a decision that takes several batches, or a request that waits for another of the same id to be done."""
 
     command: Command
     reply_to: ReplyTo | None
     deadline_ms: int
+    identity: RequestIdentity | None = None
+    wrote: bool = False
+    """Some of it is in the log: whatever follows, it can't be said any more that nothing was done."""
+    is_begun: bool = True
 
 
 class ActiveController:
@@ -93,6 +98,8 @@ class ActiveController:
         self._parked = ParkedFetches()
         self._early = EarlyRequests()
         self._follow_ups: deque[_FollowUp] = deque()
+        self._unfinished: set[Uuid] = set()
+        """Ids of requests that are decided in several batches, the last of which is not written yet."""
         self._epoch: Epoch = 0
         self._read_token = 0
         self._woken_at: Offset = 0
@@ -131,8 +138,11 @@ class ActiveController:
             self._world.reply(parked.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         for follow_up in self._follow_ups:
             if follow_up.reply_to is not None:
-                self._world.reply(follow_up.reply_to, unknown_outcome(why))
+                known = not follow_up.wrote and follow_up.is_begun
+                refusal = Refused(ErrorCode.NOT_CONTROLLER, why, hint) if known else unknown_outcome(why)
+                self._world.reply(follow_up.reply_to, refusal)
         self._follow_ups.clear()
+        self._unfinished.clear()
         self._wake_deadline_ms = None
         self._state.stop_proposing()
         self.controller.deactivate()
@@ -155,7 +165,7 @@ class ActiveController:
             text = "the request's time was up before it was begun; nothing was done"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
         elif isinstance(event, Submission):
-            self._decide(event.command, event.reply_to, event.deadline_ms)
+            self._submit(_FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
         elif isinstance(event, Read):
             self._wait_confirmed(event.reply_to, None, event.deadline_ms)
         elif len(event.reason) > MARK_REASON_CHARS_MAX:
@@ -165,30 +175,77 @@ class ActiveController:
             end = self._mark(event.reason)
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
-    def _decide(self, command: Command, reply_to: ReplyTo | None, deadline_ms: int) -> None:
+    def _submit(self, asked: _FollowUp) -> None:
+        """A request that is not begun: decided, unless it was before."""
+        if asked.identity is None:
+            self._decide(asked.command, asked.reply_to, asked.deadline_ms)
+        elif asked.identity.request_id in self._unfinished:
+            self._follow_ups.append(asked)
+        else:
+            self._decide_once(asked, asked.identity)
+
+    def _decide_once(self, asked: _FollowUp, identity: RequestIdentity) -> None:
+        assert asked.reply_to is not None, "only callers have ids"
         try:
-            decision, end = self._decided(command)
+            earlier = earlier_outcome(self._state.proposed, identity)
+        except ControllerError as e:
+            self._wait_confirmed(asked.reply_to, Refused(e.code, e.message), asked.deadline_ms)
+            return
+        if earlier is None:
+            self._decide(asked.command, asked.reply_to, asked.deadline_ms, identity)
+        else:
+            self._wait_confirmed(asked.reply_to, recalled(asked.command, earlier), asked.deadline_ms, wrote=True)
+
+    def _decide(
+        self,
+        command: Command,
+        reply_to: ReplyTo | None,
+        deadline_ms: int,
+        identity: RequestIdentity | None = None,
+        *,
+        wrote: bool = False,
+    ) -> None:
+        """Decides one step. `wrote`: the steps before it are in the log."""
+        try:
+            decision, end = self._decided(command, identity, wrote=wrote)
         except Refused as refused:
+            self._finished(identity)
             # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
             if reply_to is not None:
-                self._wait_confirmed(reply_to, refused, deadline_ms)
+                refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
+                self._wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
             return
+        wrote = wrote or end is not None
         if decision.then is not None:
-            self._follow_ups.append(_FollowUp(decision.then, reply_to, deadline_ms))
-        elif reply_to is not None and end is not None:
+            self._follow_ups.append(_FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
+            if identity is not None:
+                self._unfinished.add(identity.request_id)
+            return
+        self._finished(identity)
+        if reply_to is not None and end is not None:
             self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
         elif reply_to is not None:
-            self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms)
+            self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms, wrote=wrote)
 
-    def _decided(self, command: Command) -> tuple[Decision, Offset | None]:
+    def _finished(self, identity: RequestIdentity | None) -> None:
+        if identity is not None:
+            self._unfinished.discard(identity.request_id)
+
+    def _decided(
+        self, command: Command, identity: RequestIdentity | None = None, *, wrote: bool = False
+    ) -> tuple[Decision, Offset | None]:
         """The decision, and the end of the batch of its records; None if there are none.
 
         Raises:
             Refused: nothing was done. A client's mistake, or one of the controller's, costs nobody the leader (KAFKA-14996).
         """
+        image = self._state.proposed
         try:
-            decision = self.controller.decide(self._state.proposed, command, self._now_ms)
-            return decision, self._append(decision.records) if decision.records else None
+            decision = self.controller.decide(image, command, self._now_ms)
+            records = decision.records
+            if identity is not None and decision.then is None and (records or wrote):
+                records = (*records, outcome_of(image, identity, decision.reply))
+            return decision, self._append(records) if records else None
         except ControllerError as e:
             raise Refused(e.code, e.message) from e
         except InvalidRecord as e:
@@ -221,10 +278,10 @@ class ActiveController:
     ) -> None:
         self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
 
-    def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int) -> None:
+    def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int, *, wrote: bool = False) -> None:
         """Until all that is pending is committed, and a majority says that this node still leads."""
         self._read_token += 1
-        self._wait(reply_to, self._log.shape.end, reply, deadline_ms, token=self._read_token)
+        self._wait(reply_to, self._log.shape.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
         self._confirm_reads(self._read_token)
 
     def reads_confirmed(self, token: int) -> None:
@@ -320,7 +377,7 @@ class ActiveController:
         """The end of a turn: go on with long decisions, answer who can be answered, wake brokers, mark a snapshot."""
         self._now_ms = now_ms
         if self._follow_ups:
-            self._decide(*self._follow_ups.popleft())
+            self._go_on(self._follow_ups.popleft())
         applied = self._state.applied
         for deferred in self._deferred.ready(applied):
             view = ReadView(applied, self._state.committed, self.controller, now_ms)
@@ -331,6 +388,15 @@ class ActiveController:
             elif self._wake_deadline_ms is None:
                 self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
             self._mark_if_due(wall_ms)
+
+    def _go_on(self, next_step: _FollowUp) -> None:
+        command, reply_to, deadline_ms, identity, wrote, is_begun = next_step
+        if is_begun:
+            self._decide(command, reply_to, deadline_ms, identity, wrote=wrote)
+        elif deadline_ms > self._now_ms:
+            self._submit(next_step)
+        elif reply_to is not None:
+            self._world.reply(reply_to, unknown_outcome("an earlier request of the same id was not done in time"))
 
     def _wake(self) -> None:
         self._wake_deadline_ms = None

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
 from quorum.runtime.restarts import RestartAdvice
@@ -23,15 +24,22 @@ class ControllerNode(Protocol):
         """Answers another controller. Raises Refused(REQUEST_TIMED_OUT) if the node stops first."""
         ...
 
-    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
-        """Decides `command` on the active controller and waits until it is committed.
+    async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
+        """Decides `command` on the active controller and waits until it is committed. With an `identity` it takes effect
+        once, and whoever repeats it gets the first answer.
 
         Raises:
             Refused: NOT_CONTROLLER with a hint; the controller's own refusal; REQUEST_TIMED_OUT (may have happened).
         """
         ...
 
-    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+    def begin(
+        self,
+        command: Command,
+        timeout_ms: int,
+        on_outcome: Callable[[CommandReply | Refused], None],
+        identity: RequestIdentity | None = None,
+    ) -> None:
         """As `submit`, for who has many under way: calls `on_outcome` once with what `submit` would return or raise.
 
         It may be called at once, or inside of a turn, so it must not ask the node anything itself.

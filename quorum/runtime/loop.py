@@ -26,6 +26,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.records import Endpoint
 from quorum.controller.commands import Command, CommandReply
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.inputs import Failure
 from quorum.core.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
 from quorum.runtime.jobs import FlushJob, Job
@@ -166,13 +167,19 @@ class NodeLoop:
         assert not isinstance(answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused)
         return answer
 
-    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
+    async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
         deadline_ms = self._clock.now_ms() + timeout_ms
-        answer = await self._ask(lambda reply_to: Submission(command, reply_to, deadline_ms))
+        answer = await self._ask(lambda reply_to: Submission(command, reply_to, deadline_ms, identity))
         assert isinstance(answer, CommandReply)
         return answer
 
-    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
+    def begin(
+        self,
+        command: Command,
+        timeout_ms: int,
+        on_outcome: Callable[[CommandReply | Refused], None],
+        identity: RequestIdentity | None = None,
+    ) -> None:
         def answered(answer: Answer) -> None:
             assert isinstance(answer, CommandReply | Refused)
             on_outcome(answer)
@@ -180,7 +187,7 @@ class NodeLoop:
         refusal = self._refusal()
         if refusal is not None:
             return on_outcome(refusal)
-        return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms))
+        return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity))
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))

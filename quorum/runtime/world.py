@@ -9,6 +9,7 @@ from typing import Protocol, TypeAlias
 
 from metadata_log.ids import NodeId
 from quorum.controller.commands import Command, CommandReply
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.inputs import Failure
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.jobs import Job
@@ -58,6 +59,8 @@ class Submission:
     command: Command
     reply_to: ReplyTo
     deadline_ms: int
+    identity: RequestIdentity | None = None
+    """With one, it takes effect once, however often it comes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The service for operators and tools: translates, asks the node, translates back.
 
-Mutations wait until they are committed. Reads are linearizable, on the active controller. What a single node knows of
-itself (DescribeQuorum, ListSnapshots) is answered by every controller, also without a leader.
+Mutations wait until they are committed; one with a request id takes effect once, however often it comes. Reads are
+linearizable, on the active controller. What a single node knows of itself (DescribeQuorum, ListSnapshots) is answered by
+every controller, also without a leader.
 
 `Submit` is the pipelined way in (`wire/submit`).
 """
@@ -24,6 +25,7 @@ from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
 from snapshots.store import SnapshotInfo
@@ -152,7 +154,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _mutate(self, mutation: _Mutation, request: Any, context: Any) -> Any:
         async def submit() -> Any:
             command = mutation.command(request)
-            reply = await self._node.submit(command, timeout_of(request.context.timeout_ms, context))
+            timeout_ms = timeout_of(request.context.timeout_ms, context)
+            reply = await self._node.submit(command, timeout_ms, identity_of(request, context))
             return mutation.response(reply)
 
         return await self._answer(request.context, submit, mutation.response_type)
@@ -277,13 +280,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
         try:
             self._check_cluster(call.context)
-            command = mutation.command(call)
+            command, identity = mutation.command(call), identity_of(call, context)
         except BadMessage as e:
             return answered(partial(respond, bad_request(e)))
         except Refused as e:
             return answered(partial(respond, e))
         timeout_ms = timeout_of(call.context.timeout_ms, context)
-        return self._node.begin(command, timeout_ms, lambda outcome: answered(partial(respond, outcome)))
+        return self._node.begin(command, timeout_ms, lambda outcome: answered(partial(respond, outcome)), identity)
 
     # --- refusals --------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The typed admin client: a list of controllers in, generated messages out, and errors that say what to do.
 
 It asks the controller that it believes to lead, follows hints, and goes on to the next one while nobody leads, all within
-one deadline per call. What it never does by itself is repeat a change that may have happened: then it raises
-`MayHaveHappened`, and the caller looks. (Changes that come to the same when made twice, it repeats.)
+one deadline per call. Every change goes out with an id, under which the controllers remember what became of it; so a change
+whose answer is missing is sent again, also to a new leader, takes effect once, and gets its first answer. If the deadline
+comes first, `MayHaveHappened` is raised, and the caller looks.
 
 Used by `quorumctl`, and by whoever automates a cluster:
 
@@ -11,6 +12,7 @@ Used by `quorumctl`, and by whoever automates a cluster:
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Final, Self
 
@@ -23,14 +25,17 @@ from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, Not
 from quorum.wire.submit_stream import SubmitStream
 
 DEFAULT_TIMEOUT_S: Final = 10.0
-READ_ATTEMPT_S: Final = 2.0
-"""A read that is not answered for so long is asked of the next controller: this one may stand still."""
+ATTEMPT_S: Final = 2.0
+"""Who does not answer for so long may stand still: the next controller is asked."""
 BACKOFF_FIRST_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.2
 
 TOPIC: Final = 2
 BROKER: Final = 4
 """Config resource types."""
+
+_OFFSETS: Final = ("offset", "as_of_offset")
+"""The fields of answers that tell how far the log has come."""
 
 ASK_ELSEWHERE: Final = frozenset(
     (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_READY)
@@ -58,6 +63,8 @@ class AdminClient:
         self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
         self._target = self.endpoints[0]
         self._turn = 0
+        self._high_watermark = 0
+        """The highest offset that this client was told of: what it asks for next takes effect above, or sees that."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,7 +85,7 @@ class AdminClient:
     ) -> admin_pb2.CreateTopicsResponse:
         """Creates the topics that can be created; each result says how it went."""
         request = admin_pb2.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-        response: admin_pb2.CreateTopicsResponse = await self._ask("CreateTopics", request, repeatable=validate_only)
+        response: admin_pb2.CreateTopicsResponse = await self._change("CreateTopics", request)
         return response
 
     async def create_topic(
@@ -102,15 +109,13 @@ class AdminClient:
     ) -> admin_pb2.CreatePartitionsResponse:
         """Lets topics have more partitions; each result says how it went."""
         request = admin_pb2.CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-        response: admin_pb2.CreatePartitionsResponse = await self._ask(
-            "CreatePartitions", request, repeatable=validate_only
-        )
+        response: admin_pb2.CreatePartitionsResponse = await self._change("CreatePartitions", request)
         return response
 
     async def delete_topics(self, names: Iterable[str]) -> admin_pb2.DeleteTopicsResponse:
         """Deletes topics; each result says how it went."""
         request = admin_pb2.DeleteTopicsRequest(names=names)
-        response: admin_pb2.DeleteTopicsResponse = await self._ask("DeleteTopics", request, repeatable=False)
+        response: admin_pb2.DeleteTopicsResponse = await self._change("DeleteTopics", request)
         return response
 
     async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
@@ -154,11 +159,7 @@ class AdminClient:
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Alters configs key by key; each result says how it went."""
         request = admin_pb2.IncrementalAlterConfigsRequest(alterations=alterations, validate_only=validate_only)
-        absolute = (admin_pb2.ConfigOperation.SET, admin_pb2.ConfigOperation.DELETE)
-        repeatable = all(each.kind in absolute for one in request.alterations for each in one.operations)
-        response: admin_pb2.IncrementalAlterConfigsResponse = await self._ask(
-            "IncrementalAlterConfigs", request, repeatable=repeatable
-        )
+        response: admin_pb2.IncrementalAlterConfigsResponse = await self._change("IncrementalAlterConfigs", request)
         return response
 
     async def describe_configs(
@@ -179,15 +180,15 @@ class AdminClient:
 
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Fences a broker. It comes back with its next contact."""
-        response: admin_pb2.MutationResponse = await self._ask(
+        response: admin_pb2.MutationResponse = await self._change(
             "FenceBroker", admin_pb2.FenceBrokerRequest(broker_id=broker_id)
         )
         return response
 
     async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Forgets a broker for good."""
-        response: admin_pb2.MutationResponse = await self._ask(
-            "UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=broker_id), repeatable=False
+        response: admin_pb2.MutationResponse = await self._change(
+            "UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         )
         return response
 
@@ -230,7 +231,10 @@ class AdminClient:
         return response
 
     async def create_snapshot(self, reason: str = "") -> admin_pb2.MutationResponse:
-        """Has a snapshot mark committed; every node then writes its snapshot at the response's offset."""
+        """Has a snapshot mark committed; every node then writes its snapshot at the response's offset.
+
+        Without an id: if it has to be asked for twice there may be two marks, which does no harm.
+        """
         response: admin_pb2.MutationResponse = await self._ask(
             "CreateSnapshot", admin_pb2.CreateSnapshotRequest(reason=reason)
         )
@@ -248,28 +252,52 @@ class AdminClient:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
+    async def _change(self, method: str, request: Any) -> Any:
+        """The active controller's answer to a change that is made once, however often it has to be sent."""
+        request.context.request_id = secrets.token_bytes(16)
+        return await self._ask(method, request)
+
     async def _ask(self, method: str, request: Any, *, repeatable: bool = True) -> Any:
-        """The active controller's answer. `repeatable`: asking twice comes to the same as asking once."""
+        """The active controller's answer. `repeatable`: it may be sent more than once, as a read or a change with an id."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
         backoff_s, last = BACKOFF_FIRST_S, AdminError(ErrorCode.NOT_CONTROLLER, "nobody was asked")
+        lost: AdminError | None = None
+        is_stale = not self._high_watermark
         while (left_s := deadline_s - loop.time()) > 0:
             target = self._target
-            attempt_s = min(left_s, READ_ATTEMPT_S) if repeatable else left_s
+            attempt_s = min(left_s, ATTEMPT_S) if repeatable else left_s
             try:
-                response = await self._attempt(target, method, request, attempt_s)
+                if request.context.request_id and not request.context.client_high_watermark:
+                    if is_stale:
+                        await self._see(target, attempt_s)
+                    request.context.client_high_watermark = self._high_watermark
+                return await self._attempt(target, method, request, attempt_s)
             except AdminError as e:
                 last = e
-                lost = isinstance(e, MayHaveHappened) and e.code is not ErrorCode.RECORD_BATCH_TOO_LARGE
-                if e.code not in ASK_ELSEWHERE and not (repeatable and lost):
-                    raise
-                followed = self._go_elsewhere(target, e.hint)
-            else:
-                return response
-            if not followed:
+            if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
+                request.context.client_high_watermark = 0  # nothing was done: what this client had seen is too long ago
+                is_stale = True
+                continue
+            if repeatable and isinstance(last, MayHaveHappened) and last.code is not ErrorCode.RECORD_BATCH_TOO_LARGE:
+                lost = last
+            elif last.code not in ASK_ELSEWHERE:
+                break
+            if not self._go_elsewhere(target, last.hint):
                 await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
                 backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
-        raise NoLeader.after(self.timeout_s, last) from last
+        else:
+            last = NoLeader.after(self.timeout_s, last)
+        if lost is not None and request.context.request_id:
+            raise MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{lost.message}; then: {last.message}") from last
+        raise last
+
+    async def _see(self, target: str, timeout_s: float) -> None:
+        """Asks how far the log has come, before a change is first sent: so far back its outcome will not be forgotten soon."""
+        try:
+            await self._attempt(target, "ListTopics", admin_pb2.ListTopicsRequest(limit=1), timeout_s)
+        except MayHaveHappened as e:  # not the change
+            raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
 
     async def _ask_one(self, method: str, request: Any, endpoint: str | None) -> Any:
         """The answer of the controller at `endpoint`, or of the first that answers."""
@@ -277,7 +305,7 @@ class AdminClient:
         last: AdminError | None = None
         for target in dict.fromkeys(targets):
             try:
-                return await self._attempt(target, method, request, min(self.timeout_s, READ_ATTEMPT_S))
+                return await self._attempt(target, method, request, min(self.timeout_s, ATTEMPT_S))
             except (NotReached, MayHaveHappened) as e:
                 last = e
         assert last is not None
@@ -294,6 +322,8 @@ class AdminClient:
         code = response.error.code
         if code:
             raise AdminError.of(response.error, getattr(response, "leader", None), target)
+        for name in _OFFSETS:
+            self._high_watermark = max(self._high_watermark, getattr(response, name, 0))
         return response
 
     def _go_elsewhere(self, asked: str, hint: str | None) -> bool:

@@ -5,7 +5,8 @@
         answers = await asyncio.gather(*waiting)
 
 `send` returns when gRPC has taken the request, which it doesn't while the controller has enough to do. What gathers meanwhile
-leaves as one message. What was sent and not answered when the stream breaks may have happened.
+leaves as one message. What was sent and not answered when the stream breaks may have happened; a request whose sender gave
+it an id (`context.request_id`, with the `client_high_watermark` of that time) may then be sent again on another stream.
 """
 
 import asyncio

@@ -30,6 +30,7 @@ from metadata_log.records import (
     RemoveDelegationToken,
     RemoveTopic,
     RemoveUserScramCredential,
+    RequestOutcome,
     SnapshotFooter,
     SnapshotHeader,
     SnapshotMark,
@@ -84,6 +85,8 @@ RECORDS: tuple[Record, ...] = (
     KRaftVersion(1),
     Voters((Voter(1, ID_A, (CONTROLLER,)), Voter(2, ID_B, (), 0, 2))),
     SnapshotMark("bytes"),
+    RequestOutcome(7, ID_A, HASH, "anonymous", 41, b"\x90"),
+    RequestOutcome(8, ID_B, HASH, "CN=alice", 41, None, 1234),
 )
 
 

@@ -35,6 +35,7 @@ from metadata_log.records import (
     RemoveDelegationToken,
     RemoveTopic,
     RemoveUserScramCredential,
+    RequestOutcome,
     Topic,
     UnregisterBroker,
     UserScramCredential,
@@ -193,6 +194,8 @@ class History:
         yield ProducerIds(1, 1, (0 if old is None else old.next_producer_id) + 1000)
         yield RegisterController(self.dice.randrange(3), self.fresh_id(), (), ())
         yield NoOp()
+        reply = self.dice.choice((None, b"", b"reply"))
+        yield RequestOutcome(self.dice.randrange(5), self.fresh_id(), bytes(32), "anonymous", len(self.log) // 2, reply)
 
     def clear_elr(self) -> Iterator[MetadataRecord]:
         topic_id = self.some_topic()

@@ -38,7 +38,7 @@ ROW = """\
     Licence: Replays(
         MetadataDelta._licence,
         lambda r: (("licence", uuid_text(r.licence_id)),),
-        lambda r: b"\\x0a" + by_bytes(r.licence_id),
+        lambda r: b"\\x0b" + by_bytes(r.licence_id),
     ),
 """
 

@@ -112,9 +112,11 @@ def _sync_nothing(self: FlushTicket) -> None:
 _wait_confirmed = ActiveController._wait_confirmed
 
 
-def _read_at_once(self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int) -> None:
+def _read_at_once(
+    self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int, *, wrote: bool = False
+) -> None:
     if reply is not None:
-        _wait_confirmed(self, reply_to, reply, deadline_ms)
+        _wait_confirmed(self, reply_to, reply, deadline_ms, wrote=wrote)
         return
     view = ReadView(self._state.applied, self._state.committed, self.controller, self._now_ms)
     self._world.reply(reply_to, view)

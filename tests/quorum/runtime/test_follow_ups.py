@@ -3,6 +3,7 @@
 import pytest
 
 from metadata_log.errors import ErrorCode
+from metadata_log.records import NoOp
 from quorum.controller.commands import FenceBroker, FollowUpReply
 from quorum.controller.decision import Decision
 from quorum.runtime.requests import Refused
@@ -14,7 +15,7 @@ def test_a_caller_whose_decision_is_cut_short_hears_that_it_may_have_happened(mo
     """Leadership ends between two batches of one decision: some are written, so nobody knows, and nobody is left waiting."""
     lone = LoneNode(formatted_disk(voters_of([1])))
     lone.run_until_idle()
-    endless = Decision((), FollowUpReply(), then=FenceBroker(7))
+    endless = Decision((NoOp(),), FollowUpReply(), then=FenceBroker(7))
     monkeypatch.setattr(lone.node.active.controller, "decide", lambda *_: endless)
     reply_to = lone.new_reply_to()
     lone.turn(Submission(FenceBroker(7), reply_to, lone.now_ms + 1_000))

@@ -11,6 +11,7 @@ from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.controller.commands import Command, CommandReply
 from quorum.controller.decision import ControllerError
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -66,6 +67,7 @@ class FakeNode:
         self.leader_id = 1
         self.target = ""
         """Where it is served, if whoever serves it says so."""
+        self.identities: list[RequestIdentity | None] = []
         self.answer_fetch: Callable[[FetchRequest], FetchResponse] = lambda request: FetchResponse(
             ErrorCode.NONE, 1, 1, request.number
         )
@@ -96,16 +98,23 @@ class FakeNode:
             case _:
                 return self.answer_change(request)
 
-    async def submit(self, command: Command, timeout_ms: int) -> CommandReply:
+    async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
         assert timeout_ms > 0
+        self.identities.append(identity)
         self._maybe_refuse()
         try:
             return self.cluster.run(command).reply
         except ControllerError as e:
             raise Refused(e.code, e.message) from e
 
-    def begin(self, command: Command, timeout_ms: int, on_outcome: Callable[[CommandReply | Refused], None]) -> None:
-        work = asyncio.get_running_loop().create_task(self.submit(command, timeout_ms))
+    def begin(
+        self,
+        command: Command,
+        timeout_ms: int,
+        on_outcome: Callable[[CommandReply | Refused], None],
+        identity: RequestIdentity | None = None,
+    ) -> None:
+        work = asyncio.get_running_loop().create_task(self.submit(command, timeout_ms, identity))
         self.under_way.add(work)
 
         def done(task: asyncio.Task[CommandReply]) -> None:

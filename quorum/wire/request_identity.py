@@ -1,0 +1,50 @@
+"""Who asks, and which of their requests this is.
+
+The payload's hash is taken over the message without its context: a repetition may have another deadline, and comes with
+whatever its client has seen meanwhile.
+"""
+
+import hashlib
+from typing import Any, Final
+
+from metadata_log.records import PRINCIPAL_CHARS_MAX
+from quorum.controller.request_outcomes import RequestIdentity
+from quorum.wire.convert import uuid
+from quorum.wire.errors import BadMessage
+
+ANONYMOUS: Final = "anonymous"
+_NAMES: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+
+
+def principal_of(context: Any) -> str:
+    """Whom the connection's certificate names; `anonymous` without TLS."""
+    properties = context.auth_context()
+    for name in _NAMES:
+        values = properties.get(name)
+        if values and values[0]:
+            text = values[0].decode("utf-8", "replace")
+            return text if len(text) <= PRINCIPAL_CHARS_MAX else "sha256:" + hashlib.sha256(values[0]).hexdigest()
+    return ANONYMOUS
+
+
+def identity_of(request: Any, context: Any) -> RequestIdentity | None:
+    """What the request's context says of it; None for a request without an id.
+
+    Raises:
+        BadMessage: an id that is none, or an offset below 0.
+    """
+    asked = request.context
+    if not asked.request_id:
+        return None
+    if asked.client_high_watermark < 0:
+        raise BadMessage(f"client_high_watermark is {asked.client_high_watermark}; an offset is not negative")
+    request_id = uuid(asked.request_id, "request_id")
+    return RequestIdentity(request_id, _payload_hash(request), principal_of(context), asked.client_high_watermark)
+
+
+def _payload_hash(request: Any) -> bytes:
+    payload = type(request)()
+    payload.CopyFrom(request)
+    payload.ClearField("context")
+    name: str = request.DESCRIPTOR.full_name
+    return hashlib.sha256(name.encode() + b"\x00" + payload.SerializeToString(deterministic=True)).digest()

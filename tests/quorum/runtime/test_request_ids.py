@@ -1,0 +1,162 @@
+"""A request with an id takes effect once, whatever its client has to do to get the answer."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.records import BROKER_RESOURCE, NoOp
+from quorum.controller.commands import (
+    AlterConfigs,
+    AlterConfigsReply,
+    Command,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    FenceBroker,
+    FenceBrokerReply,
+)
+from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.request_outcomes import RequestIdentity
+from quorum.runtime.requests import Refused
+from quorum.runtime.world import Answer, ReplyTo, StopRequested, Submission
+from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from tests.sim.disk import MemoryDirectory
+
+
+def started(disk: MemoryDirectory | None = None) -> LoneNode:
+    lone = LoneNode(disk or formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    return lone
+
+
+def identity(number: int = 1, payload: int = 7) -> RequestIdentity:
+    return RequestIdentity(number.to_bytes(16, "big"), bytes([payload]) * 32, "anonymous", 0)
+
+
+def set_to(value: str) -> Command:
+    """A change that undoes others when it is made again."""
+    operation = ConfigOperation(ConfigOperationKind.SET, "log.retention.ms", value)
+    return AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),))
+
+
+def send(lone: LoneNode, command: Command, asked: RequestIdentity | None) -> ReplyTo:
+    reply_to = lone.new_reply_to()
+    lone.turn(Submission(command, reply_to, lone.now_ms + 1_000, asked))
+    return reply_to
+
+
+def answer(lone: LoneNode, reply_to: ReplyTo) -> Answer:
+    lone.run_until_idle()
+    return lone.answers[reply_to]
+
+
+def refusal(lone: LoneNode, reply_to: ReplyTo) -> ErrorCode:
+    refused = answer(lone, reply_to)
+    assert isinstance(refused, Refused)
+    return refused.code
+
+
+def test_a_repetition_gets_the_first_answer_and_writes_nothing() -> None:
+    """Although another value was set meanwhile, which a second effect would undo."""
+    lone = started()
+    first = answer(lone, send(lone, set_to("1"), identity(1)))
+    assert isinstance(first, AlterConfigsReply)
+    answer(lone, send(lone, set_to("2"), identity(2)))
+    end = lone.node.log.shape.end
+
+    again = answer(lone, send(lone, set_to("1"), identity(1)))
+
+    assert again == first
+    assert lone.node.log.shape.end == end
+    assert lone.node.state.committed.config(BROKER_RESOURCE, "")["log.retention.ms"] == "2"
+
+
+def test_a_repetition_that_comes_before_the_commit_waits_for_it() -> None:
+    """It has seen what is only proposed, and must not be told of it yet."""
+    lone = started()
+    first = send(lone, set_to("1"), identity())
+    second = send(lone, set_to("1"), identity())
+    assert lone.answers.keys().isdisjoint({first, second})
+    assert answer(lone, second) == answer(lone, first)
+
+
+def test_a_restarted_node_remembers() -> None:
+    disk = formatted_disk(voters_of([1]))
+    lone = started(disk)
+    first = answer(lone, send(lone, set_to("1"), identity()))
+    lone.turn(StopRequested())
+    lone.node.log.close()
+
+    lone = started(disk)
+
+    assert answer(lone, send(lone, set_to("1"), identity())) == first
+
+
+def test_another_request_under_the_same_id_is_refused() -> None:
+    lone = started()
+    answer(lone, send(lone, set_to("1"), identity()))
+    assert refusal(lone, send(lone, set_to("2"), identity(payload=8))) is ErrorCode.INVALID_REQUEST
+
+
+def test_refusals_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was refused did nothing; when it comes again it is judged by the cluster as it then is."""
+    lone = started()
+    assert refusal(lone, send(lone, FenceBroker(7), identity())) is ErrorCode.BROKER_ID_NOT_REGISTERED
+    monkeypatch.setattr(lone.node.active.controller, "decide", lambda *_: Decision((NoOp(),), FenceBrokerReply()))
+    assert isinstance(answer(lone, send(lone, FenceBroker(7), identity())), FenceBrokerReply)
+
+
+def test_a_decision_in_several_batches_is_remembered_with_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repetition that comes in the middle waits for the end, and is told the same."""
+    lone = started()
+    steps = [Decision((NoOp(),), FenceBrokerReply(), then=FenceBroker(7)) for _ in range(3)]
+    steps.append(Decision((), FenceBrokerReply(broker_id=7)))
+    monkeypatch.setattr(lone.node.active.controller, "decide", lambda *_: steps.pop(0))
+    first, second = lone.new_reply_to(), lone.new_reply_to()
+    lone.turn(
+        Submission(FenceBroker(7), first, lone.now_ms + 1_000, identity()),
+        Submission(FenceBroker(7), second, lone.now_ms + 1_000, identity()),
+    )
+    assert lone.node.state.proposed.newest_request is None
+    while steps:
+        lone.turn()
+    lone.turn()
+
+    told = answer(lone, first)
+    assert isinstance(told, FenceBrokerReply)
+    assert answer(lone, second) == told
+    assert told.offset == lone.node.log.shape.end
+
+
+def test_a_decision_that_is_refused_after_its_first_batch_never_ends_as_nothing_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker was unregistered while it was being fenced: some of its partitions have moved."""
+    lone = started()
+    steps = iter([Decision((NoOp(),), FenceBrokerReply(), then=FenceBroker(7))])
+
+    def decide(*_: object) -> Decision:
+        for step in steps:
+            return step
+        raise ControllerError(ErrorCode.BROKER_ID_NOT_REGISTERED, "gone")
+
+    monkeypatch.setattr(lone.node.active.controller, "decide", decide)
+    reply_to = send(lone, FenceBroker(7), None)
+    lone.turn()
+    assert refusal(lone, reply_to) is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_last_step_that_writes_nothing_is_no_decision_that_wrote_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When its confirmation does not come in time, the steps before it still may have happened."""
+    lone = started()
+    steps = [Decision((NoOp(),), FenceBrokerReply(), then=FenceBroker(7)), Decision((), FenceBrokerReply())]
+    monkeypatch.setattr(lone.node.active.controller, "decide", lambda *_: steps.pop(0))
+    reply_to = send(lone, FenceBroker(7), None)
+    lone.turn()
+    assert not steps
+
+    lone.now_ms += 1_000
+    lone.turn()
+
+    refused = lone.answers[reply_to]
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.REQUEST_TIMED_OUT

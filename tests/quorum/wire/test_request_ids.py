@@ -1,0 +1,133 @@
+"""The client sends a change again until it hears of it; the id makes that one change."""
+
+from typing import Any
+
+import grpc
+import pytest
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from metadata_log.errors import ErrorCode
+from quorum.controller.commands import Command, CommandReply
+from quorum.controller.request_outcomes import RequestIdentity
+from quorum.runtime.requests import Refused
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import AdminError, MayHaveHappened
+from tests.quorum.wire.fake_node import FakeNode
+
+
+def refusing(node: FakeNode, *codes: ErrorCode) -> None:
+    """The node answers its next changes with `codes`, one each, and then does them."""
+    submit, left = node.submit, list(codes)
+
+    async def refuse_first(command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
+        if left:
+            node.identities.append(identity)
+            raise Refused(left.pop(0), "not now")
+        return await submit(command, timeout_ms, identity)
+
+    node.submit = refuse_first  # type: ignore[method-assign]
+
+
+async def test_a_change_is_repeated_with_its_id_until_it_is_answered(client: AdminClient, node: FakeNode) -> None:
+    """The leader may have done it, then there is none, then it is done: one request for whoever remembers ids."""
+    refusing(node, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_READY)
+
+    await client.create_topic("orders", 1, 3)
+
+    first, *others = node.identities
+    assert first is not None
+    assert first.principal == "anonymous"
+    assert first.client_high_watermark > 0, "what was forgotten before this request was made cannot be this request"
+    assert others == [first] * 3
+
+
+async def test_each_change_has_an_id_of_its_own(client: AdminClient, node: FakeNode) -> None:
+    """And the offset of the answer before."""
+    await client.create_topic("a", 1, 3)
+    created = await client.create_topics([admin_pb2.NewTopic(name="b", partitions=1, replication_factor=3)])
+    await client.delete_topics(["a"])
+    assert len({each.request_id for each in node.identities if each is not None}) == 3
+    last = node.identities[-1]
+    assert last is not None
+    assert last.client_high_watermark == created.offset
+
+
+async def test_what_is_asked_for_is_hashed_and_not_how(client: AdminClient, node: FakeNode) -> None:
+    """A repetition has less time left, which makes it no other request."""
+    for timeout_s in (2.0, 1.0):
+        client.timeout_s = timeout_s
+        await client.delete_topics(["x"])
+    await client.delete_topics(["y"])
+    one, same, other = (each.payload_hash for each in node.identities if each is not None)
+    assert one == same != other
+
+
+async def test_an_expired_id_that_was_sent_once_is_sent_again(client: AdminClient, node: FakeNode) -> None:
+    """Nothing was done: the client had only not looked for too long. So it looks, and asks anew."""
+    await client.delete_topics(["x"])
+    node.cluster.register(7)
+    refusing(node, ErrorCode.REQUEST_ID_EXPIRED)
+
+    await client.delete_topics(["x"])
+
+    _, expired, anew = node.identities
+    assert expired is not None
+    assert anew == expired._replace(client_high_watermark=node.cluster.image.offset)
+    assert anew.client_high_watermark > expired.client_high_watermark
+
+
+async def test_an_expired_id_whose_first_answer_is_missing_may_have_happened(
+    client: AdminClient, node: FakeNode
+) -> None:
+    refusing(node, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.REQUEST_ID_EXPIRED)
+    with pytest.raises(MayHaveHappened):
+        await client.delete_topics(["x"])
+
+
+async def test_nobody_who_leads_after_an_answer_was_lost_is_no_refusal(target: str, node: FakeNode) -> None:
+    """The deadline comes while there is no leader, and the lost attempt may have been the last leader's last deed."""
+    async with AdminClient([target], timeout_s=0.3) as client:
+        await client.list_topics()
+        refusing(node, ErrorCode.REQUEST_TIMED_OUT, *[ErrorCode.NOT_CONTROLLER] * 1_000)
+        with pytest.raises(MayHaveHappened):
+            await client.delete_topics(["x"])
+
+
+@pytest.mark.parametrize(
+    ("context", "field"),
+    [({"request_id": b"short"}, "request_id"), ({"request_id": bytes(16), "client_high_watermark": -1}, "watermark")],
+)
+async def test_a_bad_id_is_refused(
+    channel: grpc.aio.Channel, node: FakeNode, context: dict[str, Any], field: str
+) -> None:
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    asked = admin_pb2.RequestContext(**context)
+    response = await stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(context=asked, names=["x"]))
+    assert response.error.code == ErrorCode.INVALID_REQUEST
+    assert field in response.error.message
+    assert node.identities == []
+
+
+async def test_a_request_without_an_id_has_none(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """And costs nothing more than before there were ids."""
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    await stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(names=["x"]))
+    assert node.identities == [None]
+
+
+async def test_a_refusal_is_raised_at_once(client: AdminClient, node: FakeNode) -> None:
+    node.refuse_with = Refused(ErrorCode.POLICY_VIOLATION, "too much")
+    with pytest.raises(AdminError) as caught:
+        await client.delete_topics(["x"])
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+
+
+async def test_a_submitted_call_may_have_an_id_too(client: AdminClient, node: FakeNode) -> None:
+    """Its sender gives it one, to send it again on another stream when this one breaks."""
+    asked = admin_pb2.RequestContext(request_id=bytes([7]) * 16, client_high_watermark=5)
+    async with await client.submit() as stream:
+        waiting = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(context=asked, names=["x"]))
+        await waiting
+    (identity,) = node.identities
+    assert identity is not None
+    assert (identity.request_id, identity.client_high_watermark) == (bytes([7]) * 16, 5)
