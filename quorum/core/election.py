@@ -42,8 +42,8 @@ def _become_candidate(q: QuorumState) -> None:
 
 
 def give_up(q: QuorumState, role: Prospective) -> None:
-    """A prospective goes back to where it was: to its leader, or to waiting."""
-    if q.election.leader_id is not None:
+    """A prospective goes back to where it was: to its leader, or to waiting; to asking around, if there is a new hint."""
+    if q.election.leader_id is not None and q.heard_of is None:
         q.become_follower(q.epoch, q.election.leader_id, Why.PRE_VOTE_LOST)
         assert isinstance(q.role, Follower)
         q.role = replace(q.role, successors=role.successors)

@@ -57,6 +57,8 @@ def fetch_if_due(q: QuorumState) -> None:
         case _:
             # Nobody to follow is known: any voter may know one.
             candidates = [key.node_id for key in q.latest_voters.others(q.me) if key.node_id != q.me.node_id]
+            if q.heard_of is not None:
+                candidates, q.heard_of = [q.heard_of], None
             if not candidates:
                 q.back_off()
                 return

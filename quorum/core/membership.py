@@ -187,6 +187,10 @@ def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal
                 return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} does not vote; the voters are {voters}")
             if len(voters) == 1:
                 return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} is the only voter")
+            twin = _live_twin(q, term, replica)
+            if twin is not None:
+                why = f"{replica} and {twin} both fetch from this leader: two machines go by one id, stop one of them"
+                return Refusal(ErrorCode.NOT_READY, why)
         case UpdateVoterRequest(voter=voter):
             key = ReplicaKey(voter.node_id, voter.directory_id)
             if not voters.contains(key):
@@ -195,6 +199,14 @@ def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal
         case _:
             assert_never(request)
     return _not_enough_live(q, term, request, presumed=_newcomers(request))
+
+
+def _live_twin(q: QuorumState, term: Leader, voter: ReplicaKey) -> ReplicaKey | None:
+    """Another live replica under the id of a live voter. A new disk's owner asks for its former self to be removed, and by a
+    slip of the configuration that may be somebody else, in the best of health."""
+    live = live_replicas(q, term)
+    twins = (key for key in live if key.node_id == voter.node_id and key != voter)
+    return next(twins, None) if voter in live else None
 
 
 def _newcomers(request: VoterChange) -> frozenset[ReplicaKey]:

@@ -71,6 +71,7 @@ class QuorumState:
         "effects",
         "election",
         "failures",
+        "heard_of",
         "in_flight",
         "joining",
         "known_high_watermark",
@@ -123,6 +124,8 @@ class QuorumState:
         self.awaiting_log = False
         """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
         self.shutting_down = False
+        self.heard_of: NodeId | None = None
+        """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
         self.standing = standing
         self.stranger = me if standing.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """Nobody. See `fetch_key`."""
@@ -159,7 +162,19 @@ class QuorumState:
 
     @property
     def may_campaign(self) -> bool:
-        return self.is_voter and self.standing.may_campaign
+        """A voter does, and so does one that is only removed by a set that may not be committed, for it may have to be (R14).
+
+        1 leads {1,2}, appends {2}, and resigns before 2 has that record. 2 cannot win, for it needs the vote of 1, whose log
+        is longer; so 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
+        """
+        return self.standing.may_campaign and (self.is_voter or self._may_have_to_lead)
+
+    @property
+    def _may_have_to_lead(self) -> bool:
+        at, high_watermark = self.voters.latest_offset, self.known_high_watermark
+        if at is None or (high_watermark is not None and at < high_watermark):
+            return False
+        return self.voters.at(at).contains(self.me)
 
     @property
     def fetch_key(self) -> ReplicaKey:

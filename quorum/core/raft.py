@@ -138,7 +138,7 @@ class RaftCore:
         q.announce()
         if q.known_high_watermark is not None:
             q.effects.append(HighWatermarkAdvanced(q.known_high_watermark))
-        if q.may_campaign and len(q.latest_voters) == 1:
+        if q.is_voter and q.may_campaign and len(q.latest_voters) == 1:
             # There is nobody to wait for.
             match q.role:
                 case Resigned():

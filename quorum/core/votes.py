@@ -31,7 +31,9 @@ and so may cost a term; it must not cost more than that:
   * An epoch is taken in only if it lies within reach (`EPOCHS_AHEAD_MAX`). It is durable, and there is none after the last: one
     request that named 2^31 - 1 would end all elections of the cluster for good, through every restart.
   * That an epoch begins or ends is believed only of a replica that votes, or has voted, in this node's own log. Nobody else
-    could be followed anyway, and what a stranger claims must not look like a second leader, which stops the node.
+    could be followed anyway, and what a stranger claims must not look like a second leader, which stops the node. But where it
+    knows this very replica, it may lead a set that was formed while this node was away: then a node that has lost its
+    leader asks the stranger as well, and judges by what that answers.
 """
 
 from dataclasses import replace
@@ -140,6 +142,12 @@ def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, repl
 
     refusal = _refusal_of_leader(q, request.leader, request.epoch)
     if refusal is not None:
+        if (
+            refusal is ErrorCode.INVALID_VOTER_KEY
+            and request.receiver == q.me
+            and request.leader.node_id != q.me.node_id
+        ):
+            q.heard_of = request.leader.node_id
         return answer(refusal)
     if request.receiver != q.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)

@@ -6,6 +6,7 @@ from typing import TypeVar
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, ReplicaKey
+from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
 from quorum.core.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
 from quorum.core.inputs import Appended, Flushed, Input, RequestReceived, ResponseReceived, TimerFired, Truncated
@@ -59,12 +60,14 @@ class Solo:
         standing: Standing = FULL,
         log: FakeLog | None = None,
         watermark_linger_ms: int = 0,
+        auto_join: bool = False,
+        endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
         self.log = log or log_of(*epochs)
         self.now_ms = 1000
         self.auto_flush = True
         self.reply_to = 0
-        self.config = RaftConfig(watermark_linger_ms=watermark_linger_ms)
+        self.config = RaftConfig(watermark_linger_ms=watermark_linger_ms, auto_join=auto_join)
         self.core = RaftCore(
             me=me,
             config=self.config,
@@ -73,6 +76,7 @@ class Solo:
             voters=VoterHistory(voters_of(*range(1, voters + 1)), self.log.voter_records()),
             rng=random.Random(seed),
             now_ms=self.now_ms,
+            my_endpoints=endpoints,
             standing=standing,
         )
         self.started = self._perform(self.core.start(self.now_ms))
@@ -162,6 +166,7 @@ class Solo:
         high_watermark: int = 0,
         read_token: int = 0,
         wait_ms: int = 150,
+        generation: int = 0,
     ) -> list[Effect]:
         """A fetch of a follower whose log is this one's, up to `offset` (the end, if None)."""
         offset = self.log.end if offset is None else offset
@@ -169,7 +174,7 @@ class Solo:
         assert chain is not None
         return self.request(
             FetchRequest(
-                replica=key(node_id),
+                replica=ReplicaKey(node_id, directory(node_id, generation)),
                 epoch=self.core.epoch,
                 number=1,
                 fetch_offset=offset,

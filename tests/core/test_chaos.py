@@ -4,16 +4,25 @@ The whole-cluster simulator goes much further. This one needs nothing but the co
 """
 
 import random
+from collections.abc import Callable
 
 import pytest
 
 from tests.core.cluster import LATENCY_MS, Cluster
 
 
-def live(seed: int, turns: int = 60) -> Cluster:
-    """One random life, then a time without faults."""
+def live(
+    seed: int,
+    turns: int = 60,
+    *,
+    also: Callable[[Cluster, random.Random], None] = lambda cluster, rng: None,
+    count: int | None = None,
+    nodes: int | None = None,
+) -> Cluster:
+    """One random life, then a time without faults. `also` happens at every turn; of `nodes`, `count` vote at first."""
     rng = random.Random(seed)
-    cluster = Cluster(rng.choice((1, 2, 3, 3, 3, 5)), seed=seed, observers=(9,))
+    voters = count or rng.choice((1, 2, 3, 3, 3, 5))
+    cluster = Cluster(voters, seed=seed, observers=(9,) if nodes is None else tuple(range(voters + 1, nodes + 1)))
     cluster.install_ms = rng.choice((0, 40, 1500))
     cluster.boot_all()
     loss, repetition = rng.choice((0, 0.02, 0.2)), rng.choice((0, 0.1))
@@ -27,6 +36,7 @@ def live(seed: int, turns: int = 60) -> Cluster:
     cluster.delays = delays
     for _ in range(turns):
         turn(cluster, rng)
+        also(cluster, rng)
         cluster.run(rng.choice((1, 10, 100, 700)))
     cluster.delays = lambda: [LATENCY_MS]
     cluster.heal()

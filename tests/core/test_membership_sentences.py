@@ -1,0 +1,645 @@
+"""One test per sentence of KIP-853 (changes of the voter set) and of Raft 3.10 (transfer), as they are built here."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import ZERO_UUID, ReplicaKey
+from metadata_log.records import Endpoint, Voter, Voters
+from quorum.core.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply, SendRequest
+from quorum.core.inputs import ConfirmReads, Failure, RequestFailed, Resign, ShutDown
+from quorum.core.membership import ENDPOINTS_MAX, NAME_CHARS_MAX, TIMEOUT_MS_MAX, VOTERS_MAX, majority_would_be_live
+from quorum.core.messages import (
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    QuorumChangeRequest,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
+)
+from quorum.core.roles import Role
+from quorum.core.voters import VoterSet
+from tests.core.cluster import directory, voter, voters_of
+from tests.core.situations import follower, leader, requests, working_leader
+from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
+
+ELSEWHERE = (Endpoint("CONTROLLER", "elsewhere", 9093),)
+
+
+def add(node_id: int = 4, *, timeout_ms: int = 1000, early: bool = False) -> AddVoterRequest:
+    return AddVoterRequest(voter(node_id), ack_when_committed=not early, timeout_ms=timeout_ms)
+
+
+def remove(node_id: int, generation: int = 0) -> RemoveVoterRequest:
+    return RemoveVoterRequest(ReplicaKey(node_id, directory(node_id, generation)), timeout_ms=1000)
+
+
+def update(node_id: int = 3, epoch: int = 3) -> UpdateVoterRequest:
+    return UpdateVoterRequest(voter(node_id)._replace(endpoints=ELSEWHERE), epoch, timeout_ms=1000)
+
+
+def transfer(target: int | None = 2) -> TransferLeadershipRequest:
+    return TransferLeadershipRequest(target, timeout_ms=1000)
+
+
+EVERY_KIND: tuple[QuorumChangeRequest, ...] = (add(), remove(3), update(), transfer())
+
+
+def answers(effects: list[Effect]) -> list[QuorumChangeResponse]:
+    return [e.response for e in effects if isinstance(e, Reply) and isinstance(e.response, QuorumChangeResponse)]
+
+
+def answer(effects: list[Effect]) -> QuorumChangeResponse:
+    (response,) = answers(effects)
+    return response
+
+
+def appended(effects: list[Effect]) -> tuple[int, ...]:
+    """The ids of the voter set that is appended."""
+    record = only(AppendControl, effects).record
+    assert isinstance(record, Voters)
+    return tuple(each.node_id for each in record.voters)
+
+
+def with_observer(node_id: int = 4) -> Solo:
+    """A working leader whom node 4 follows too, standing at the end."""
+    solo = working_leader()
+    solo.fetch(node_id)
+    solo.fetch(node_id, high_watermark=4)
+    return solo
+
+
+# --- what is refused, and that it changes nothing ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_", EVERY_KIND)
+def test_whoever_does_not_lead_names_the_leader(request_: QuorumChangeRequest) -> None:
+    """Only the leader changes the voter set."""
+    solo, _ = follower(1, 1)
+    said = answer(solo.request(request_))
+    assert (said.error, said.leader_id, said.epoch) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, 3)
+
+
+@pytest.mark.parametrize("request_", EVERY_KIND)
+def test_a_node_that_shuts_down_begins_nothing(request_: QuorumChangeRequest) -> None:
+    solo, _ = follower(1, 1)
+    solo.step(ShutDown())
+    assert answer(solo.request(request_)).error is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("request_", [add(), remove(3), update()])
+def test_nothing_changes_before_the_leader_has_committed_in_its_epoch(request_: QuorumChangeRequest) -> None:
+    """The set of a former leader may still come back until a record of this epoch is on a majority (Ongaro, 2015)."""
+    solo = leader()
+    effects = solo.request(request_)
+
+    assert answer(effects).error is ErrorCode.NOT_READY
+    assert none_of(AppendControl, effects)
+
+
+def strange(**fields: object) -> AddVoterRequest:
+    return AddVoterRequest(voter(4)._replace(**fields), ack_when_committed=True, timeout_ms=1000)  # type: ignore[arg-type]
+
+
+def at(host: str = "c4", port: int = 9093, listener: str = "CONTROLLER") -> tuple[Endpoint, ...]:
+    return (Endpoint(listener, host, port),)
+
+
+REFUSED = [
+    ("it votes", add(3), ErrorCode.DUPLICATE_VOTER, "3/"),
+    ("another disk of a voter", strange(node_id=3), ErrorCode.DUPLICATE_VOTER, "must go first"),
+    ("no directory id", strange(directory_id=ZERO_UUID), ErrorCode.INVALID_REQUEST, "directory_id"),
+    ("a short directory id", strange(directory_id=b"4"), ErrorCode.INVALID_REQUEST, "directory_id"),
+    ("negative id", strange(node_id=-1), ErrorCode.INVALID_REQUEST, "node_id"),
+    ("no endpoint", strange(endpoints=()), ErrorCode.INVALID_REQUEST, "endpoints"),
+    ("endpoints", strange(endpoints=at() * (ENDPOINTS_MAX + 1)), ErrorCode.INVALID_REQUEST, str(ENDPOINTS_MAX)),
+    ("long host", strange(endpoints=at("h" * (NAME_CHARS_MAX + 1))), ErrorCode.INVALID_REQUEST, str(NAME_CHARS_MAX)),
+    ("no host", strange(endpoints=at("")), ErrorCode.INVALID_REQUEST, "host"),
+    ("no listener", strange(endpoints=at(listener="")), ErrorCode.INVALID_REQUEST, "listener"),
+    ("port 0", strange(endpoints=at(port=0)), ErrorCode.INVALID_REQUEST, "port 0"),
+    ("port 65536", strange(endpoints=at(port=65_536)), ErrorCode.INVALID_REQUEST, "port 65536"),
+    ("static only", strange(kraft_version_max=0), ErrorCode.INVALID_REQUEST, "kraft.version"),
+    ("too new", strange(kraft_version_min=2, kraft_version_max=3), ErrorCode.INVALID_REQUEST, "kraft.version"),
+    ("no time", add(timeout_ms=0), ErrorCode.INVALID_REQUEST, "timeout_ms"),
+    ("all the time", add(timeout_ms=TIMEOUT_MS_MAX + 1), ErrorCode.INVALID_REQUEST, str(TIMEOUT_MS_MAX)),
+    ("nobody", remove(9), ErrorCode.VOTER_NOT_FOUND, "{1,2,3}"),
+    ("its other disk", remove(3, generation=1), ErrorCode.VOTER_NOT_FOUND, "{1,2,3}"),
+    ("a short id", RemoveVoterRequest(ReplicaKey(3, b"3"), 1000), ErrorCode.INVALID_REQUEST, "directory_id"),
+    ("an older epoch", update(epoch=2), ErrorCode.FENCED_LEADER_EPOCH, "3"),
+    ("a later epoch", update(epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH, "3"),
+    ("an observer moves", update(4), ErrorCode.VOTER_NOT_FOUND, "{1,2,3}"),
+    (
+        "moves nowhere",
+        UpdateVoterRequest(voter(3)._replace(endpoints=()), 3, 1000),
+        ErrorCode.INVALID_REQUEST,
+        "endpoints",
+    ),
+    ("transfer to nobody", transfer(9), ErrorCode.VOTER_NOT_FOUND, "{1,2,3}"),
+    ("transfer to an observer", transfer(4), ErrorCode.VOTER_NOT_FOUND, "{1,2,3}"),
+]
+
+
+@pytest.mark.parametrize(("request_", "error", "word"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_a_refusal_says_why_and_changes_nothing(request_: QuorumChangeRequest, error: ErrorCode, word: str) -> None:
+    solo = with_observer()
+    before = (solo.core.epoch, solo.core.role, solo.core.voter_history, solo.log.end, solo.core.next_deadline_ms())
+    effects = solo.request(request_)
+    said = answer(effects)
+
+    assert (said.error, said.offset) == (error, None)
+    assert word in said.message and said.message.endswith("nothing was done")
+    assert len(effects) == 1
+    after = (solo.core.epoch, solo.core.role, solo.core.voter_history, solo.log.end, solo.core.next_deadline_ms())
+    assert before == after
+
+
+def test_the_last_voter_cannot_be_removed() -> None:
+    """KIP-853: a set that would be empty."""
+    solo = Solo(voters=1)
+    solo.flush()
+    effects = solo.request(remove(1))
+
+    assert answer(effects).error is ErrorCode.VOTER_NOT_FOUND
+    assert none_of(AppendControl, effects)
+
+
+def test_there_is_room_for_so_many_voters() -> None:
+    """A set of the largest size with the longest names fits into one batch."""
+    longest = tuple(Endpoint("L" * NAME_CHARS_MAX, "h" * NAME_CHARS_MAX, 65_535) for _ in range(ENDPOINTS_MAX))
+    record = Voters(tuple(Voter(n, directory(n), longest) for n in range(VOTERS_MAX)))
+    assert log_of().append(1, record).is_control
+
+    solo = Solo(voters=VOTERS_MAX)
+    solo.elect()
+    for node_id in range(2, VOTERS_MAX + 1):
+        solo.fetch(node_id)
+    assert solo.core.high_watermark == solo.log.end
+    said = answer(solo.request(add(VOTERS_MAX + 1)))
+    assert (said.error, str(VOTERS_MAX) in said.message) == (ErrorCode.INVALID_REQUEST, True)
+
+
+def test_no_change_that_a_majority_would_not_see() -> None:
+    """Of {1,2,3}, 3 is silent. To remove 2 would leave {1,3}, of which 1 alone could not commit anything any more."""
+    solo = working_leader()
+    solo.wait(solo.config.check_quorum_ms - 100)
+    solo.fetch(2, high_watermark=4)
+    solo.wait(200)
+    effects = solo.request(remove(2))
+
+    assert answer(effects).error is ErrorCode.NOT_READY
+    assert "{1,3}" in answer(effects).message
+    assert none_of(AppendControl, effects)
+    assert appended(solo.request(remove(3))) == (1, 2)
+
+
+def test_majorities_that_would_be_live() -> None:
+    voters = VoterSet(voters_of(1, 2, 3, 4).voters)
+    assert majority_would_be_live(voters, {key(1), key(2), key(4)})
+    assert not majority_would_be_live(voters, {key(1), key(2), key(9)})
+    assert not majority_would_be_live(voters, {key(1), key(2), ReplicaKey(3, directory(3, 1))})
+
+
+def test_who_may_be_stopped_without_stopping_the_quorum() -> None:
+    """A voter that is silent, or behind, does not count as one that would go on."""
+    solo = with_observer()
+    assert [solo.core.keeps_majority_without({n}) for n in (1, 2, 3, 4)] == [True] * 4
+    assert solo.core.keeps_majority_without({2, 3}) is False
+
+    solo.append()
+    for _ in range(3):
+        solo.wait(solo.config.check_quorum_ms // 2)
+        solo.fetch(2)
+        solo.fetch(3, 4)
+    assert solo.core.keeps_majority_without({3}) is True
+    assert solo.core.keeps_majority_without({2}) is False
+    assert follower(1, 1)[0].core.keeps_majority_without({2}) is None
+
+
+def test_two_machines_under_one_id_are_not_told_apart_by_removing_one() -> None:
+    """A new disk's owner wants its former self removed. If that is in the best of health, somebody has slipped."""
+    solo = working_leader()
+    solo.fetch(3, generation=1)
+    effects = solo.request(remove(3))
+    assert answer(effects).error is ErrorCode.NOT_READY
+    assert "two machines" in answer(effects).message
+
+    for _ in range(3):
+        solo.wait(solo.config.check_quorum_ms // 2)
+        solo.fetch(2, high_watermark=4)
+        solo.fetch(3, generation=1)
+    assert appended(solo.request(remove(3))) == (1, 2)
+
+
+# --- one at a time -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_", [add(5), remove(3), update(), transfer()])
+def test_nothing_else_while_a_change_waits(request_: QuorumChangeRequest) -> None:
+    """KIP-853: at most one change is pending."""
+    solo = with_observer()
+    assert not answers(solo.request(add(9)))  # nobody has heard of 9
+    effects = solo.request(request_)
+
+    assert answer(effects).error is ErrorCode.REQUEST_TIMED_OUT
+    assert "adding controller 9" in answer(effects).message
+    assert none_of(AppendControl, effects)
+
+
+def test_no_change_before_the_last_one_is_committed() -> None:
+    """Two uncommitted sets may differ by two voters, and then two majorities need not meet."""
+    solo = with_observer()
+    solo.request(add(4, timeout_ms=500))
+    assert answer(solo.wait(500)).error is ErrorCode.REQUEST_TIMED_OUT
+    for node_id in (2, 4):
+        solo.fetch(node_id, 4)  # there, but without the record
+
+    said = answer(solo.request(remove(3)))
+    assert (said.error, said.offset) == (ErrorCode.REQUEST_TIMED_OUT, None)
+    assert "not committed" in said.message
+
+
+# --- adding ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_set_is_in_force_at_once_and_committed_by_its_own_majority() -> None:
+    """KIP-853: three of {1,2,3,4}; two of the old three are not enough any more."""
+    solo = with_observer()
+    effects = solo.request(add())
+    assert appended(effects) == (1, 2, 3, 4)
+    assert solo.core.voters.ids == (1, 2, 3, 4)
+    assert not answers(effects)
+
+    assert not answers(solo.fetch(2))
+    assert solo.core.high_watermark == 4
+    said = answer(solo.fetch(4))
+    assert (said.error, said.offset) == (ErrorCode.NONE, 4)
+    assert solo.core.high_watermark == 5
+
+
+def test_an_early_answer_comes_with_the_append() -> None:
+    """`ack_when_committed` false (AddRaftVoter v1)."""
+    solo = with_observer()
+    effects = solo.request(add(early=True))
+
+    assert answer(effects).error is ErrorCode.NONE
+    assert answer(effects).offset == 4
+    assert next(type(e) for e in effects if isinstance(e, AppendControl | Reply)) is AppendControl
+    assert solo.core.high_watermark == 4
+    solo.fetch(2)
+    assert not answers(solo.fetch(4))
+
+
+def test_a_newcomer_is_waited_for() -> None:
+    """It must have been at the leader's end, lately; whoever is only known to exist would hold up every commit."""
+    solo = working_leader()
+    solo.append()
+    assert not answers(solo.request(add()))
+    effects = solo.fetch(4, 0)
+    assert none_of(AppendControl, effects)
+    effects = solo.fetch(4)
+    assert appended(effects) == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(("stands_at", "word"), [(None, "to fetch"), (2, "stands at 2 of 4")])
+def test_the_answer_says_what_was_waited_for(stands_at: int | None, word: str) -> None:
+    solo = working_leader()
+    solo.request(add(timeout_ms=300))
+    if stands_at is not None:
+        solo.fetch(4, stands_at)
+    assert not answers(solo.wait(299))
+    said = answer(solo.wait(1))
+
+    assert (said.error, said.offset) == (ErrorCode.REQUEST_TIMED_OUT, None)
+    assert word in said.message
+    assert solo.core.voters.ids == (1, 2, 3)
+    assert appended(solo.request(remove(3))) == (1, 2)
+
+
+def test_the_set_stays_changed_when_the_time_is_over() -> None:
+    """KIP-853: the record is in the log, and nobody may take it out of there but an election."""
+    solo = with_observer()
+    solo.request(add(timeout_ms=300))
+    said = answer(solo.wait(300))
+
+    assert (said.error, said.offset) == (ErrorCode.REQUEST_TIMED_OUT, 4)
+    assert "may yet be committed" in said.message
+    assert solo.core.voters.ids == (1, 2, 3, 4)
+    solo.fetch(2)
+    solo.fetch(4)
+    assert solo.core.high_watermark == 5
+    assert appended(solo.request(remove(3))) == (1, 2, 4)
+
+
+def test_a_change_that_still_waits_ends_with_the_term() -> None:
+    solo = working_leader()
+    solo.request(add())
+    said = answer(solo.step(Resign(3, "a test")))
+
+    assert (said.error, said.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+    assert said.message.endswith("nothing was done")
+
+
+def test_a_change_that_is_written_may_outlive_its_leader() -> None:
+    """REQUEST_TIMED_OUT: it may have happened."""
+    solo = with_observer()
+    solo.request(add())
+    said = answer(solo.request(BeginQuorumEpochRequest(key(2), key(1), 4)))
+
+    assert (said.error, said.offset, said.leader_id) == (ErrorCode.REQUEST_TIMED_OUT, 4, 2)
+    assert solo.core.voters.ids == (1, 2, 3, 4)
+
+
+# --- removing ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_removed_voter_is_an_observer() -> None:
+    """It is answered as before, and its word does not count."""
+    solo = working_leader()
+    assert appended(solo.request(remove(3))) == (1, 2)
+    assert not answers(solo.fetch(3))
+    assert solo.core.high_watermark == 4
+    assert answer(solo.fetch(2)).error is ErrorCode.NONE
+    assert [(s.node_id, s.is_voter) for s in solo.core.replicas()] == [(1, True), (2, True), (3, False)]
+
+
+def test_a_removed_voter_that_was_never_heard_of_is_forgotten() -> None:
+    solo = leader()
+    solo.fetch(2)
+    solo.fetch(2, high_watermark=4)
+    assert appended(solo.request(remove(3))) == (1, 2)
+    assert [s.node_id for s in solo.core.replicas()] == [1, 2]
+
+
+def test_a_leader_that_is_removed_leads_on_until_that_is_committed() -> None:
+    """KIP-853: it does not count itself; then it answers, and only then it steps down."""
+    solo = working_leader()
+    assert appended(solo.request(remove(1))) == (2, 3)
+    solo.fetch(2)
+    assert (solo.core.high_watermark, solo.core.role) == (4, Role.LEADER)
+    effects = solo.fetch(3)
+
+    assert answer(effects).error is ErrorCode.NONE
+    assert solo.core.role is Role.RESIGNED
+    kinds = [type(e.response) if isinstance(e, Reply) else type(getattr(e, "request", None)) for e in effects]
+    assert kinds.index(QuorumChangeResponse) < kinds.index(EndQuorumEpochRequest)
+    solo.wait(5000)
+    assert solo.core.role is Role.UNATTACHED  # an observer: it does not run
+
+
+def test_a_smaller_set_may_have_confirmed_a_read_already() -> None:
+    """Of {1,2}, 2 is gone; 1 alone is a majority of {1}, and nobody will come to say so."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), voters=2)
+    solo.elect()
+    solo.fetch(2)
+    solo.fetch(2, high_watermark=4)
+    assert none_of(ReadsConfirmed, solo.step(ConfirmReads(7)))
+    assert only(ReadsConfirmed, solo.request(remove(2))).token == 7
+
+
+# --- updating ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_voter_moves() -> None:
+    solo = working_leader()
+    effects = solo.request(update())
+    assert appended(effects) == (1, 2, 3)
+    assert solo.core.voters.voters[2].endpoints == ELSEWHERE
+    assert answer(solo.fetch(2)).error is ErrorCode.NONE
+
+
+def test_a_voter_that_is_there_already_has_not_moved() -> None:
+    """Nothing is written."""
+    solo = working_leader()
+    effects = solo.request(UpdateVoterRequest(voter(3), 3, 1000))
+
+    assert (answer(effects).error, answer(effects).offset) == (ErrorCode.NONE, None)
+    assert none_of(AppendControl, effects)
+
+
+# --- transfer ----------------------------------------------------------------------------------------------------------
+
+
+def ended(effects: list[Effect]) -> tuple[int, ...]:
+    """The successors, as the leader that steps down ranks them."""
+    sent = requests(effects, EndQuorumEpochRequest)
+    ranks = {tuple(k.node_id for k in e.request.preferred_successors) for e in sent}  # type: ignore[union-attr]
+    (successors,) = ranks
+    return successors
+
+
+@pytest.mark.parametrize(("target", "order"), [(2, (2, 3)), (3, (3, 2)), (None, (2, 3))])
+def test_the_chosen_one_is_the_first_successor(target: int | None, order: tuple[int, ...]) -> None:
+    """Raft 3.10. Parked fetches are refused in the same words, or whoever hears that first would run first."""
+    solo = working_leader()
+    effects = solo.request(transfer(target))
+
+    assert answer(effects).error is ErrorCode.NONE
+    assert solo.core.role is Role.RESIGNED
+    assert ended(effects) == order
+    refused = [e.response for e in effects if isinstance(e, Reply) and isinstance(e.response, FetchResponse)]
+    assert [(each.error, each.successors) for each in refused] == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, order)] * 2
+
+
+def test_followers_run_in_the_order_that_the_refusal_names() -> None:
+    """Not in the order of the last good answer, in which this node came first."""
+    solo, request = follower(1, 1)
+    request = fetch_in(solo.good_answer(request, successors=(1, 3), high_watermark=2))
+    solo.respond(
+        2, request, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, None, request.number, successors=(3, 1))
+    )
+
+    solo.wait(solo.config.successor_wait_ms - 1)
+    assert solo.core.role is Role.FOLLOWER
+    solo.wait(1)
+    assert solo.core.role is Role.PROSPECTIVE
+
+
+def test_leading_already_is_no_transfer() -> None:
+    solo = working_leader()
+    effects = solo.request(transfer(1))
+    assert answer(effects).error is ErrorCode.NONE
+    assert solo.core.is_leading
+
+
+def test_a_silent_voter_is_no_target() -> None:
+    solo = working_leader()
+    for _ in range(3):
+        solo.wait(solo.config.check_quorum_ms // 2)
+        solo.fetch(2, high_watermark=4)
+    said = answer(solo.request(transfer(3)))
+    assert (said.error, said.message.split(";")[0]) == (
+        ErrorCode.INVALID_REQUEST,
+        "controller 3 has not fetched from this leader lately",
+    )
+
+
+def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
+    """And it is waited for; meanwhile proposals are taken, and in the end the leader leads on."""
+    solo = working_leader()
+    solo.append()
+    assert not answers(solo.request(transfer(2)))
+    assert not answers(solo.fetch(3))
+    solo.wait(900)
+    solo.fetch(3)
+    effects = solo.wait(100)
+
+    assert answer(effects).error is ErrorCode.REQUEST_TIMED_OUT
+    assert "controller 2" in answer(effects).message
+    assert solo.core.is_leading
+
+
+def test_under_load_the_target_is_level_when_a_majority_cannot_refuse_it() -> None:
+    """The leader has one record more. 3 was given it before 2 asked, and would refuse 2; the next time 2 comes first."""
+    solo = working_leader()
+    solo.append()  # [4,5) is on its way to both
+    solo.request(transfer(2))
+    solo.log.append(3)
+    solo._appended(5)
+    solo.fetch(3, 5)  # is answered with [5,6)
+    assert not answers(solo.fetch(2, 5))
+    assert solo.core.is_leading
+
+    solo.append()
+    effects = solo.fetch(2, 6)
+    assert answer(effects).error is ErrorCode.NONE
+    assert ended(effects)[0] == 2
+
+
+# --- what a node asks for by itself ------------------------------------------------------------------------------------
+
+
+class Follows:
+    """A node that follows 2, the leader of {1,2,3}; its log is 1 1."""
+
+    def __init__(
+        self,
+        me: ReplicaKey = key(4),  # noqa: B008 -- a value
+        *,
+        auto_join: bool = True,
+        endpoints: tuple[Endpoint, ...] = ELSEWHERE,
+    ) -> None:
+        self.solo = Solo(
+            epochs=(1, 1), election=ElectionState(3, None, None), me=me, auto_join=auto_join, endpoints=endpoints
+        )
+        self._asked = self.solo.follow(2)
+
+    def hears(self, *records: Voters | None, high_watermark: int) -> list[QuorumChangeRequest]:
+        """The leader sends these records; what the node then asks for."""
+        twin = log_of()
+        twin.append_batches(tuple(self.solo.log.batches))
+        batches = tuple(twin.append(3, record) for record in records)
+        effects = self.solo.good_answer(self._asked, batches=batches, high_watermark=high_watermark)
+        self._asked = fetch_in(effects)
+        return wishes(effects)
+
+
+def wishes(effects: list[Effect]) -> list[QuorumChangeRequest]:
+    kinds = (AddVoterRequest, RemoveVoterRequest, UpdateVoterRequest)
+    return [e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, kinds)]
+
+
+def test_who_has_caught_up_asks_to_be_let_in() -> None:
+    """KIP-1186: not while it is behind, for it would only be waited for."""
+    node = Follows()
+    assert not node.hears(None, high_watermark=4)
+    (wish,) = node.hears(None, high_watermark=4)
+
+    timeout_ms = node.solo.config.request_timeout_ms
+    assert wish == AddVoterRequest(Voter(*key(4), ELSEWHERE), ack_when_committed=True, timeout_ms=timeout_ms)
+    assert not node.hears(high_watermark=4), "one request at a time"
+
+
+def test_nobody_joins_who_was_not_told_to() -> None:
+    assert not Follows(auto_join=False).hears(high_watermark=2)
+    assert not Follows(endpoints=()).hears(high_watermark=2)
+
+
+def test_a_former_self_goes_first() -> None:
+    """Two voters never share an id: remove (1, old), then add (1, new)."""
+    node = Follows(ReplicaKey(1, directory(1, generation=1)))
+    solo = node.solo
+    (wish,) = node.hears(high_watermark=2)
+    assert wish == RemoveVoterRequest(key(1), solo.config.request_timeout_ms)
+
+    solo.respond(2, wish, QuorumChangeResponse(ErrorCode.NONE, 3, 2, "committed", 2))
+    node.hears(voters_of(2, 3), high_watermark=3)
+    (wish,) = wishes(solo.wait(solo.config.retry_backoff_ms))
+    assert isinstance(wish, AddVoterRequest)
+    assert wish.voter.directory_id == directory(1, generation=1)
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "not answered"])
+def test_who_is_not_let_in_asks_again_later_each_time(refused: bool) -> None:
+    node = Follows()
+    solo = node.solo
+    (wish,) = node.hears(high_watermark=2)
+    period_ms = solo.config.fetch_timeout_ms
+    for wait_ms in (period_ms, 2 * period_ms, 4 * period_ms, 8 * period_ms, 8 * period_ms):
+        if refused:
+            solo.respond(2, wish, QuorumChangeResponse(ErrorCode.REQUEST_TIMED_OUT, 3, 2, "another is going on"))
+        else:
+            solo.step(RequestFailed(2, wish, Failure.TIMED_OUT))
+        asked_at_ms = solo.now_ms + wait_ms
+        repeated: list[QuorumChangeRequest] = []
+        while solo.now_ms < asked_at_ms:
+            assert not repeated
+            assert not node.hears(high_watermark=2)
+            repeated = wishes(solo.wait(min(100, asked_at_ms - solo.now_ms)))
+        assert repeated == [wish]
+
+
+def test_who_was_removed_does_not_come_back_by_itself() -> None:
+    """Somebody wanted it gone. (As far as its log tells.)"""
+    node = Follows()
+    assert not node.hears(voters_of(1, 2, 3, 4), voters_of(1, 2, 3), high_watermark=4)
+    assert not wishes(node.solo.wait(600))
+
+
+def test_a_voter_that_has_moved_says_so() -> None:
+    """KIP-853: UpdateVoter, with the epoch in which it follows; whether or not it joins by itself."""
+    node = Follows(key(1), auto_join=False)
+    (wish,) = node.hears(high_watermark=2)
+    moved = voter(1)._replace(endpoints=ELSEWHERE)
+    assert wish == UpdateVoterRequest(moved, epoch=3, timeout_ms=node.solo.config.request_timeout_ms)
+    assert not Follows(key(1), endpoints=voter(1).endpoints).hears(high_watermark=2)
+
+
+def test_a_leader_that_has_moved_writes_so_itself() -> None:
+    """As soon as it has committed in its epoch, and nobody else's change is under way."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), endpoints=ELSEWHERE)
+    solo.elect()
+    assert solo.core.voters.voters[0] == voter(1)
+    effects = solo.fetch(2)
+    assert appended(effects) == (1, 2, 3)
+    assert solo.core.voters.voters[0].endpoints == ELSEWHERE
+    assert not answers(effects + solo.fetch(2) + solo.fetch(3))
+    assert solo.core.high_watermark == solo.log.end == 5
+
+
+# --- strangers ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_nobody_has_named_is_asked_and_not_believed() -> None:
+    """All voters may have been replaced while this node was away. Their leader knocks; what it answers counts."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(1, None, None))
+    effects = solo.request(BeginQuorumEpochRequest(key(7), key(1), 9))
+
+    response = only(Reply, effects).response
+    assert response.error is ErrorCode.INVALID_VOTER_KEY  # type: ignore[union-attr]
+    assert (solo.core.epoch, solo.core.role) == (1, Role.UNATTACHED)
+    failed = only(SendRequest, solo.started)
+    effects = solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))
+    (asked,) = requests(effects + solo.wait(solo.config.retry_backoff_ms), FetchRequest)
+    assert asked.destination == 7
+
+
+def test_a_stranger_that_knows_another_disk_is_not_asked() -> None:
+    solo = Solo(epochs=(1, 1), election=ElectionState(1, None, None))
+    solo.request(BeginQuorumEpochRequest(key(7), ReplicaKey(1, directory(1, 1)), 9))
+    failed = only(SendRequest, solo.started)
+    effects = solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))
+    (asked,) = requests(effects + solo.wait(solo.config.retry_backoff_ms), FetchRequest)
+    assert asked.destination in (2, 3)

@@ -1,0 +1,81 @@
+"""Every change of role that is not in the table is refused, and the documentation shows that table."""
+
+import runpy
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from quorum.core.effects import ElectionState
+from quorum.core.quorum_state import QuorumState
+from quorum.core.reads import ReadRounds
+from quorum.core.roles import (
+    TRANSITIONS,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    RoleState,
+    Unattached,
+    Votes,
+    Why,
+)
+from tests.core.solo import Solo
+
+ROOT = Path(__file__).resolve().parents[2]
+NO_VOTES = Votes(frozenset(), frozenset(), {})
+ELECTION = ElectionState(3, None, None)
+
+
+def state_of(role: Role) -> RoleState:
+    match role:
+        case Role.UNATTACHED:
+            return Unattached(9_000)
+        case Role.PROSPECTIVE:
+            return Prospective(NO_VOTES, 9_000, suspicious=False)
+        case Role.CANDIDATE:
+            return Candidate(NO_VOTES, 1_000, 9_000)
+        case Role.LEADER:
+            return Leader(2, 1_000, {}, {}, ReadRounds())
+        case Role.FOLLOWER:
+            return Follower(2, 9_000)
+        case Role.RESIGNED:
+            return Resigned(9_000, (), {})
+
+
+def desk_of(role: Role) -> QuorumState:
+    q: QuorumState = Solo(epochs=(1, 1), election=ELECTION).core._q
+    q.effects.clear()
+    q.role = state_of(role)
+    return q
+
+
+@pytest.mark.parametrize(("start", "end"), list(product(Role, Role)), ids=lambda role: role.value)
+def test_only_what_is_in_the_table_may_happen(start: Role, end: Role) -> None:
+    """The edges of the table are taken, and at every other one the node stops where it was."""
+    for why in Why:
+        q = desk_of(start)
+        before = q.role
+        if (start, end, why) in TRANSITIONS:
+            q.become(state_of(end), why, ELECTION)
+            assert q.role.role is end
+        else:
+            with pytest.raises(AssertionError, match="no such transition"):
+                q.become(state_of(end), why, ELECTION)
+            assert q.role is before
+            assert q.effects == []
+
+
+def test_every_role_can_be_left_and_every_reason_is_used() -> None:
+    """A role or a reason that stands in no row of the table is dead."""
+    assert {start for start, _, _ in TRANSITIONS} == {end for _, end, _ in TRANSITIONS} == set(Role)
+    assert {why for _, _, why in TRANSITIONS} == set(Why)
+
+
+def test_the_documentation_shows_the_table_of_the_code() -> None:
+    """If this fails: python scripts/transition_table.py, and read the diff."""
+    script = runpy.run_path(str(ROOT / "scripts" / "transition_table.py"))
+
+    assert (ROOT / "docs" / "transitions.md").read_text() == script["table"]()
