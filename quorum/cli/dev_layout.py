@@ -236,6 +236,11 @@ def _ports(count: int, base_port: int | None) -> Sequence[int]:
         if taken:
             raise Conflict(f"port {taken[0]} cannot be had; give another --base-port, or none at all")
         return ports
+    return free_ports(count)
+
+
+def free_ports(count: int) -> Sequence[int]:
+    """So many ports that nobody listens on now, ascending."""
     dice = random.SystemRandom()
     found: list[int] = []
     for port in dice.sample(_PORTS, len(_PORTS)):

@@ -128,7 +128,8 @@ def transfer_leader(options: Options, target_id: int | None) -> None:
     async def work(client: AdminClient) -> dict[str, Any]:
         before = await best_answer(client)
         await client.transfer_leadership(target_id)
-        after = await _new_leader(client, before)
+        leads = before.role == "leader" and before.node_id == target_id
+        after = before if leads else await _new_leader(client, before)
         return {
             "previous_leader_id": optional(before.leader, "leader_id"),
             "leader_id": after.leader.leader_id,
@@ -136,8 +137,13 @@ def transfer_leader(options: Options, target_id: int | None) -> None:
         }
 
     document = ask(options, work)
-    line = f"Controller {document['leader_id']} leads in epoch {document['leader_epoch']}"
-    emit(options.output, document, heading=[f"{line}; before it did controller {document['previous_leader_id']}."])
+    now, before, epoch = (document[name] for name in ("leader_id", "previous_leader_id", "leader_epoch"))
+    line = f"Controller {now} leads in epoch {epoch}"
+    emit(
+        options.output,
+        document,
+        heading=[f"{line} already." if now == before else f"{line}, after controller {before}."],
+    )
     if target_id is not None and document["leader_id"] != target_id:
         raise CliError(f"controller {document['leader_id']} was elected, and not {target_id}: try again")
 

@@ -1,0 +1,181 @@
+"""Controllers come, go, and are replaced, with real daemons: by an operator's commands, and by themselves."""
+
+import json
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from metadata_log.ids import uuid_text
+from quorum.cli.dev_cluster import DevCluster
+from quorum.cli.dev_layout import DevNode, free_ports
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, until
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Three controllers and one broker, healthy."""
+    dev = DevCluster.create(
+        tmp_path / "cluster",
+        controllers=3,
+        brokers=1,
+        controller_settings=CONTROLLER_SETTINGS,
+        broker_settings=BROKER_SETTINGS,
+    )
+    cluster = Cluster(dev)
+    try:
+        await dev.up(30)
+        yield cluster
+    finally:
+        await cluster.client.close()
+        await dev.down(0)
+
+
+async def done(cluster: Cluster, *words: str) -> Any:
+    """The document of a command that must succeed."""
+    ran = await cluster.quorumctl("-o", "json", *words)
+    assert ran.returncode == 0, ran
+    return json.loads(ran.stdout)
+
+
+async def voters(cluster: Cluster) -> dict[int, str]:
+    """Node id -> directory id of each voter, as the leader has it."""
+    status = await cluster.client.describe_quorum((await cluster.leader()).endpoint)
+    return {voter.node_id: uuid_text(voter.directory_id) for voter in status.voters}
+
+
+def new_controller(cluster: Cluster, node_id: int) -> DevNode:
+    """A controller with a config file, and no directory yet, that stops with the cluster."""
+    directory = cluster.dev.layout.directory / f"controller-{node_id}"
+    directory.mkdir()
+    (port,) = free_ports(1)
+    node = DevNode(f"controller-{node_id}", "controller", node_id, port, None, "", directory)
+    settings = {
+        "node.id": node_id,
+        "listeners": f"CONTROLLER://{node.endpoint}",
+        "metadata.log.dir": str(node.data_directory),
+        **CONTROLLER_SETTINGS,
+    }
+    node.config_path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in settings.items()))
+    cluster.dev.layout = cluster.dev.layout._replace(nodes=(*cluster.dev.layout.nodes, node))
+    cluster.controllers[node_id] = node
+    return node
+
+
+async def join(cluster: Cluster, node: DevNode) -> None:
+    """Formats it from whoever runs, and starts it."""
+    await done(cluster, "storage", "format", "--config", str(node.config_path), "--from", cluster.dev.layout.bootstrap)
+    cluster.dev.start(node.name)
+
+
+async def caught_up(cluster: Cluster, node_id: int) -> dict[str, Any]:
+    """The node's row of `quorum replication`, once its lag is 0."""
+
+    async def probe() -> dict[str, Any] | None:
+        ran = await cluster.quorumctl("-o", "json", "quorum", "replication")
+        rows = json.loads(ran.stdout)["replicas"] if ran.returncode == 0 else []
+        return next((row for row in rows if row["node_id"] == node_id and row["lag"] == 0), None)
+
+    return await until(probe, 30)
+
+
+async def test_a_controller_moves_to_another_machine(cluster: Cluster) -> None:
+    """A fourth one joins as an observer, votes, an old one goes; and the new one's vote counts."""
+    await cluster.client.create_topic("before", partitions=3, replication_factor=1)
+    node = new_controller(cluster, 4)
+    await join(cluster, node)
+    assert (await caught_up(cluster, 4))["status"] == "observer"
+
+    added = await done(cluster, "quorum", "add-voter", "--config", str(node.config_path))
+    assert (added["previous_voters"], added["voters"]) == ([1, 2, 3], [1, 2, 3, 4])
+    removed = await done(cluster, "quorum", "remove-voter", "--node-id", "1")
+    assert removed["voters"] == [2, 3, 4]
+    await cluster.ends(cluster.controllers[1])
+    assert set(await voters(cluster)) == {2, 3, 4}
+
+    await cluster.ends(cluster.controllers[2])  # of three, 3 and 4 are a majority
+    await cluster.client.create_topic("after", partitions=3, replication_factor=1)
+    assert await cluster.topic_names() == {"before", "after"}
+    await cluster.online()
+
+
+async def test_leadership_is_handed_over_by_name(cluster: Cluster) -> None:
+    """Whoever is named leads when the command has ended; without a name, another one than before."""
+    before = (await cluster.leader()).node_id
+    target = 1 + before % 3
+    moved = await done(cluster, "quorum", "transfer-leader", "--to", str(target))
+    assert (moved["previous_leader_id"], moved["leader_id"]) == (before, target)
+    again = await done(cluster, "quorum", "transfer-leader")
+    assert again["leader_id"] != target
+    same = await cluster.quorumctl("quorum", "transfer-leader", "--to", str((await cluster.leader()).node_id))
+    assert same.returncode == 0 and "already" in same.stdout, same
+    await cluster.client.create_topic("after", partitions=3, replication_factor=1)
+
+
+async def test_a_replaced_disk_lets_itself_in(cluster: Cluster) -> None:
+    """Controller 3's disk is lost: formatted anew it is another voter, takes its former self's place, and counts."""
+    await cluster.client.create_topic("before", partitions=3, replication_factor=1)
+    node = cluster.controllers[3]
+    former = (await voters(cluster))[3]
+    await cluster.ends(node)
+    shutil.rmtree(node.data_directory)
+    node.config_path.write_text(node.config_path.read_text() + "controller.quorum.auto.join.enable: true\n")
+    await join(cluster, node)
+
+    async def is_back() -> bool | None:
+        now = await voters(cluster)
+        return True if len(now) == 3 and now[3] != former else None
+
+    await until(is_back, 30)
+    await cluster.ends(cluster.controllers[1])
+    await cluster.client.create_topic("after", partitions=3, replication_factor=1)
+    assert await cluster.topic_names() == {"before", "after"}
+
+
+async def test_whether_a_controller_may_be_restarted(cluster: Cluster) -> None:
+    """While all three run, any one may go; with one down, none of the others."""
+    for node_id in (1, 2, 3):
+
+        async def may_go(node_id: int = node_id) -> bool | None:
+            ran = await cluster.quorumctl("quorum", "can-restart", "--node-id", str(node_id))
+            return True if ran.returncode == 0 else None
+
+        await until(may_go)
+    followers = {1, 2, 3} - {(await cluster.leader()).node_id}
+    down, up = sorted(followers)
+    await cluster.ends(cluster.controllers[down], signal.SIGTERM)
+
+    async def refused() -> str | None:
+        ran = await cluster.quorumctl("quorum", "can-restart", "--node-id", str(up))
+        return ran.stdout if ran.returncode == 10 else None
+
+    assert f"behind or silent: {down}" in await until(refused)
+
+
+async def test_a_voter_that_comes_back_elsewhere_is_found(cluster: Cluster) -> None:
+    """Controllers 1 and 2 come back at new ports, one after the other: the log says so, and brokers find the leader."""
+    for node_id in (1, 2):
+        node = cluster.controllers[node_id]
+        await cluster.ends(node, signal.SIGTERM)
+        (port,) = free_ports(1)
+        node.config_path.write_text(node.config_path.read_text().replace(f":{node.port}", f":{port}"))
+        moved = node._replace(port=port)
+        nodes = tuple(moved if each.name == node.name else each for each in cluster.dev.layout.nodes)
+        cluster.dev.layout = cluster.dev.layout._replace(nodes=nodes)
+        cluster.controllers[node_id] = moved
+        cluster.dev.start(node.name)
+
+        async def recorded(node_id: int = node_id, port: int = port) -> bool | None:
+            status = await cluster.client.describe_quorum(cluster.controllers[3].endpoint)
+            return True if {each.node_id: each.endpoint.port for each in status.voters}[node_id] == port else None
+
+        await until(recorded, 30)
+    await cluster.ends(cluster.controllers[3])
+    async with cluster.dev.client(timeout_s=15) as client:
+        await client.create_topic("after", partitions=1, replication_factor=1)
