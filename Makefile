@@ -16,11 +16,12 @@ EVENTS ?= 2000
 HOURS ?= 1
 PARTITIONS ?= 2000000
 MINUTES ?= 10
+ROUNDS ?= 50
 SEED ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos bench image-spike clean
+.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos powercut bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +71,9 @@ mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within S
 
 chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+powercut: $(VENV)  ## cuts the power of controllers' disks under writes: make powercut ROUNDS=50, as root
+	@$(BIN)/python -m tests.chaos.powercut --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench: $(VENV)  ## speed, side by side with etcd on this machine
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

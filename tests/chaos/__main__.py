@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.history import Outcome
+from tests.chaos.history import TELLING, Outcome
 from tests.chaos.run import Report, run
 
 PROBLEMS_SHOWN = 10
@@ -34,10 +34,11 @@ def main() -> int:
     say(f"seed {seed}, in {directory}")
     report = asyncio.run(run(directory, seed, arguments.minutes * 60, say, arguments.clients))
     say(table(report))
-    if report.problems:
-        for problem in report.problems[:PROBLEMS_SHOWN]:
+    problems = report.judgement.problems
+    if problems:
+        for problem in problems[:PROBLEMS_SHOWN]:
             say(f"\n{problem}")
-        say(f"\n{len(report.problems)} problems; everything is kept in {directory}")
+        say(f"\n{len(problems)} problems; everything is kept in {directory}")
         say(f"the same schedule again: make chaos MINUTES={arguments.minutes:g} SEED={seed}")
         return 1
     if arguments.keep:
@@ -50,22 +51,15 @@ def main() -> int:
 def table(report: Report) -> str:
     """The run in figures, for people."""
     rows = [("seed", f"{report.seed}"), ("time", f"{report.seconds:.0f} s, {report.rounds} rounds")]
-    rows += [(f"fault: {kind}", f"{count}") for kind, count in sorted(report.faults.items())]
-    done = sum(report.outcomes[each] for each in (Outcome.DONE, Outcome.EXISTS, Outcome.MISSING))
+    rows += [(f"  {kind}", f"{count}") for kind, count in sorted(report.faults.items())]
     rows += [
         ("faults", f"{report.faults.total()}"),
         ("daemons started again", f"{report.restarts}"),
-        ("operations acknowledged or answered", f"{done:,}"),
-        ("operations failed, nothing done", f"{report.outcomes[Outcome.FAILED]:,}"),
-        ("operations with unknown outcome", f"{report.outcomes[Outcome.UNKNOWN]:,}"),
-        ("end of the log", f"{report.log_end:,}"),
-        ("linearizable", "yes" if report.linearizable else "NO"),
-        ("acknowledged writes lost", f"{report.lost}"),
-        ("all controllers' logs and digests equal", "yes" if report.equal else "NO"),
-        ("problems", f"{len(report.problems)}"),
+        ("operations answered", f"{sum(report.outcomes[each] for each in TELLING):,}"),
+        ("  failed, nothing done", f"{report.outcomes[Outcome.FAILED]:,}"),
+        ("  of unknown outcome", f"{report.outcomes[Outcome.UNKNOWN]:,}"),
     ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+    return "\n".join([*(f"{name:<26}{value}" for name, value in rows), *report.judgement.lines()])
 
 
 def say(text: str) -> None:

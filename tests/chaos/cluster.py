@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -133,13 +133,10 @@ class ChaosCluster:
         *,
         brokers: int = 2,
         settings: Mapping[str, str] | None = None,
-        format_in: Callable[[DevNode], None] = lambda node: None,
     ) -> "ChaosCluster":
-        """Formats three controllers and some brokers. `format_in` may prepare a node's directory before."""
+        """Formats three controllers and some brokers."""
         directory.mkdir(parents=True, exist_ok=True)
         layout = dev_layout.plan(directory, 3, brokers)
-        for node in layout.nodes:
-            format_in(node)
         dev_layout.write(layout, {**CONTROLLER_SETTINGS, **(settings or {})}, BROKER_SETTINGS)
         network = Network({node.node_id: node.port for node in layout.controllers}, dice)
         for node in layout.controllers:

@@ -29,6 +29,8 @@ class Faults:
         self._full_until_s = 0.0
         self._slow_until_s = 0.0
         self._slow_by_s = 0.0
+        self.lies = False
+        """Every fsync says that it is done, and does nothing."""
         self.wall_step_ms = 0
 
     def take(self, order: dict[str, Any]) -> None:
@@ -39,6 +41,8 @@ class Faults:
                     self._kill_in = {order["call"]: int(order["nth"])}
                 case "fsync_fails":
                     self._failing_fsyncs = int(order["count"])
+                case "fsync_lies":
+                    self.lies = True
                 case "disk_full":
                     self._full_until_s = time.monotonic() + float(order["seconds"])
                 case "slow_fsync":
@@ -116,7 +120,8 @@ class FaultyOs:
             time.sleep(delay_s)
         if self._faults.fails_now():
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        real(fd)
+        if not self._faults.lies:
+            real(fd)
 
 
 def _grows(fd: int, data: bytes, position: int) -> bool:

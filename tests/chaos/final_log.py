@@ -6,8 +6,8 @@ over them is verified. All controllers' histories have to be one.
 """
 
 import shutil
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -56,12 +56,21 @@ def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
         LogFormatError: something in it is not as it was written.
     """
     copy = scratch / node.name
-    shutil.copytree(node.data_directory, copy)
+    try:
+        shutil.copytree(node.data_directory, copy)
+        return _read(node, copy)
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
+def _read(node: DevNode, copy: Path) -> FinalLog:
     directory = RealDirectory(copy)
     identity = read_identity(directory)
     assert identity is not None
     opened = open_directory(directory, identity, NodeConfig())
-    batches = list(_joined(_archived(copy / LOG_DIRECTORY / ARCHIVE_NAME), _whole(opened.log)))
+    metadata = copy / LOG_DIRECTORY
+    below = chain(_raw(metadata / ARCHIVE_NAME), _raw(metadata, opened.log.shape.start.offset))
+    batches = _joined(chain(below, _whole(opened.log)))
     assert batches, f"{node.name} has an empty log"
     _verify(node.name, batches)
     digests = {_digest(Replay(), batches)} if batches[0].base_offset == 0 else set()
@@ -73,7 +82,6 @@ def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
         digests.add(_digest(replay, batches))
     assert len(digests) == 1, f"{node.name}: the log replayed from 0 and from its newest snapshot differ"
     opened.log.close()
-    shutil.rmtree(copy)
     return FinalLog(
         node.name,
         batches[0].base_offset,
@@ -92,13 +100,13 @@ def _digest(replay: Replay, batches: list[Batch]) -> bytes:
 def merged(logs: list[FinalLog]) -> tuple[list[Change], list[str]]:
     """One history out of all, and where they contradict each other."""
     problems = []
-    chains: dict[int, tuple[bytes, str]] = {}
+    known: dict[int, tuple[bytes, str]] = {}
     changes: dict[int, list[Change]] = {}
     for log in logs:
-        for end, chain in log.chains.items():
-            known = chains.setdefault(end, (chain, log.name))
-            if known[0] != chain:
-                problems.append(f"{log.name} and {known[1]} have different histories up to offset {end}")
+        for end, value in log.chains.items():
+            first, whose = known.setdefault(end, (value, log.name))
+            if first != value:
+                problems.append(f"{log.name} and {whose} have different histories up to offset {end}")
                 break
         by_end: dict[int, list[Change]] = {}
         for change in log.changes:
@@ -120,27 +128,31 @@ def _whole(log: Log) -> Iterator[Batch]:
         offset = batches[-1].end_offset
 
 
-def _archived(path: Path) -> Iterator[Batch]:
+def _raw(path: Path, until: int | None = None) -> Iterator[Batch]:
+    """What is in the segments there, as far as `until`: a log begins amid its first segment where it was cut at a snapshot."""
     if not path.is_dir():
         return
     directory = RealDirectory(path)
     for name in segment_names(directory):
         segment = Segment.open(directory, name)
         for _, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
+            if until is not None and batch.end_offset > until:
+                segment.close()
+                return
             yield batch
         segment.close()
 
 
-def _joined(archived: Iterator[Batch], live: Iterator[Batch]) -> Iterator[Batch]:
+def _joined(batches: Iterable[Batch]) -> list[Batch]:
     """The longest run without gaps that ends with the live log: a node that began anew at a snapshot has a gap."""
     run: list[Batch] = []
-    for batch in (*archived, *live):
+    for batch in batches:
         if run and batch.base_offset < run[-1].end_offset:
             continue
         if run and batch.base_offset > run[-1].end_offset:
             run = []
         run.append(batch)
-    return iter(run)
+    return run
 
 
 def _verify(name: str, batches: list[Batch]) -> None:

@@ -16,9 +16,8 @@ async def test_a_few_rounds_of_faults(tmp_path: Path) -> None:
     seed = secrets.randbits(31)
     said: list[str] = []
     report = await run(tmp_path, seed, 12.0, said.append, clients=4)
-    assert not report.problems, f"seed {seed}, in {tmp_path}\n" + "\n\n".join(report.problems[:5])
-    assert report.linearizable
-    assert report.equal
-    assert report.lost == 0
+    judgement = report.judgement
+    assert not judgement.problems, f"seed {seed}, in {tmp_path}\n" + "\n\n".join(judgement.problems[:5])
+    assert (judgement.linearizable, judgement.lost, judgement.equal) == (True, 0, True)
     assert report.faults.total() >= 1
     assert report.outcomes[Outcome.DONE] >= 50, report.outcomes

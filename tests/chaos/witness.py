@@ -27,8 +27,10 @@ class Witness:
 
     def __init__(self, changes: Iterable[Change]) -> None:
         self._by_key: dict[str, list[Change]] = defaultdict(list)
+        self._all: set[tuple[str, State, int | None]] = set()
         for change in changes:
             self._by_key[change.key].append(change)
+            self._all.add(change)
         self._ends = {key: [each.end_offset for each in found] for key, found in self._by_key.items()}
 
     def changes(self, key: str) -> list[Change]:
@@ -42,9 +44,7 @@ class Witness:
     def wrote(self, operation: Operation) -> bool:
         """Whether the operation's change ends exactly where it was told."""
         expected = None if operation.kind is Kind.DELETE else operation.value
-        return any(
-            each.end_offset == operation.offset and each.state == expected for each in self.changes(operation.key)
-        )
+        return (operation.key, expected, operation.offset) in self._all
 
 
 def problems_of(history: Sequence[Operation], witness: Witness) -> list[tuple[str, Operation]]:

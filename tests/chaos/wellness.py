@@ -1,0 +1,112 @@
+"""Whether a cluster is well again: asked for after everything was healed, with one generous limit.
+
+`until_well` and `until_equal` are the liveness laws here: once nothing is wrong any more a client's write is acknowledged, and
+all controllers and brokers come to hold the same.
+"""
+
+import asyncio
+import random
+import time
+from typing import Final
+
+import grpc
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+
+from daemon.grpc_options import channel_options
+from quorum.wire.client_errors import AdminError
+from tests.chaos.clients import KEYS, Clients, SingleAttempts
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.history import Kind, Outcome
+
+WELL_WITHIN_S: Final = 60.0
+"""Long, because the machine may be loaded; a healthy cluster needs a second or two."""
+OPERATION_TIMEOUT_S: Final = 2.0
+
+
+class NotWell(Exception):
+    """Everything was healed, and the cluster did not recover in time."""
+
+
+def client_of(cluster: ChaosCluster) -> SingleAttempts:
+    """A client that goes straight to the controllers, past the faulty network between them."""
+    endpoints = [node.endpoint for node in cluster.layout.controllers]
+    return SingleAttempts(endpoints, cluster.layout.cluster_id, OPERATION_TIMEOUT_S)
+
+
+async def leader_of(observer: SingleAttempts) -> int | None:
+    """Who leads, as the first controller says that answers."""
+    try:
+        status = await observer.describe_quorum()
+    except AdminError:
+        return None
+    return int(status.leader.leader_id) if status.leader.HasField("leader_id") else None
+
+
+async def until_well(cluster: ChaosCluster, clients: Clients, observer: SingleAttempts) -> None:
+    """Until every daemon runs, a client's write is acknowledged, and each controller knows who leads.
+
+    Raises:
+        NotWell: with what was missing last.
+    """
+    deadline_s = time.monotonic() + WELL_WITHIN_S
+    dice = random.Random(0)
+    trouble = ""
+    while time.monotonic() < deadline_s and not cluster.findings:
+        down = [each.node.name for each in cluster.daemons.values() if not each.runs]
+        trouble = f"not running: {', '.join(down)}" if down else ""
+        if not down:
+            written = await clients.operate(observer, 0, Kind.CREATE, KEYS[0], dice)
+            if written.outcome in (Outcome.DONE, Outcome.EXISTS):
+                trouble = await _ignorant(cluster, observer)
+                if not trouble:
+                    return
+            else:
+                trouble = f"{written} ({written.why})"
+        await asyncio.sleep(0.1)
+    if not cluster.findings:
+        raise NotWell(f"not well within {WELL_WITHIN_S:g} s after everything was healed: {trouble}")
+
+
+async def _ignorant(cluster: ChaosCluster, observer: SingleAttempts) -> str:
+    """Which controller does not know yet who leads; empty if all know."""
+    for daemon in cluster.controllers:
+        try:
+            status = await observer.describe_quorum(daemon.node.endpoint)
+        except AdminError as e:
+            return f"{daemon.node.name}: {e}"
+        if not status.leader.HasField("leader_id"):
+            return f"{daemon.node.name} knows no leader"
+    return ""
+
+
+async def until_equal(cluster: ChaosCluster, observer: SingleAttempts) -> None:
+    """Until all controllers and brokers stand at the same offset with the same digest, the controllers with the same chain.
+
+    Raises:
+        NotWell: with where each stands.
+    """
+    deadline_s = time.monotonic() + WELL_WITHIN_S
+    images: dict[str, tuple[int, str]] = {}
+    trouble = ""
+    while time.monotonic() < deadline_s:
+        trouble, chains = "", set()
+        try:
+            for daemon in cluster.controllers:
+                status = await observer.describe_quorum(daemon.node.endpoint)
+                images[daemon.node.name] = (status.applied_offset, status.digest.hex()[:16])
+                chains.add((status.log_end_offset, status.chain))
+            for daemon in cluster.brokers:
+                images[daemon.node.name] = await _broker(daemon.node.endpoint)
+        except (AdminError, grpc.aio.AioRpcError) as e:
+            trouble = str(e)
+        if not trouble and len(set(images.values())) == 1 and len(chains) == 1:
+            return
+        await asyncio.sleep(0.2)
+    raise NotWell(f"not equal within {WELL_WITHIN_S:g} s after everything was healed: {images} {trouble}")
+
+
+async def _broker(endpoint: str) -> tuple[int, str]:
+    async with grpc.aio.insecure_channel(endpoint, options=channel_options()) as channel:
+        stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=2.0)
+        return status.applied_offset, status.digest.hex()[:16]
