@@ -37,17 +37,19 @@ from broker_agent.lifecycle import (
     TimerFired,
 )
 from broker_agent.session import Session
-from broker_agent.store import BrokerStore, WrongHistory
+from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
 from metadata_log.errors import ErrorCode, LogFormatError
+from metadata_log.files import FlushFailed
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
 from metadata_log.records import Endpoint, FeatureRange
 from metadata_log.replay import ReplayStopped
 from quorum.controller.commands import AlterPartition, AlterPartitionReply, RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Submission
+from snapshots.store import SnapshotNotFound
 from tests.sim.clock import Clock
 from tests.sim.controllers import Make, SimController
-from tests.sim.disk import MemoryDirectory
+from tests.sim.disk import MemoryDirectory, PowerCut
 from tests.sim.laws import hold
 from tests.sim.leading import isr_proposal
 
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 OnAnswer: TypeAlias = Callable[[Answer], Input]
 
 CHUNK_BYTES = 4_096
+SNAPSHOT_TIMEOUT_MS = 3_000.0
 LEADING_EVERY_MS = 300.0
 PROPOSAL_TIMEOUT_MS = 1_000
 
@@ -74,6 +77,10 @@ class SimBroker:
         self.boot = 0
         self.paused = False
         self.stopping = False
+        self.disk_is_bad = False
+        """Something was ordered to go wrong with it: the process may have to die of it."""
+        self.is_damaged = False
+        """Bytes have rotted or were lost: the store may have to be dropped."""
         self.incarnation_id: Uuid = bytes(16)
         self.session: Session
         self.store: BrokerStore
@@ -94,12 +101,41 @@ class SimBroker:
         self.incarnation_id = self._rng.randbytes(16)
         self._target = self._rng.choice(self.cluster.controllers)
         self.session = Session(self.cluster.options.session_config(), self._rng)
+        self._guarded(self._start)
+
+    def _start(self) -> None:
         self.store = BrokerStore(self.disk)
         recovered = self.store.recover()
         if recovered.dropped is not None:
+            hold(self.is_damaged, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
             self.cluster.coverage["broker store dropped at start"] += 1
         self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
         self._lead()
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Whatever the disk does to a broker's process ends it."""
+        try:
+            act()
+        except PowerCut:
+            self.crash(power_cut=self._rng.random() < 0.5)
+        except (OSError, FlushFailed) as e:
+            hold(self.disk_is_bad, "R16 FailStop", f"{self.name} dies of a healthy disk: {e}")
+            self.cluster.coverage["broker stopped by its disk"] += 1
+            self.crash(power_cut=self._rng.random() < 0.5)
+
+    def rot(self, rng: random.Random) -> None:
+        """While the process is down, a bit flips, or a file is lost."""
+        metadata = self.disk.subdirectory(METADATA_DIRECTORY)
+        names = [name for name in metadata.names() if metadata.size(name) > 0]
+        if not names:
+            return
+        self.is_damaged = True
+        self.cluster.coverage["broker disk: rot"] += 1
+        name = rng.choice(names)
+        if rng.random() < 0.3:
+            metadata.remove(name)
+        else:
+            metadata.flip_bit(name, rng.randrange(metadata.size(name)), rng.randrange(8))
 
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone. With a power cut, the disk forgets what it may."""
@@ -108,6 +144,13 @@ class SimBroker:
         self.is_up = False
         self.cluster.coverage["broker crash"] += 1
         self.disk = self.disk.crash(self.cluster.rng) if power_cut else self.disk.kill()
+        self.heal()
+        self.cluster.faults.restart_broker_later(self)
+
+    def heal(self) -> None:
+        """Nothing ordered earlier will break its disk any more."""
+        self.disk.heal()
+        self.disk_is_bad = False
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -137,6 +180,9 @@ class SimBroker:
         if self.paused:
             self._asleep.append(happened)
             return
+        self._guarded(lambda: self._step(happened, what))
+
+    def _step(self, happened: Input, what: str) -> None:
         state = self.session.state
         for effect in self.session.step(happened, self.clock.now_ms()):
             self._carry_out(effect)
@@ -181,7 +227,7 @@ class SimBroker:
             case ApplyBatches():
                 self._later(self._apply(effect), "applied")
             case DownloadSnapshot(snapshot, _):
-                self._later(self._download(snapshot), "snapshot")
+                self._download(snapshot)
             case ResetStore(reason):
                 self.cluster.laws.brokers.store_reset(self, reason)
             case StateChanged():
@@ -221,21 +267,63 @@ class SimBroker:
             self.store.flush()
         return Applied(self.store.position)
 
-    def _download(self, snapshot: OffsetAndEpoch) -> Input:
-        source = self._target
-        if source.node is None or not self.cluster.network.reaches(source.name, self.name):
-            return SnapshotFailed("out of reach")
-        position, size = 0, 1
-        try:
-            while position < size:
-                size, data = source.node.snapshotter.store.read_chunk(snapshot, position, CHUNK_BYTES)
-                self.store.write_part(snapshot, position, data)
-                position += len(data)
-            self.store.install(snapshot)
-        except Exception as e:  # not found, or retired in between: the session asks anew
-            return SnapshotFailed(str(e))
-        self.cluster.coverage["snapshot loaded by a broker"] += 1
-        return Applied(self.store.position)
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
+    def _download(self, snapshot: OffsetAndEpoch) -> None:
+        """Piece by piece, from whoever was asked last; whatever breaks the stream off, the session asks anew."""
+        source, network, boot = self._target, self.cluster.network, self.boot
+        position = 0
+        over = False
+
+        def finish(happened: Input) -> None:
+            nonlocal over
+            over = True
+            self.cluster.coverage["snapshot download broken off"] += (
+                isinstance(happened, SnapshotFailed) and position > 0
+            )
+            self._take(happened, "snapshot")
+
+        def ask() -> None:
+            asked = position
+            network.carry(self.name, source.name, lambda: serve(asked))
+
+        def serve(asked: int) -> None:
+            if source.node is None or source.paused:
+                return
+            try:
+                size, data = source.node.snapshotter.store.read_chunk(snapshot, asked, CHUNK_BYTES)
+            except (SnapshotNotFound, OSError) as e:
+                reason = str(e)
+                network.carry(source.name, self.name, lambda: alive() and finish(SnapshotFailed(reason)))
+            else:
+                network.carry(
+                    source.name, self.name, lambda: alive() and self._guarded(lambda: take(asked, size, data))
+                )
+
+        def take(asked: int, size: int, data: bytes) -> None:
+            nonlocal position
+            if asked != position:
+                return
+            self.store.write_part(snapshot, position, data)
+            position += len(data)
+            if position < size:
+                ask()
+                return
+            try:
+                self.store.install(snapshot)
+            except LogFormatError as e:
+                finish(SnapshotFailed(str(e)))
+                return
+            self.cluster.coverage["snapshot loaded by a broker"] += 1
+            finish(Applied(self.store.position))
+
+        def alive() -> bool:
+            return self.is_up and self.boot == boot and not over
+
+        ask()
+        self.cluster.schedule(
+            SNAPSHOT_TIMEOUT_MS, lambda: alive() and finish(SnapshotFailed("no answer within the time"))
+        )
 
     # --- the wire --------------------------------------------------------------------------------------------------
 
@@ -244,7 +332,7 @@ class SimBroker:
 
         def arrive(answer: Answer) -> None:
             if self.is_up and self.boot == boot:
-                self._take(on_answer(answer), f"{what} answer")
+                self._guarded(lambda: self._take(on_answer(answer), f"{what} answer"))
 
         network.carry(
             self.name,

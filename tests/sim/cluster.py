@@ -57,6 +57,8 @@ class Cluster:
         self.clients = (SimClient(self, "k0", repeats=False), SimClient(self, "k1", repeats=True))
         self.client_every_ms = self.options.client_every_ms
         self.faults = Faults(self)
+        if self.options.clock_drift > 0:
+            self.coverage["clock that drifts"] += len(self.controllers) + len(self.brokers)
         for controller in self.controllers:
             self.draw(controller, "is formatted")
 

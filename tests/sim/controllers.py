@@ -50,6 +50,7 @@ OnAnswer: TypeAlias = Callable[[Answer], None]
 SNAPSHOT_BYTES_MAX = 64 << 20
 POWER_CUT_INSIDE_CHANCE = 0.7
 """Else only the process dies, in the middle of a turn, a job or its start; the page cache has what it had written."""
+SLOW_DISK_MAX_MS = 900.0
 ANSWER_SLACK_MS = 25.0
 """Later than this after its deadline, no answer counts as one in time."""
 
@@ -76,6 +77,7 @@ class SimController:
         self.paused = False
         self.disk_is_bad = False
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
+        self.disk_slow_until_ms = 0.0
         self.died: LogShape | None = None
         """The log as the last crash met it; None while there was none."""
         self._rng = random.Random(cluster.rng.random())
@@ -215,6 +217,7 @@ class SimController:
 
     def heal(self) -> None:
         """Nothing ordered earlier will break it any more."""
+        self.disk_slow_until_ms = 0.0
         self._crash_countdown = None
         self.disk.heal()
         self.disk_is_bad = False
@@ -362,6 +365,8 @@ class SimController:
         self._before_effect()
         rng, boot = self._rng, self.boot
         slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
+        if self.cluster.now_ms < self.disk_slow_until_ms:
+            slowest_ms = SLOW_DISK_MAX_MS
 
         def run() -> None:
             if self.boot != boot or self.node is None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
 
 CRASH_IN_RECOVERY_CHANCE = 0.15
+BROKER_ROT_CHANCE = 0.4
 WALL_STEP_MAX_MS = 60_000
 
 
@@ -30,6 +31,9 @@ class Faults:
             (options.broker_trouble_every_ms, self._trouble_broker),
             (options.flush_failure_every_ms, self._fail_flush),
             (options.disk_full_every_ms, self._fill_disk),
+            (options.read_failure_every_ms, self._fail_read),
+            (options.slow_disk_every_ms, self._slow_disk),
+            (options.broker_disk_trouble_every_ms, self._trouble_broker_disk),
             (options.cut_every_ms, self._cut),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),
@@ -110,6 +114,47 @@ class Faults:
             self._cluster.coverage["disk full"] += 1
             victim.disk_is_bad = True
             victim.disk.limit_space(victim.disk.used_bytes + self._rng.randint(0, 2_000))
+
+    def _fail_read(self) -> None:
+        victim = self._victim()
+        if victim.is_up:
+            self._cluster.coverage["read failure"] += 1
+            victim.disk_is_bad = True
+            victim.disk.fail_next_read()
+
+    def _slow_disk(self) -> None:
+        """For a while every flush takes long; none fails."""
+        self._cluster.coverage["slow disk"] += 1
+        self._victim().disk_slow_until_ms = self._cluster.now_ms + self._rng.uniform(200.0, 4_000.0)
+
+    def _trouble_broker_disk(self) -> None:
+        """A broker's store may be lost: it is told so by whatever fails, and begins anew."""
+        if not self._cluster.brokers:
+            return
+        broker = self._rng.choice(list(self._cluster.brokers.values()))
+        broker.disk_is_bad = True
+        kind = self._rng.choice(("full", "flush", "read", "cut"))
+        self._cluster.coverage[f"broker disk: {kind}"] += 1
+        if kind == "full":
+            broker.disk.limit_space(broker.disk.used_bytes + self._rng.randint(0, 2_000))
+        elif kind == "flush":
+            broker.disk.fail_next_flush()
+        elif kind == "read":
+            broker.disk.fail_next_read()
+        else:
+            broker.disk.cut_power_after(self._rng.randint(1, 30))
+
+    def restart_broker_later(self, broker: SimBroker) -> None:
+        """Restarts a broker that its disk has stopped; while it is down its files may rot, or be lost."""
+
+        def restart() -> None:
+            if broker.is_up:
+                return
+            if self._cluster.options.broker_disk_trouble_every_ms > 0 and self._rng.random() < BROKER_ROT_CHANCE:
+                broker.rot(self._rng)
+            broker.boot_up()
+
+        self._cluster.schedule(self._rng.uniform(20.0, 2_000.0), restart)
 
     # --- network, processes, clocks --------------------------------------------------------------------------------
 

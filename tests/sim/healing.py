@@ -58,6 +58,7 @@ class Healing:
             controller.heal()
         self._wake(core)
         for broker in self._cluster.brokers.values():
+            broker.heal()
             if broker.is_up and broker.paused:
                 broker.resume()
             if not broker.is_up:

@@ -31,6 +31,8 @@ class Network:
         self._schedule = schedule
         self._coverage = coverage
         self._cut: dict[Link, int] = {}
+        self._sent: dict[Link, int] = {}
+        self._arrived: dict[Link, int] = {}
         self._healed = False
 
     def carry(self, source: str, destination: str, deliver: Callable[[], None], *, repeats: bool = True) -> None:
@@ -42,7 +44,17 @@ class Network:
         if not self._healed and rng.random() < options.loss:
             self._coverage["message lost"] += 1
             return
-        self._schedule(self._delay_ms(), deliver)
+        link = source, destination
+        number = self._sent[link] = self._sent.get(link, 0) + 1
+
+        def arrive() -> None:
+            if number < self._arrived.get(link, 0):
+                self._coverage["message reordered"] += 1
+            else:
+                self._arrived[link] = number
+            deliver()
+
+        self._schedule(self._delay_ms(), arrive)
         if repeats and not self._healed and rng.random() < options.duplicate:
             self._coverage["message duplicated"] += 1
             late = rng.random() < LATE_REPEAT_CHANCE

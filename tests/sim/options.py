@@ -32,6 +32,9 @@ class Options(NamedTuple):
     broker_trouble_every_ms: float
     flush_failure_every_ms: float
     disk_full_every_ms: float
+    read_failure_every_ms: float
+    slow_disk_every_ms: float
+    broker_disk_trouble_every_ms: float
     cut_every_ms: float
     cut_for_ms: float
     one_way_chance: float
@@ -75,6 +78,9 @@ class Options(NamedTuple):
             broker_trouble_every_ms=sometimes(rng.uniform(300.0, 6_000.0)),
             flush_failure_every_ms=sometimes(rng.uniform(1_000.0, 8_000.0), 0.3),
             disk_full_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
+            read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
+            slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
+            broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
             cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
             cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
             one_way_chance=rng.random(),

@@ -17,6 +17,7 @@ from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest
 from tests.sim.coverage import Coverage
+from tests.sim.disk import Observer
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
@@ -44,6 +45,7 @@ class Laws:
         brokers: "Mapping[NodeId, SimBroker]",
     ) -> None:
         self.history = History()
+        self._observer = Observer()
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
         self.brokers = BrokerLaws(self.history, options, coverage, brokers)
@@ -64,10 +66,11 @@ class Laws:
 
     def observe(self, controller: "SimController", now_ms: float) -> None:
         """After an event at a controller that is still up."""
-        self._observe_commits(controller)
-        self.quorum.observe(controller, now_ms)
-        self.snapshots.observe(controller)
-        self.brokers.observe_controller(controller, now_ms)
+        with self._observer:
+            self._observe_commits(controller)
+            self.quorum.observe(controller, now_ms)
+            self.snapshots.observe(controller)
+            self.brokers.observe_controller(controller, now_ms)
 
     def _observe_commits(self, controller: "SimController") -> None:
         """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""
@@ -78,12 +81,17 @@ class Laws:
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 
     def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
-        self._observe_commits(controller)
-        self.quorum.about_to_send(controller, request)
+        with self._observer:
+            self._observe_commits(controller)
+            self.quorum.about_to_send(controller, request)
 
     def about_to_reply(self, controller: "SimController", event: Event, answer: Answer) -> None:
         """`answer` to `event`, which came in earlier, is about to leave."""
-        self._observe_commits(controller)
+        with self._observer:
+            self._observe_commits(controller)
+            self._about_to_reply(controller, event, answer)
+
+    def _about_to_reply(self, controller: "SimController", event: Event, answer: Answer) -> None:
         match event:
             case RaftRequest(request, _):
                 assert isinstance(answer, PeerResponse), f"a voter's request is answered, not refused: {answer}"
