@@ -82,9 +82,15 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     add_metrics(metrics, loop)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
-        loop, opened.identity, config.listener.address, tls=config.tls_files, health=health, learn=peers.learn
+        loop,
+        opened.identity,
+        config.listener.address,
+        tls=config.tls_files,
+        health=health,
+        learn=peers.learn,
+        dial=(dialer := Dialer(config.tls_files)),
     )
-    async with AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack, dialer:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=opened.identity.cluster_id)

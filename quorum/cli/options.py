@@ -14,6 +14,8 @@ import click
 from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 
 if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
     from daemon.tls import TlsFiles
     from quorum.wire.client import AdminClient
 
@@ -36,6 +38,7 @@ class Options:
     cacert: Path | None = None
     cert: Path | None = None
     key: Path | None = None
+    local: bool | None = None
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -66,6 +69,12 @@ _GLOBALS = (
     click.option("--cacert", type=_PEM, help="Speak TLS: who must have signed the controllers' certificates."),
     click.option("--cert", type=_PEM, help="Speak TLS: the certificate to show."),
     click.option("--key", type=_PEM, help="Speak TLS: its private key."),
+    click.option(
+        "--local",
+        is_flag=True,
+        default=None,
+        help="See what the asked controller has applied, leader or not; maybe stale.",
+    ),
     click.option("--timeout", "timeout_s", type=click.FloatRange(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
 )
 
@@ -105,8 +114,14 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     endpoints, tls = options.endpoints, _tls(options)
 
     async def run() -> T:
-        async with Dialer(tls) as dialer, AdminClient(endpoints, timeout_s=options.timeout_s, dial=dialer) as client:
-            return await work(client)
+        async with (
+            Dialer(tls) as dialer,
+            AdminClient(endpoints, timeout_s=options.timeout_s, dial=dialer, local=bool(options.local)) as client,
+        ):
+            result = await work(client)
+            if client.local_view is not None:
+                click.echo(f"quorumctl: {_whose(client.local_view)}", err=True)
+            return result
 
     try:
         return asyncio.run(run())
@@ -114,6 +129,15 @@ def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
         raise of_admin_error(e) from e
     except TlsUnusable as e:
         raise CliError(str(e), EXIT_USAGE) from e
+
+
+def _whose(view: admin_pb2.LocalView) -> str:
+    heard = (
+        f"it heard its leader {view.leader_heard_age_ms} ms ago"
+        if view.HasField("leader_heard_age_ms")
+        else "it knows of no leader"
+    )
+    return f"this is what controller {view.node_id} has applied; {heard}"
 
 
 def _tls(options: Options) -> TlsFiles | None:

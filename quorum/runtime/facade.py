@@ -54,6 +54,14 @@ class ControllerNode(Protocol):
         """A linearizable read on the active controller: `view` sees everything acknowledged before the call."""
         ...
 
+    async def read_local(self, view: Callable[[ReadView], T], at_least: Offset, timeout_ms: int) -> T:
+        """A read of what this node has applied, leader or not; waits until that is `at_least` all below the offset.
+
+        Raises:
+            Refused: NOT_READY: the node has not come so far in time.
+        """
+        ...
+
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         """Appends a snapshot mark; returns the offset that the snapshots will end at, once the mark is committed."""
         ...
@@ -61,6 +69,10 @@ class ControllerNode(Protocol):
     def status(self) -> NodeStatus: ...
 
     def leader_hint(self) -> LeaderHint: ...
+
+    def hosts(self) -> frozenset[str]:
+        """Where the cluster's nodes are reached, controllers and brokers, as far as this node knows."""
+        ...
 
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         """Whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""

@@ -50,6 +50,7 @@ from quorum.runtime.world import (
     BrokerFetch,
     Event,
     JobDone,
+    LocalRead,
     PeerGone,
     RaftFailure,
     RaftRequest,
@@ -200,6 +201,12 @@ class NodeLoop:
         assert isinstance(answer, ReadView)
         return view(answer)
 
+    async def read_local(self, view: Callable[[ReadView], T], at_least: Offset, timeout_ms: int) -> T:
+        deadline_ms = self._clock.now_ms() + timeout_ms
+        answer = await self._ask(lambda reply_to: LocalRead(at_least, reply_to, deadline_ms))
+        assert isinstance(answer, ReadView)
+        return view(answer)
+
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         deadline_ms = self._clock.now_ms() + timeout_ms
         answer = await self._ask(lambda reply_to: SnapshotWanted(reason, reply_to, deadline_ms))
@@ -215,6 +222,11 @@ class NodeLoop:
 
     def leader_hint(self) -> LeaderHint:
         return self.node.leader_hint()
+
+    def hosts(self) -> frozenset[str]:
+        brokers = self.node.state.committed.brokers.unordered_values()
+        registered = (endpoint.host for broker in brokers for endpoint in broker.endpoints)
+        return frozenset((*registered, *(endpoint.host for endpoint in self.node.endpoints().values())))
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         try:

@@ -37,15 +37,17 @@ from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.local_reads import LocalReads, too_far_behind
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
 from quorum.runtime.repair import read_log
-from quorum.runtime.requests import LeaderHint, Refused
+from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
 from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
     Event,
     JobDone,
+    LocalRead,
     PeerGone,
     RaftFailure,
     RaftRequest,
@@ -86,6 +88,7 @@ class Node:
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._flushing = False
         self._unreported = False
+        self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
         """What the core said after the last turn."""
         self._stopped: str | None = None
@@ -134,7 +137,7 @@ class Node:
         if self._has_more_to_do():
             return self._now_ms
         self._core_deadline_ms = self.core.next_deadline_ms()
-        deadlines = (self._core_deadline_ms, self.active.next_deadline_ms())
+        deadlines = (self._core_deadline_ms, self.active.next_deadline_ms(), self._local_reads.next_deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     @property
@@ -178,6 +181,8 @@ class Node:
                 self._step(raft.PeerRefused(node_id))
             case Submission() | Read() | SnapshotWanted():
                 self._take(event)
+            case LocalRead():
+                self._take_local(event)
             case BrokerFetch():
                 self._take_fetch(event)
             case JobDone(job, error):
@@ -205,6 +210,18 @@ class Node:
         else:
             self._world.reply(event.reply_to, self._not_controller())
 
+    def _take_local(self, event: LocalRead) -> None:
+        if self._load is None and event.at_least <= self.state.applied:
+            self._world.reply(event.reply_to, self._local_view())
+        else:
+            self._local_reads.add(event)
+
+    def _local_view(self) -> ReadView:
+        heard_ms = self.core.leader_heard_ms
+        local = LocalView(self.me.node_id, None if heard_ms is None else max(0, self._now_ms - heard_ms))
+        controller = self.active.controller if self.active.on else None
+        return ReadView(self.state.applied, self.state.committed, controller, self._now_ms, local)
+
     def _take_fetch(self, event: BrokerFetch) -> None:
         if self.core.is_leading:
             self.active.fetch(event, self.core.epoch, self._now_ms)
@@ -218,6 +235,8 @@ class Node:
             if deadline_ms is not None and deadline_ms <= self._now_ms:
                 self._step(raft.TimerFired())
         self.active.fire_timers(self._now_ms)
+        for read in self._local_reads.expired(self._now_ms):
+            self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
 
     def _settle(self) -> None:
         self._apply()
@@ -225,6 +244,9 @@ class Node:
         if self.active.on:
             self.active.settle(self._now_ms, self._wall_ms)
             self._report_growth()
+        if self._load is None:
+            for read in self._local_reads.ready(self.state.applied):
+                self._world.reply(read.reply_to, self._local_view())
         self._flush_if_grown()
 
     # --- the core's effects ----------------------------------------------------------------------------------------

@@ -82,6 +82,15 @@ class MetadataFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalView:
+    """That an answer is one node's own, and how old it may be."""
+
+    node_id: NodeId
+    leader_heard_age_ms: int | None
+    """Since this node last heard a leader, or as leader a majority; None: it knows of no leader."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadView:
     """What a read sees: the image as of `as_of_offset`, and the controller's soft state where this node is active."""
 
@@ -89,6 +98,8 @@ class ReadView:
     image: MetadataImage
     controller: Controller | None
     now_ms: int
+    local: LocalView | None = None
+    """Set where nobody has confirmed that this is the newest."""
 
 
 @dataclass(frozen=True, slots=True)

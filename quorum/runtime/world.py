@@ -7,7 +7,7 @@
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Offset
 from quorum.controller.commands import Command, CommandReply
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.inputs import Failure
@@ -80,6 +80,15 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalRead:
+    """Somebody wants what this node has applied, `at_least` all below that offset."""
+
+    at_least: Offset
+    reply_to: ReplyTo
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotWanted:
     """An operator wants a snapshot on every node: a mark, in other words."""
 
@@ -114,6 +123,7 @@ Event: TypeAlias = (
     | Submission
     | BrokerFetch
     | Read
+    | LocalRead
     | SnapshotWanted
     | JobDone
     | Tick

@@ -25,6 +25,7 @@ from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.forwarding import Forwarder, asking_principal, must_stay
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
@@ -74,12 +75,25 @@ _SUBMITTED = {
 """By the name of the field, which is the same in SubmitRequest and SubmitResponse."""
 
 
+def _marked(look: Callable[[ReadView], R], view: ReadView) -> R:
+    """What `look` sees, marked as one node's own."""
+    response: Any = look(view)
+    assert view.local is not None
+    local = admin_pb2.LocalView(node_id=view.local.node_id, leader_heard_age_ms=view.local.leader_heard_age_ms)
+    response.local.CopyFrom(local)
+    marked: R = response
+    return marked
+
+
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """One controller, as operators see it."""
 
-    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+    def __init__(self, node: ControllerNode, identity: Identity, forwarder: Forwarder | None = None) -> None:
+        """Without a `forwarder` a node that does not lead only says who does."""
         self._node = node
         self._identity = identity
+        self._forwarder = forwarder
+        self._forwarding: set[asyncio.Task[None]] = set()
         self._hashes: dict[SnapshotInfo, bytes] = {}
 
     # --- mutations -------------------------------------------------------------------------------------------------
@@ -112,7 +126,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             offset = await self._node.create_snapshot(request.reason or "asked for by an operator", timeout_ms)
             return admin_pb2.MutationResponse(offset=offset)
 
-        return await self._answer(request.context, mark, admin_pb2.MutationResponse)
+        return await self._answer(request, context, mark, admin_pb2.MutationResponse)
 
     # --- who votes -------------------------------------------------------------------------------------------------
 
@@ -138,7 +152,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             advice = self._node.restart_advice(request.node_id)
             return admin_pb2.CanRestartResponse(can_restart=advice.can_restart, reason=advice.reason)
 
-        return await self._answer(request.context, look, admin_pb2.CanRestartResponse)
+        return await self._answer(request, context, look, admin_pb2.CanRestartResponse)
 
     async def _change_quorum(
         self, translate: Callable[[Any, int], QuorumChangeRequest], request: Any, context: Any
@@ -149,16 +163,18 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             assert isinstance(response, QuorumChangeResponse), response
             return membership.to_mutation_response(response, self._node.leader_hint())
 
-        return await self._answer(request.context, change, admin_pb2.MutationResponse)
+        return await self._answer(request, context, change, admin_pb2.MutationResponse)
 
     async def _mutate(self, mutation: _Mutation, request: Any, context: Any) -> Any:
         async def submit() -> Any:
             command = mutation.command(request)
             timeout_ms = timeout_of(request.context.timeout_ms, context)
-            reply = await self._node.submit(command, timeout_ms, identity_of(request, context))
+            reply = await self._node.submit(
+                command, timeout_ms, identity_of(request, partial(self._principal, context))
+            )
             return mutation.response(reply)
 
-        return await self._answer(request.context, submit, mutation.response_type)
+        return await self._answer(request, context, submit, mutation.response_type)
 
     # --- reads -----------------------------------------------------------------------------------------------------
 
@@ -210,7 +226,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         async def look() -> admin_pb2.DescribeQuorumResponse:
             return convert.to_describe_quorum_response(self._node.status())
 
-        return await self._answer(request.context, look, admin_pb2.DescribeQuorumResponse)
+        return await self._answer(request, context, look, admin_pb2.DescribeQuorumResponse)
 
     async def ListSnapshots(  # noqa: N802
         self, request: admin_pb2.ListSnapshotsRequest, context: Any
@@ -250,10 +266,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _read(
         self, request: Any, context: Any, look: Callable[[ReadView], R], response_type: Callable[..., R]
     ) -> R:
-        async def read() -> R:
-            return await self._node.read(look, timeout_of(request.context.timeout_ms, context))
+        asked = request.context
 
-        return await self._answer(request.context, read, response_type)
+        async def read() -> R:
+            timeout_ms = timeout_of(asked.timeout_ms, context)
+            if asked.consistency != admin_pb2.RequestContext.LOCAL:
+                return await self._node.read(look, timeout_ms)
+            return await self._node.read_local(partial(_marked, look), asked.client_high_watermark, timeout_ms)
+
+        return await self._answer(request, context, read, response_type)
 
     # --- the pipelined stream --------------------------------------------------------------------------------------
 
@@ -280,28 +301,63 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
         try:
             self._check_cluster(call.context)
-            command, identity = mutation.command(call), identity_of(call, context)
+            command, identity = mutation.command(call), identity_of(call, partial(self._principal, context))
         except BadMessage as e:
             return answered(partial(respond, bad_request(e)))
         except Refused as e:
             return answered(partial(respond, e))
+
+        async def forward(refused: Refused) -> None:
+            response = await self._forwarded(call, context, refused, mutation.response_type, timeout_ms / 1_000)
+            fields: dict[str, Any] = {"id": request.id, name: response}
+            answered(lambda: admin_pb2.SubmitResponse(**fields))
+
+        def settled(outcome: CommandReply | Refused) -> None:
+            if isinstance(outcome, Refused) and outcome.code is ErrorCode.NOT_CONTROLLER:
+                task = asyncio.get_running_loop().create_task(forward(outcome))
+                self._forwarding.add(task)
+                task.add_done_callback(self._forwarding.discard)
+            else:
+                answered(partial(respond, outcome))
+
         timeout_ms = timeout_of(call.context.timeout_ms, context)
-        return self._node.begin(command, timeout_ms, lambda outcome: answered(partial(respond, outcome)), identity)
+        return self._node.begin(command, timeout_ms, settled, identity)
 
     # --- refusals --------------------------------------------------------------------------------------------------
 
     async def _answer(
-        self, asked: admin_pb2.RequestContext, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]
+        self, request: Any, context: Any, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]
     ) -> R:
-        """What `work` answers; a refusal in the same type, with whom to ask instead."""
+        """What `work` answers, or the leader, if it has to be asked; a refusal in the same type, with whom to ask instead."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_of(request.context.timeout_ms, context) / 1_000
         try:
-            self._check_cluster(asked)
+            self._check_cluster(request.context)
             return await work()
         except BadMessage as e:
             refused = bad_request(e)
         except Refused as e:
             refused = e
+        if refused.code is ErrorCode.NOT_CONTROLLER:
+            return await self._forwarded(request, context, refused, response_type, deadline_s - loop.time())
         return self._refusal(refused, response_type)
+
+    async def _forwarded(
+        self, request: Any, context: Any, refused: Refused, response_type: Callable[..., R], timeout_s: float
+    ) -> R:
+        """The leader's answer to what this node has refused because it does not lead, and did not begin."""
+        hint = refused.hint or self._node.leader_hint()
+        is_elsewhere = hint.endpoint is not None and hint.leader_id not in (None, self._identity.node_id)
+        if self._forwarder is None or not is_elsewhere or timeout_s <= 0 or must_stay(context):
+            return self._refusal(refused, response_type)
+        try:
+            answer: R = await self._forwarder.ask(request, hint, timeout_s, self._principal(context))
+        except Refused as e:
+            return self._refusal(e, response_type)
+        return answer
+
+    def _principal(self, context: Any) -> str:
+        return asking_principal(context, self._node.hosts)
 
     def _refusal(self, refused: Refused, response_type: Callable[..., R]) -> R:
         hint = refused.hint or self._node.leader_hint()

@@ -14,15 +14,18 @@ Used by `quorumctl`, and by whoever automates a cluster:
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
 
+from daemon.forwarding import STAY_HERE
 from daemon.grpc_options import channel_options
 from metadata_log.errors import ErrorCode
 from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call, was_never_sent
 from quorum.wire.submit_stream import SubmitStream
+
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 ATTEMPT_S: Final = 2.0
@@ -53,8 +56,12 @@ class AdminClient:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         *,
         dial: Any = None,
+        local: bool = False,
     ) -> None:
-        """`endpoints` are `host:port` of controllers; `dial(target) -> Channel` if the connection is to be secured."""
+        """`endpoints` are `host:port` of controllers, or of brokers that ask them; `dial(target) -> Channel` if the
+        connection is to be secured. With `local`, reads see what the asked node has applied: perhaps of the past, but never
+        older than what this client has seen.
+        """
         assert endpoints, "at least one endpoint"
         self.endpoints = tuple(endpoints)
         self.timeout_s = timeout_s
@@ -63,6 +70,9 @@ class AdminClient:
         self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
         self._target = self.endpoints[0]
         self._turn = 0
+        self._local = local
+        self.local_view: admin_pb2.LocalView | None = None
+        """Of the last answer that was one node's own: whose, and how old it may be."""
         self._high_watermark = 0
         """The highest offset that this client was told of: what it asks for next takes effect above, or sees that."""
 
@@ -121,7 +131,7 @@ class AdminClient:
     async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
         """One page of topics by name."""
         request = admin_pb2.ListTopicsRequest(after=after, limit=limit)
-        response: admin_pb2.ListTopicsResponse = await self._ask("ListTopics", request)
+        response: admin_pb2.ListTopicsResponse = await self._read("ListTopics", request)
         return response
 
     async def all_topics(self) -> AsyncIterator[admin_pb2.TopicListing]:
@@ -139,7 +149,7 @@ class AdminClient:
     ) -> admin_pb2.DescribeTopicsResponse:
         """Topics with their partitions, at most `limit` partitions in all."""
         request = admin_pb2.DescribeTopicsRequest(names=names, first_partition=first_partition, limit=limit)
-        response: admin_pb2.DescribeTopicsResponse = await self._ask("DescribeTopics", request)
+        response: admin_pb2.DescribeTopicsResponse = await self._read("DescribeTopics", request)
         return response
 
     async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
@@ -166,7 +176,7 @@ class AdminClient:
         self, resources: Iterable[admin_pb2.ConfigResource]
     ) -> admin_pb2.DescribeConfigsResponse:
         """What was set on the resources themselves."""
-        response: admin_pb2.DescribeConfigsResponse = await self._ask(
+        response: admin_pb2.DescribeConfigsResponse = await self._read(
             "DescribeConfigs", admin_pb2.DescribeConfigsRequest(resources=resources)
         )
         return response
@@ -175,7 +185,7 @@ class AdminClient:
 
     async def list_brokers(self) -> admin_pb2.ListBrokersResponse:
         """All registered brokers, as the active controller sees them."""
-        response: admin_pb2.ListBrokersResponse = await self._ask("ListBrokers", admin_pb2.ListBrokersRequest())
+        response: admin_pb2.ListBrokersResponse = await self._read("ListBrokers", admin_pb2.ListBrokersRequest())
         return response
 
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
@@ -242,7 +252,7 @@ class AdminClient:
 
     async def leader(self) -> str:
         """`host:port` of the active controller, waiting for one to be known if need be."""
-        await self._ask("ListTopics", admin_pb2.ListTopicsRequest(limit=1))
+        await self._ask("ListTopics", admin_pb2.ListTopicsRequest(limit=1), metadata=((STAY_HERE, "1"),))
         return self._target
 
     async def submit(self) -> SubmitStream:
@@ -252,12 +262,21 @@ class AdminClient:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
+    async def _read(self, method: str, request: Any) -> Any:
+        if self._local:
+            request.context.consistency = admin_pb2.RequestContext.LOCAL
+            request.context.client_high_watermark = self._high_watermark
+        response = await self._ask(method, request)
+        if response.HasField("local"):
+            self.local_view = response.local
+        return response
+
     async def _change(self, method: str, request: Any) -> Any:
         """The active controller's answer to a change that is made once, however often it has to be sent."""
         request.context.request_id = secrets.token_bytes(16)
         return await self._ask(method, request)
 
-    async def _ask(self, method: str, request: Any, *, repeatable: bool = True) -> Any:
+    async def _ask(self, method: str, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
         """The active controller's answer. `repeatable`: it may be sent more than once, as a read or a change with an id."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
@@ -272,7 +291,7 @@ class AdminClient:
                     if is_stale:
                         await self._see(target, attempt_s)
                     request.context.client_high_watermark = self._high_watermark
-                return await self._attempt(target, method, request, attempt_s)
+                return await self._attempt(target, method, request, attempt_s, metadata)
             except AdminError as e:
                 last = e
             if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
@@ -311,12 +330,12 @@ class AdminClient:
         assert last is not None
         raise last
 
-    async def _attempt(self, target: str, method: str, request: Any, timeout_s: float) -> Any:
+    async def _attempt(self, target: str, method: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
         request.context.cluster_id = self._cluster_id
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
         try:
             # The server's own deadline comes first, so that what it knows about the outcome still arrives.
-            response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25)
+            response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
         except grpc.aio.AioRpcError as e:
             raise error_of_call(target, e, sent=not was_never_sent(e), size=request.ByteSize()) from e
         code = response.error.code

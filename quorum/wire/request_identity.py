@@ -5,6 +5,7 @@ whatever its client has seen meanwhile.
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 
 from metadata_log.records import PRINCIPAL_CHARS_MAX
@@ -27,8 +28,14 @@ def principal_of(context: Any) -> str:
     return ANONYMOUS
 
 
-def identity_of(request: Any, context: Any) -> RequestIdentity | None:
-    """What the request's context says of it; None for a request without an id.
+def names_of(context: Any) -> frozenset[str]:
+    """All hosts that the connection's certificate was issued for; none without TLS."""
+    found = context.auth_context().get("x509_subject_alternative_name") or ()
+    return frozenset(value.decode("utf-8", "replace") for value in found)
+
+
+def identity_of(request: Any, principal: Callable[[], str]) -> RequestIdentity | None:
+    """What the request's context says of it; None for a request without an id, which need not know who asks either.
 
     Raises:
         BadMessage: an id that is none, or an offset below 0.
@@ -39,7 +46,7 @@ def identity_of(request: Any, context: Any) -> RequestIdentity | None:
     if asked.client_high_watermark < 0:
         raise BadMessage(f"client_high_watermark is {asked.client_high_watermark}; an offset is not negative")
     request_id = uuid(asked.request_id, "request_id")
-    return RequestIdentity(request_id, _payload_hash(request), principal_of(context), asked.client_high_watermark)
+    return RequestIdentity(request_id, _payload_hash(request), principal(), asked.client_high_watermark)
 
 
 def _payload_hash(request: Any) -> bytes:

@@ -13,6 +13,7 @@ from metadata_log.identity import Identity
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
+from quorum.wire.forwarding import Dial, Forwarder
 from quorum.wire.voter import Learn, VoterService
 
 SERVICES: Final = (
@@ -33,10 +34,12 @@ def serve(
     health: Health | None = None,
     grace_s: float = STOP_GRACE_S,
     learn: Learn | None = None,
+    dial: Dial | None = None,
 ) -> AbstractAsyncContextManager[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
 
-    `learn` is told where a new leader is, by that leader (`Peers.learn`).
+    `learn` is told where a new leader is, by that leader (`Peers.learn`). With `dial` the leader is asked for those who ask
+    this node while it does not lead.
 
     Raises (on entering):
         PortInUse, CannotBind, TlsUnusable: see `daemon.server`.
@@ -46,7 +49,7 @@ def serve(
         voters, brokers, admin = (
             VoterService(node, identity, learn),
             BrokerService(node, identity),
-            AdminService(node, identity),
+            AdminService(node, identity, None if dial is None else Forwarder(dial)),
         )
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]

@@ -11,16 +11,32 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RequestContext(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark")
+    __slots__ = ("cluster_id", "timeout_ms", "request_id", "client_high_watermark", "consistency")
+    class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        LINEARIZABLE: _ClassVar[RequestContext.Consistency]
+        LOCAL: _ClassVar[RequestContext.Consistency]
+    LINEARIZABLE: RequestContext.Consistency
+    LOCAL: RequestContext.Consistency
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CLIENT_HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    CONSISTENCY_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
     request_id: bytes
     client_high_watermark: int
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., client_high_watermark: _Optional[int] = ...) -> None: ...
+    consistency: RequestContext.Consistency
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., request_id: _Optional[bytes] = ..., client_high_watermark: _Optional[int] = ..., consistency: _Optional[_Union[RequestContext.Consistency, str]] = ...) -> None: ...
+
+class LocalView(_message.Message):
+    __slots__ = ("node_id", "leader_heard_age_ms")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_HEARD_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    leader_heard_age_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., leader_heard_age_ms: _Optional[int] = ...) -> None: ...
 
 class MutationResponse(_message.Message):
     __slots__ = ("error", "leader", "offset")
@@ -171,18 +187,20 @@ class TopicListing(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "topics", "more")
+    __slots__ = ("error", "leader", "as_of_offset", "topics", "more", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     topics: _containers.RepeatedCompositeFieldContainer[TopicListing]
     more: bool
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicListing, _Mapping]]] = ..., more: bool = ...) -> None: ...
+    local: LocalView
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicListing, _Mapping]]] = ..., more: bool = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class DescribeTopicsRequest(_message.Message):
     __slots__ = ("context", "names", "first_partition", "limit")
@@ -237,16 +255,18 @@ class TopicDescription(_message.Message):
     def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class DescribeTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "topics")
+    __slots__ = ("error", "leader", "as_of_offset", "topics", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     topics: _containers.RepeatedCompositeFieldContainer[TopicDescription]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ...) -> None: ...
+    local: LocalView
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ConfigResource(_message.Message):
     __slots__ = ("resource_type", "name")
@@ -333,16 +353,18 @@ class DescribedResource(_message.Message):
     def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class DescribeConfigsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "resources")
+    __slots__ = ("error", "leader", "as_of_offset", "resources", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     resources: _containers.RepeatedCompositeFieldContainer[DescribedResource]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ...) -> None: ...
+    local: LocalView
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
     __slots__ = ("context",)
@@ -375,16 +397,18 @@ class BrokerListing(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "brokers")
+    __slots__ = ("error", "leader", "as_of_offset", "brokers", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerListing]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ...) -> None: ...
+    local: LocalView
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class FenceBrokerRequest(_message.Message):
     __slots__ = ("context", "broker_id")

@@ -182,15 +182,29 @@ async def test_a_real_catalogue_is_applied_once(run: Run) -> None:
     assert "partitions never become fewer" in shrunk.stderr
 
 
-async def test_errors_are_one_line_that_says_what_to_do(run: Run, node: FakeNode) -> None:
+async def test_local_reads_say_whose_view_they_are(run: Run, node: FakeNode) -> None:
+    """On stderr, so that the output stays what it is."""
+    asked = await run("--local", "topics", "list", "-o", "json")
+    assert (asked.exit_code, json.loads(asked.stdout)["topics"]) == (0, [])
+    assert "this is what controller 1 has applied; it heard its leader 7 ms ago" in asked.stderr
+
+
+async def test_errors_are_one_line_that_says_what_to_do(
+    run: Run, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Usage 2; no leader and indeterminate 5; a refusal 1."""
     usage = await quorumctl("-C", "nonsense", "topics", "list")
     assert (usage.exit_code, usage.stderr.count("\n")) == (2, 1)
     assert "write host:port" in usage.stderr
     too_many = await quorumctl("topics", "create", "x", "--partitions", 10**20)
     assert (too_many.exit_code, "Traceback" in too_many.stderr) == (2, False)
-    node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
-    unknown = await run("topics", "create", "x")
+
+    async def lost(*_: object) -> None:
+        raise Refused(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node, "submit", lost)
+        unknown = await run("--timeout", "0.3", "topics", "create", "x")
     assert unknown.exit_code == 5
     assert "look before you repeat it" in unknown.stderr
     node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "no leader is known")

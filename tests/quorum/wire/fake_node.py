@@ -35,6 +35,7 @@ from quorum.core.messages import (
 from quorum.runtime.requests import (
     FetchResult,
     LeaderHint,
+    LocalView,
     MetadataFetch,
     MetadataFetched,
     NodeStatus,
@@ -146,6 +147,12 @@ class FakeNode:
         image = self.cluster.image
         return view(ReadView(image.offset, image, self.cluster.controller, self.cluster.now_ms))
 
+    async def read_local(self, view: Callable[[ReadView], T], at_least: Offset, timeout_ms: int) -> T:
+        image = self.cluster.image
+        if at_least > image.offset:
+            raise Refused(ErrorCode.NOT_READY, f"this controller has applied all below {image.offset}")
+        return view(ReadView(image.offset, image, None, self.cluster.now_ms, LocalView(self.leader_id, 7)))
+
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
         self._maybe_refuse()
         return SNAPSHOT.offset
@@ -183,6 +190,9 @@ class FakeNode:
 
     def leader_hint(self) -> LeaderHint:
         return LeaderHint(self.leader_id, 1, self.leader)
+
+    def hosts(self) -> frozenset[str]:
+        return frozenset({"127.0.0.1"})
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         if snapshot != SNAPSHOT:

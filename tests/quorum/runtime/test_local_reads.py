@@ -1,0 +1,61 @@
+"""Any node answers from what it has applied; never from before what its client has seen."""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Offset
+from quorum.runtime.requests import ReadView, Refused
+from quorum.runtime.world import LocalRead, ReplyTo
+from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+
+
+def ask(lone: LoneNode, at_least: Offset) -> ReplyTo:
+    reply_to = lone.new_reply_to()
+    lone.turn(LocalRead(at_least, reply_to, lone.now_ms + 200))
+    return reply_to
+
+
+def test_a_node_without_a_leader_says_what_it_has_applied() -> None:
+    """One of three, and the other two are away."""
+    lone = LoneNode(formatted_disk(voters_of([1, 2, 3])))
+    lone.run_until_idle()
+    view = lone.answers[ask(lone, 0)]
+    assert isinstance(view, ReadView)
+    assert view.local is not None
+    assert (view.local.node_id, view.local.leader_heard_age_ms) == (1, None)
+    assert view.as_of_offset == lone.node.state.applied == view.image.offset
+
+
+def test_a_leader_says_when_it_heard_a_majority() -> None:
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    view = lone.answers[ask(lone, 0)]
+    assert isinstance(view, ReadView)
+    assert view.local is not None
+    assert view.local.leader_heard_age_ms == 0
+
+
+def test_a_read_of_what_is_not_applied_yet_waits_for_it() -> None:
+    """The client has seen a commit that this node's disk has still to confirm."""
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    reply_to = ask(lone, 1)
+    assert reply_to not in lone.answers
+
+    lone.run_until_idle()
+
+    view = lone.answers[reply_to]
+    assert isinstance(view, ReadView)
+    assert view.as_of_offset >= 1
+
+
+def test_a_read_that_waits_in_vain_is_refused_at_its_deadline() -> None:
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    reply_to = ask(lone, 1_000)
+    due_ms = lone.node.next_deadline_ms()
+    assert due_ms is not None and due_ms <= lone.now_ms + 200
+
+    lone.now_ms += 200
+    lone.turn()
+
+    refused = lone.answers[reply_to]
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.NOT_READY

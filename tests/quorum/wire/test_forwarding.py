@@ -1,0 +1,192 @@
+"""A controller that does not lead asks the one that does, and never mixes up what became of the request."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from daemon.dial import Dialer
+from daemon.forwarding import PRINCIPAL, STAY_HERE
+from metadata_log.errors import ErrorCode
+from metadata_log.records import Endpoint
+from quorum.runtime.requests import LeaderHint, Refused
+from quorum.wire.forwarding import METHODS, READS, asking_principal
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+FOLLOWER = IDENTITY._replace(node_id=2)
+
+
+def hint_to(target: str) -> LeaderHint:
+    host, _, port = target.rpartition(":")
+    return LeaderHint(1, 1, Endpoint("CONTROLLER", host, int(port)))
+
+
+@pytest.fixture
+async def follower(target: str) -> AsyncIterator[FakeNode]:
+    """Refuses everything, and knows that `node` leads."""
+    node = FakeNode()
+    node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint_to(target))
+    yield node
+
+
+@pytest.fixture
+async def stub(follower: FakeNode) -> AsyncIterator[Any]:
+    """A client of the follower, for one that follows no hints."""
+    async with (
+        Dialer() as dialer,
+        serve(follower, FOLLOWER, ANY_PORT, grace_s=0, dial=dialer) as port,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        yield admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+def create(name: str, **context: Any) -> admin_pb2.CreateTopicsRequest:
+    topic = admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3)
+    return admin_pb2.CreateTopicsRequest(context=admin_pb2.RequestContext(**context), topics=[topic])
+
+
+async def test_changes_and_reads_are_answered_by_the_leader(stub: Any, node: FakeNode) -> None:
+    """With the leader's offsets."""
+    created = await stub.CreateTopics(create("orders"))
+    assert created.results[0].error.code == 0
+    assert created.offset == node.cluster.image.offset
+    listed = await stub.ListTopics(admin_pb2.ListTopicsRequest())
+    assert [each.name for each in listed.topics] == ["orders"]
+
+
+async def test_the_leaders_refusal_is_the_answer(stub: Any) -> None:
+    response = await stub.UnregisterBroker(admin_pb2.UnregisterBrokerRequest(broker_id=77))
+    assert response.error.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+
+async def test_id_and_deadline_are_kept(stub: Any, node: FakeNode) -> None:
+    """The leader is the one that remembers, and it gives up before who asked does."""
+    timeouts: list[int] = []
+    submit = node.submit
+
+    async def noting(command: Any, timeout_ms: int, identity: Any = None) -> Any:
+        timeouts.append(timeout_ms)
+        return await submit(command, timeout_ms, identity)
+
+    node.submit = noting  # type: ignore[method-assign]
+    await stub.CreateTopics(create("orders", request_id=bytes([7]) * 16, timeout_ms=2_000, client_high_watermark=3))
+    (identity,) = node.identities
+    assert identity is not None
+    assert (identity.request_id, identity.client_high_watermark) == (bytes([7]) * 16, 3)
+    assert 1_000 < timeouts[0] < 2_000
+
+
+async def test_submitted_calls_are_handed_on_one_by_one(stub: Any, node: FakeNode) -> None:
+    stream = stub.Submit()
+    calls = [admin_pb2.SubmitRequest(id=number, create_topics=create(f"t{number}")) for number in range(5)]
+    await stream.write(admin_pb2.SubmitRequests(requests=calls))
+    answers: dict[int, Any] = {}
+    while len(answers) < 5:
+        for response in (await stream.read()).responses:
+            answers[response.id] = response.create_topics
+    stream.cancel()
+    assert [answers[number].results[0].error.code for number in range(5)] == [0] * 5
+    assert node.cluster.image.topic_count == 5
+
+
+async def test_nothing_is_handed_on_twice(stub: Any, node: FakeNode) -> None:
+    """Two controllers that each take the other for the leader send nothing round in a circle."""
+    response = await stub.CreateTopics(create("orders"), metadata=((STAY_HERE, "1"),))
+    assert response.error.code == ErrorCode.NOT_CONTROLLER
+    assert response.leader.leader_id == 1
+    assert node.cluster.image.topic_count == 0
+
+
+async def test_a_leader_that_is_not_there_has_done_nothing(stub: Any, follower: FakeNode) -> None:
+    follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint_to("127.0.0.1:1"))
+    response = await stub.CreateTopics(create("orders"))
+    assert response.error.code == ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (create("x", timeout_ms=300), ErrorCode.REQUEST_TIMED_OUT),
+        (admin_pb2.ListTopicsRequest(context=admin_pb2.RequestContext(timeout_ms=300)), ErrorCode.NOT_READY),
+    ],
+)
+async def test_a_missing_answer_is_no_refusal(node: FakeNode, stub: Any, request_: Any, code: ErrorCode) -> None:
+    """A change that was sent may have happened; a read did nothing."""
+
+    async def breaks_down(*_: object) -> Any:
+        raise RuntimeError("the process dies here")
+
+    node.submit = breaks_down  # type: ignore[method-assign]
+    node.read = breaks_down  # type: ignore[method-assign]
+    response = await getattr(stub, METHODS[request_.DESCRIPTOR.full_name])(request_)
+    assert response.error.code == code
+
+
+async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, follower: FakeNode) -> None:
+    follower.leader_id = 2
+    assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).leader.leader_id == 2
+
+
+class Call:
+    """A call's context, as far as it tells who asks."""
+
+    def __init__(self, names: tuple[str, ...], subject: str, claims: str | None) -> None:
+        self._names = names
+        self._subject = subject
+        self._claims = claims
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        names = {"x509_subject_alternative_name": [name.encode() for name in self._names]} if self._names else {}
+        return names | ({"x509_subject": [self._subject.encode()]} if self._subject else {})
+
+    def invocation_metadata(self) -> tuple[tuple[str, Any], ...]:
+        return () if self._claims is None else ((PRINCIPAL, self._claims.encode()),)
+
+
+@pytest.mark.parametrize(
+    ("names", "subject", "claims", "principal"),
+    [
+        (("controller-2",), "CN=controller-2", "CN=alice", "CN=alice"),
+        (("controller-2",), "CN=controller-2", None, "CN=controller-2"),
+        (("laptop",), "CN=eve", "CN=alice", "CN=eve"),
+        ((), "CN=eve", "CN=alice", "CN=eve"),
+        ((), "", "CN=alice", "anonymous"),
+    ],
+)
+def test_only_a_node_of_the_cluster_speaks_for_others(
+    names: tuple[str, ...], subject: str, claims: str | None, principal: str
+) -> None:
+    """And only over TLS: without it nobody is anybody."""
+    hosts = frozenset({"controller-1", "controller-2"})
+    assert asking_principal(Call(names, subject, claims), lambda: hosts) == principal
+
+
+def test_the_reads_are_calls_that_exist() -> None:
+    assert set(METHODS.values()) >= READS
+
+
+# --- local reads -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_local_read_is_answered_by_the_node_that_was_asked(stub: Any, follower: FakeNode) -> None:
+    """Marked, with its age; it does not lead, and asks nobody."""
+    follower.leader_id = 2
+    asked = admin_pb2.RequestContext(consistency=admin_pb2.RequestContext.LOCAL)
+    for response in (
+        await stub.ListTopics(admin_pb2.ListTopicsRequest(context=asked)),
+        await stub.DescribeTopics(admin_pb2.DescribeTopicsRequest(context=asked, names=["x"])),
+        await stub.DescribeConfigs(admin_pb2.DescribeConfigsRequest(context=asked)),
+        await stub.ListBrokers(admin_pb2.ListBrokersRequest(context=asked)),
+    ):
+        assert response.error.code == 0
+        assert (response.local.node_id, response.local.leader_heard_age_ms) == (2, 7)
+        assert response.as_of_offset == follower.cluster.image.offset
+
+
+async def test_a_local_read_never_goes_back_behind_what_its_client_has_seen(stub: Any) -> None:
+    asked = admin_pb2.RequestContext(consistency=admin_pb2.RequestContext.LOCAL, client_high_watermark=1_000)
+    response = await stub.ListTopics(admin_pb2.ListTopicsRequest(context=asked))
+    assert response.error.code == ErrorCode.NOT_READY
