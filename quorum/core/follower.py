@@ -18,14 +18,14 @@ from dataclasses import replace
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, OffsetAndEpoch
-from quorum.core import election
+from quorum.core import disputes, election
 from quorum.core.divergence import truncation_point
 from quorum.core.effects import AppendBatches, InstallSnapshot, TruncateLog, WriteSnapshotChunk
 from quorum.core.inputs import Failure
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower, Resigned, Unattached, Why
-from quorum.core.votes import wait_of_rank
+from quorum.core.votes import suspect, wait_of_rank
 
 # --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -140,14 +140,13 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
     if role is None:
         return None
     if response.error is ErrorCode.CHAIN_MISMATCH:
-        raise SafetyViolated(
-            f"leader {source} has another history at {request.fetch_offset}@{request.last_fetched_epoch}"
-        )
+        return disputes.on_mismatch(q, role, request)
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
         # It led this epoch and does not any more; a leader never comes back in the same epoch.
         return suspect(q, replace(role, successors=response.successors or role.successors))
     if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
         return None
+    disputes.close(q, q.me)
     role = replace(_heard_well(q, role, response.successors), read_token=response.read_token)
     q.role = role
     if response.snapshot is not None:
@@ -252,13 +251,6 @@ def _take_chunk(q: QuorumState, role: Follower, download: Download, response: Fe
 
 
 # --- giving up on the leader -----------------------------------------------------------------------------------------
-
-
-def suspect(q: QuorumState, role: Follower) -> None:
-    """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
-    if role.campaign_at_ms is None:
-        turn_ms = q.now_ms + wait_of_rank(q, role.successors)
-        q.role = replace(role, campaign_at_ms=turn_ms)
 
 
 def on_fetch_failed(

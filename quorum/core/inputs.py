@@ -73,6 +73,13 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchesRefused:
+    """What was fetched does not continue the chain of this log, although each batch is whole; nothing was appended."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Truncated:
     """The log was cut back, durably, as the core had asked."""
 
@@ -146,6 +153,7 @@ Input: TypeAlias = (
     | RequestFailed
     | PeerRefused
     | Appended
+    | BatchesRefused
     | Truncated
     | Flushed
     | SnapshotInstalled

@@ -11,6 +11,7 @@ from metadata_log.records import KRaftVersion, Voters
 from quorum.core import follower, leader
 from quorum.core.inputs import (
     Appended,
+    BatchesRefused,
     Flushed,
     LogStartMoved,
     SnapshotInstalled,
@@ -21,13 +22,19 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower, Leader
 from quorum.core.voters import VoterHistory
 
-LogReport: TypeAlias = Appended | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
+LogReport: TypeAlias = (
+    Appended | BatchesRefused | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
+)
 
 
 def on_report(q: QuorumState, report: LogReport) -> None:
     match report:
         case Appended(shape=shape, control=control):
             _on_appended(q, shape, control)
+        case BatchesRefused():
+            # The leader sees no progress. If it sends the same to a majority, it will not be leader for long.
+            q.awaiting_log = False
+            q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
         case Truncated(shape=shape):
             assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
             q.shape, q.awaiting_log = shape, False

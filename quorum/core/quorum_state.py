@@ -40,6 +40,7 @@ from quorum.core.messages import (
 from quorum.core.pending import last_word
 from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
 from quorum.core.standing import FULL, Standing
+from quorum.core.testimony import Dispute
 from quorum.core.voters import VoterHistory, VoterSet
 
 MAX_BACKOFF_DOUBLINGS = 3
@@ -68,6 +69,7 @@ class QuorumState:
         "_announced",
         "awaiting_log",
         "config",
+        "disputes",
         "effects",
         "election",
         "failures",
@@ -123,6 +125,8 @@ class QuorumState:
         """No fetch leaves before."""
         self.awaiting_log = False
         """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
+        self.disputes: dict[ReplicaKey, Dispute] = {}
+        """What is in dispute, and with whom: under this node's own key, with its leader; as leader, with those voters."""
         self.shutting_down = False
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
@@ -262,6 +266,8 @@ class QuorumState:
         self.in_flight = None
         self.failures = 0
         self.retry_at_ms = self.now_ms
+        if isinstance(left, Leader) or isinstance(role, Leader):
+            self.disputes.clear()
         if isinstance(left, Leader):
             for parked in left.parked.values():
                 self.reply(parked.reply_to, self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, parked.request))

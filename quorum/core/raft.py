@@ -53,6 +53,7 @@ from quorum.core.config import RaftConfig
 from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.inputs import (
     Appended,
+    BatchesRefused,
     ConfirmReads,
     DamageFound,
     DamageRepaired,
@@ -186,7 +187,9 @@ class RaftCore:
                 self._on_failure(input)
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._q, node_id)
-            case Appended() | Truncated() | Flushed() | LogStartMoved() | SnapshotInstalled() | SnapshotInstallFailed():
+            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogStartMoved():
+                log_reports.on_report(self._q, input)
+            case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._q, input)
             case DamageFound() | DamageRepaired() as report:
                 damage.on_damage(self._q, report)
@@ -238,8 +241,8 @@ class RaftCore:
                 follower.on_fetch_response(q, source, request, response)
             case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
                 follower.on_snapshot_response(q, source, request, response)
-            case ChainRequest(), ChainResponse():
-                pass  # a witness's word
+            case ChainRequest() as request, ChainResponse() as response:
+                disputes.on_chain_response(q, source, request, response)
             case (
                 AddVoterRequest()
                 | RemoveVoterRequest()
@@ -262,8 +265,8 @@ class RaftCore:
                 leader.on_end_failed(q, failed.destination, request)
             case FetchRequest() | FetchSnapshotRequest() as request:
                 follower.on_fetch_failed(q, failed.destination, request, failed.failure)
-            case ChainRequest():
-                pass  # asked again while it matters
+            case ChainRequest() as request:
+                disputes.on_chain_failed(q, failed.destination, request)
             case (
                 AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
             ):
@@ -325,6 +328,11 @@ class RaftCore:
     def standing(self) -> Standing:
         """How far this node may be trusted in the quorum (see `standing`)."""
         return self._q.standing
+
+    @property
+    def complaint(self) -> str:
+        """What this node holds against another, or another against it, in one sentence; empty: nothing."""
+        return disputes.complaint(self._q)
 
     @property
     def fetch_key(self) -> ReplicaKey:

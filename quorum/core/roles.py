@@ -52,6 +52,7 @@ class Why(Enum):
     QUORUM_LOST = "no majority has made progress for the check-quorum timeout"
     ASKED = "asked to step down, or the process is going"
     REMOVED = "a voter set without this leader is committed"
+    ACCUSED = "a majority of the voters has another history than this leader"
     UNFIT = "its log is damaged, and until that is mended it neither leads nor runs"
     REST_IS_OVER = "a resigned leader has given the others an election timeout"
 
@@ -74,6 +75,7 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_L, _R, Why.ASKED),
         (_L, _R, Why.REMOVED),
         (_L, _R, Why.UNFIT),
+        (_L, _R, Why.ACCUSED),
         (_C, _U, Why.UNFIT),
         (_R, _U, Why.REST_IS_OVER),
     }

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ReplicaKey
-from quorum.core import leader, parking
+from quorum.core import disputes, leader, parking
 from quorum.core.divergence import ChainMismatch, Diverging, UseSnapshot, Valid, judge_fetch
 from quorum.core.effects import ReplyWithChunk
 from quorum.core.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
@@ -39,7 +39,6 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
     if replaced is not None:
         parking.answer(q, term, replaced.request, replaced.reply_to)
     progress = _progress_of(q, term, request.replica)
-    progress.heard_fetch(request, q.shape.end, q.now_ms)
     verdict = judge_fetch(
         q.shape,
         fetch_offset=request.fetch_offset,
@@ -47,11 +46,19 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
         chain=request.chain,
         chain_at_offset=chain_at_offset,
     )
+    if isinstance(verdict, ChainMismatch):
+        # It may fetch for ever, and follows nothing: that is no progress, and keeps nobody in office.
+        progress.last_fetch_ms = q.now_ms
+        q.reply(reply_to, q.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
+        disputes.on_accused(q, request, chain_at_offset)
+        return
+    disputes.close(q, request.replica)
+    progress.heard_fetch(request, q.shape.end, q.now_ms)
     match verdict:
         case Valid():
             progress.acknowledged(request.fetch_offset)
             leader.advance_high_watermark(q, term)
-        case Diverging() | UseSnapshot() | ChainMismatch():
+        case Diverging() | UseSnapshot():
             pass
         case _:
             assert_never(verdict)
@@ -67,8 +74,6 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
             q.reply(reply_to, parking.response_to(q, term, request, diverging=end))
         case UseSnapshot(snapshot=snapshot):
             q.reply(reply_to, parking.response_to(q, term, request, snapshot=snapshot))
-        case ChainMismatch():
-            q.reply(reply_to, q.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
         case _:
             assert_never(verdict)
 

@@ -98,7 +98,8 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
         return answer(ErrorCode.INVALID_REQUEST)
     if request.epoch > q.epoch and not request.pre_vote:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    granted = q.standing.may_vote and grants(
+    may_vote = q.standing.may_vote and not _disputes_with(q, request.candidate.node_id)
+    granted = may_vote and grants(
         q.role,
         q.election,
         request.candidate,
@@ -108,6 +109,11 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
     if granted and not request.pre_vote:
         q.vote_for(request.candidate)
     return answer(ErrorCode.NONE, granted)
+
+
+def _disputes_with(q: QuorumState, candidate: NodeId) -> bool:
+    """Whether this node has found another history at that one: it would not follow it (see `disputes`)."""
+    return any(dispute.with_whom == candidate for dispute in q.disputes.values())
 
 
 def _is_out_of_reach(q: QuorumState, epoch: Epoch) -> bool:
@@ -154,7 +160,7 @@ def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, repl
     _enter_epoch_of(q, request.leader, request.epoch)
     if request.epoch > q.epoch or q.role.role is not Role.FOLLOWER:
         q.become_follower(request.epoch, request.leader.node_id)
-    elif isinstance(q.role, Follower) and q.role.suspicious:
+    elif isinstance(q.role, Follower) and q.role.suspicious and not q.disputes:
         # It speaks, so it is there. If it does not lead any more, the next fetch will say so.
         q.role = replace(q.role, campaign_at_ms=None)
     return answer(ErrorCode.NONE)
@@ -188,3 +194,10 @@ def wait_of_rank(q: QuorumState, successors: tuple[NodeId, ...]) -> int:
     """How long this node lets better successors go first, in milliseconds; one that is not listed goes last."""
     rank = successors.index(q.me.node_id) if q.me.node_id in successors else len(successors)
     return rank * q.config.successor_wait_ms
+
+
+def suspect(q: QuorumState, role: Follower) -> None:
+    """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
+    if role.campaign_at_ms is None:
+        turn_ms = q.now_ms + wait_of_rank(q, role.successors)
+        q.role = replace(role, campaign_at_ms=turn_ms)

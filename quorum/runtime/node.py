@@ -18,6 +18,7 @@ leader's followers fetch and flush at the same time as the leader does.
 tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
 """
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -63,6 +64,8 @@ from quorum.runtime.world import (
 from snapshots.store import PositionOutOfRange, SnapshotNotFound
 
 P = ParamSpec("P")
+
+logger = logging.getLogger(__name__)
 
 
 class NodeStopped(Exception):
@@ -281,8 +284,7 @@ class Node:
             case fx.ReplyWithChunk():
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
-                self.log.append_batches(batches)
-                self._step(raft.Appended(self.log.shape, self._quorum_records_from(batches[0].base_offset)))
+                self._append_fetched(batches)
             case fx.AppendControl(_, record):
                 batch = self.log.append([record], self.core.epoch, self._wall_ms)
                 if self.active.on:
@@ -307,6 +309,18 @@ class Node:
                 raise NodeStopped(reason)
             case _:
                 assert_never(effect)
+
+    def _append_fetched(self, batches: Sequence[Batch]) -> None:
+        try:
+            self.log.append_batches(batches)
+        except LogFormatError as e:
+            if isinstance(e, CorruptLog):
+                raise
+            # Whole, as its CRC says, but of another history: this disk is all right, it is the leader's that is not trusted.
+            logger.error("node %d: the leader's batches are refused: %s", self.me.node_id, e)
+            self._step(raft.BatchesRefused(str(e)))
+        else:
+            self._step(raft.Appended(self.log.shape, self._quorum_records_from(batches[0].base_offset)))
 
     def _quorum_records_from(self, offset: Offset) -> tuple[tuple[Offset, QuorumRecord], ...]:
         """What the log says about the voter set from `offset` on."""

@@ -36,6 +36,7 @@ from quorum.core.effects import (
 )
 from quorum.core.inputs import (
     Appended,
+    BatchesRefused,
     ConfirmReads,
     Failure,
     Flushed,
@@ -76,6 +77,7 @@ from quorum.core.messages import (
 )
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
+from quorum.core.standing import FULL, LostTail, Standing
 from quorum.core.voters import VoterHistory
 from tests.core.fake_log import FakeLog
 
@@ -126,6 +128,8 @@ class Node:
     stopped: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     """What its configuration says of where it listens."""
+    standing: Standing = FULL
+    """With which it starts."""
     part: int = 0
     """Bytes of the snapshot that is being downloaded."""
     high_watermark: Offset = 0
@@ -164,10 +168,32 @@ class Node:
             rng=random.Random(self.cluster.seed * 1000 + self.id * 10 + self.boot),
             now_ms=self.cluster.now_ms,
             my_endpoints=self.endpoints,
+            standing=self.standing,
         )
         self.perform(self.core.start(self.cluster.now_ms))
 
+    def lie(self, offset: Offset) -> None:
+        """From now on this node's log has another history from `offset` on, in which all is consistent."""
+        self.log.rewrite(offset)
+        self.feed(LogStartMoved(self.log.shape()))
+
+    def lose_tail(self, end: Offset) -> None:
+        """The disk of a node that is down has lost what was durable from `end` on; it starts with a note of that."""
+        assert self.core is None
+        known = self.standing.lost
+        lost = LostTail(max(self.log.end, known.end if known else 0), self.election.epoch)
+        self.standing = self.standing._replace(lost=lost)
+        self.log.truncate(end)
+
+    @property
+    def owed_end(self) -> Offset:
+        """Below this it holds, or held until its disk lost it, everything durably."""
+        standing = self.standing if self.core is None else self.core.standing
+        return max(self.log.flushed_end, standing.lost.end if standing.lost else 0)
+
     def crash(self) -> None:
+        if self.core is not None:
+            self.standing = self.core.standing
         self.log.crash()
         self.core = None
 
@@ -200,6 +226,8 @@ class Node:
                 self.cluster.answer(self, reply_to, _replace(response, batches=batches))
             case ReplyWithChunk():
                 self._send_chunk(effect)
+            case AppendBatches(batches=batches) if not log.is_continued_by(batches):
+                self.feed(BatchesRefused("another chain"))
             case AppendBatches(batches=batches):
                 end = log.end
                 log.append_batches(batches)
@@ -529,7 +557,7 @@ class Cluster:
             if core.is_leading and core.high_watermark is not None:
                 # A majority of the latest set, or of the one before it: any majority of the one meets any of the other.
                 sets = (core.voters, core.voter_history.at(core.high_watermark))
-                holders = {n.key for n in self.nodes.values() if n.log.flushed_end >= core.high_watermark}
+                holders = {n.key for n in self.nodes.values() if n.owed_end >= core.high_watermark}
                 assert any(len(holders & set(voters.keys)) >= voters.majority for voters in sets), (
                     "the high watermark is not on a majority's disks (R11)"
                 )

@@ -1,10 +1,10 @@
 """A log in memory that keeps what a crash leaves: what was flushed, and nothing else."""
 
-from metadata_log.batch import Batch, encode
+from metadata_log.batch import Batch, encode, verify_chain
 from metadata_log.codec import decode_batch, encode_record
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log_shape import EpochStart, LogShape
-from metadata_log.records import ControlRecord, NoOp, Record, Voters
+from metadata_log.records import ControlRecord, LeaderChange, NoOp, Record, Voters
 
 GENESIS = bytes(32)
 BEGINNING = OffsetAndEpoch(0, 0)
@@ -58,6 +58,11 @@ class FakeLog:
         self.batches.append(batch)
         return batch
 
+    def is_continued_by(self, batches: tuple[Batch, ...]) -> bool:
+        """By their chain, as the real log looks at it."""
+        chains = (self.chain, *(batch.chain for batch in batches))
+        return all(verify_chain(batch, chain) for batch, chain in zip(batches, chains, strict=False))
+
     def append_batches(self, batches: tuple[Batch, ...]) -> None:
         for batch in batches:
             assert batch.base_offset == self.end, f"{batch} after {self.end}"
@@ -91,6 +96,15 @@ class FakeLog:
         epoch = self.shape().epoch_below(offset)
         assert epoch is not None
         return epoch
+
+    def rewrite(self, offset: Offset) -> None:
+        """A lie: the record at `offset` is another, and all that follows is chained to it as if it had always been so."""
+        old, self.batches = self.batches, [batch for batch in self.batches if batch.base_offset < offset]
+        flushed_end = self.flushed_end
+        for batch in old[len(self.batches) :]:
+            lie = LeaderChange(99, (), ()) if batch.base_offset == offset else decode_batch(batch)[0]
+            self.append(batch.epoch, lie)
+        self.flushed_end = flushed_end
 
     def take_snapshot(self, end: Offset) -> OffsetAndEpoch:
         """A snapshot that ends at `end`; the log before it goes."""

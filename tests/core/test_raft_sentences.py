@@ -309,17 +309,6 @@ def test_a_follower_does_not_cut_below_its_high_watermark() -> None:
     assert "below the high watermark" in only(StopNode, effects).reason
 
 
-def test_a_chain_mismatch_stops_the_follower() -> None:
-    """At an equal (offset, epoch) nobody truncates: it is not known who is wrong."""
-    solo, fetch = follower(1, 1)
-    effects = solo.respond(2, fetch, FetchResponse(ErrorCode.CHAIN_MISMATCH, 3, 2, fetch.number))
-    assert "another history" in only(StopNode, effects).reason
-
-    solo = working_leader()
-    wrong = FetchRequest(key(2), 3, 1, 4, 3, bytes(32), 0, 150, 100)
-    assert fetch_reply(solo.request(wrong)).error is ErrorCode.CHAIN_MISMATCH
-
-
 # --- Raft 6.4: reads --------------------------------------------------------------------------------------------------
 
 

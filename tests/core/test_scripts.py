@@ -21,6 +21,7 @@ from metadata_log.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
 from quorum.core.effects import ElectionState
+from quorum.core.inputs import DamageFound, DamageRepaired
 from quorum.core.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
@@ -158,6 +159,21 @@ class Interpreter:
         assert node.core is None
         node.key = ReplicaKey(node.id, directory(node.id, generation=node.boot))
         node.log, node.election = FakeLog(), ElectionState(0, None, None)
+
+    def do_lie(self, node_id: str, offset: str) -> None:
+        """The record at `offset`, and with it all history from there on, is another from now on."""
+        self.node(node_id).lie(int(offset))
+
+    def do_damage(self, node_id: str) -> None:
+        """A range inside the node's log is found unreadable."""
+        self.node(node_id).feed(DamageFound())
+
+    def do_mend(self, node_id: str) -> None:
+        self.node(node_id).feed(DamageRepaired())
+
+    def do_lose(self, node_id: str, end: str) -> None:
+        """The disk of a node that is down has lost what was durable from `end` on."""
+        self.node(node_id).lose_tail(int(end))
 
     def do_cut(self, *node_ids: str) -> None:
         self.cluster.cut(*map(int, node_ids))

@@ -1,5 +1,9 @@
 """What a node may do whose disk has broken a promise: sentences about `quorum.core.standing`."""
 
+import random
+
+import pytest
+
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ReplicaKey
 from quorum.core.effects import ElectionState, Reply, SendRequest
@@ -15,7 +19,9 @@ from quorum.core.messages import (
 )
 from quorum.core.roles import Role
 from quorum.core.standing import FULL, LostTail, Standing
+from tests.core.cluster import Cluster
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
+from tests.core.test_chaos import turn
 
 DAMAGED = Standing(damaged=True)
 
@@ -184,3 +190,33 @@ def test_a_witness_says_what_is_on_its_disk() -> None:
     assert chain_at(3, 2).chain == solo.log.chain_at(3)
     assert chain_at(3, 1).chain is None and chain_at(4, 2).chain is None
     assert chain_at(-1, 2).error is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_one_bad_disk_among_faults_costs_nothing_that_was_committed(seed: int) -> None:
+    """It loses durable tails and finds damage at any time; the laws of the quorum hold, and in the end it is a voter like any."""
+    rng = random.Random(seed)
+    cluster = Cluster(rng.choice((3, 3, 5)), seed=seed).boot_all()
+    bad = cluster[rng.randint(1, len(cluster.nodes))]
+    losses = 0
+    for _ in range(60):
+        turn(cluster, rng)
+        if bad.core is None and rng.random() < 0.5 and bad.log.end > bad.log.start.offset:
+            bad.lose_tail(rng.randrange(bad.log.start.offset, bad.log.end))
+            losses += 1
+        elif bad.core is not None and not bad.paused and rng.random() < 0.1:
+            bad.feed(rng.choice((DamageFound(), DamageRepaired())))
+        cluster.run(rng.choice((1, 10, 100, 700)))
+    cluster.heal()
+    for node in cluster.nodes.values():
+        node.flush_held = False
+        cluster.resume(node.id)
+        if node.core is None:
+            node.boot_up()
+        node.want_flush()
+    bad.feed(DamageRepaired())
+    leader = cluster.elect(20_000)
+    cluster.propose(leader.id)
+    cluster.run(5_000)
+    assert len({node.log.chain for node in cluster.nodes.values()}) == 1
+    assert bad.up.standing == FULL
