@@ -81,6 +81,7 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
         max_wait_ms=q.config.fetch_wait_ms,
         max_bytes=q.config.fetch_bytes_max,
         read_token=read_token,
+        incarnation=q.incarnation,
     )
 
 
@@ -141,6 +142,11 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         return None
     if response.error is ErrorCode.CHAIN_MISMATCH:
         return disputes.on_mismatch(q, role, request)
+    if response.error is ErrorCode.INVALID_VOTER_KEY:
+        raise SafetyViolated(
+            f"leader {source} says that several processes fetch as {request.replica}: this node's directory was copied, and both "
+            "run. Stop the copy for good, then start this one again"
+        )
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
         # It led this epoch and does not any more; a leader never comes back in the same epoch.
         return suspect(q, replace(role, successors=response.successors or role.successors))

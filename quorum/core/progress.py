@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from metadata_log.ids import NodeId, Offset, ReplicaKey, Uuid
 from quorum.core.messages import FetchRequest
+from quorum.core.processes import Processes
 
 FOREVER_MS = 1 << 62
 """A time that never comes: when a quorum of one goes out of date."""
@@ -48,6 +49,7 @@ class ReplicaProgress:
     echoed_token: int = 0
     confirmed_ms: int | None = None
     """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
+    processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
     """Tokens of the newest replies and when they left."""
 

@@ -75,6 +75,7 @@ class QuorumState:
         "failures",
         "heard_of",
         "in_flight",
+        "incarnation",
         "joining",
         "known_high_watermark",
         "me",
@@ -120,6 +121,8 @@ class QuorumState:
         """The one fetch that is on its way, and to whom."""
         self.number = rng.getrandbits(40)
         """Of the last fetch. Starts anywhere, so that an answer meant for the process before this one matches nothing."""
+        self.incarnation = self.number or 1
+        """Tells this process from any other that fetches under the same key (see `processes`)."""
         self.failures = 0
         self.retry_at_ms = now_ms
         """No fetch leaves before."""
@@ -146,7 +149,9 @@ class QuorumState:
         if leader_id == self.me.node_id:
             return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
         if leader_id is not None:
-            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms)
+            # It may well be there: before this node has given it its time, it must not help somebody who has lost it, or a node
+            # that is cut off would depose a healthy leader with the vote of one that has just restarted.
+            return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, has_fetched=True)
         return Unattached(self.election_deadline_ms())
 
     # --- what follows from it -------------------------------------------------------------------------------------

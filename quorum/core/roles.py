@@ -148,7 +148,7 @@ class Follower:
     leader_id: NodeId
     fetch_deadline_ms: int
     has_fetched: bool = False
-    """Whether the leader has answered well; while it has, this node would not vote for another."""
+    """Whether the leader has answered well, or is given the time to; meanwhile this node would not vote for another."""
     campaign_at_ms: int | None = None
     """Set while the leader is believed gone (design of the fast failover): when it is this node's turn to run."""
     successors: tuple[NodeId, ...] = ()

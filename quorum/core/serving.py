@@ -35,10 +35,13 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
         return
     term = q.role
     assert isinstance(term, Leader)
+    progress = _progress_of(q, term, request.replica)
+    if progress.processes.are_several(request.incarnation, request.number):
+        q.reply(reply_to, q.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
+        return
     replaced = term.parked.pop(request.replica, None)
     if replaced is not None:
         parking.answer(q, term, replaced.request, replaced.reply_to)
-    progress = _progress_of(q, term, request.replica)
     verdict = judge_fetch(
         q.shape,
         fetch_offset=request.fetch_offset,

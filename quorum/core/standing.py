@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 from metadata_log.ids import Epoch, Offset
 
 
-class LostTail(NamedTuple):
+class Lost(NamedTuple):
     """The log ended at `end` (exclusive), durably, and does not any more; the node's epoch was `epoch` when it was found."""
 
     end: Offset
@@ -41,7 +41,7 @@ class Standing(NamedTuple):
     """What a node's disk leaves of its standing. See the file's head."""
 
     damaged: bool = False
-    lost: LostTail | None = None
+    lost: Lost | None = None
 
     @property
     def may_vote(self) -> bool:

@@ -9,6 +9,7 @@ that a candidate gives itself is in `election`.
                  vote                                          pre-vote
     leader       no                                            no
     follower     no (it knows a leader)                        if up to date, and the leader has not answered it yet or is gone
+                                                               (a restarted one gives its leader a fetch timeout first)
     candidate    no (it voted for itself)                      if up to date
     resigned     no                                            if up to date
     unattached   if up to date, no leader known in the epoch,  if up to date
@@ -25,9 +26,11 @@ One vote an epoch, durable before it is spoken, holds for an observer too, so no
 replaced is not meant by those who ask for its former self: INVALID_VOTER_KEY.)
 
 How much a stranger may do. Whoever reaches the port may say anything, and so may a disk that was cloned into the wrong place.
-A vote request of a replica outside the voter set is answered as KRaft answers it (this node's set may be the older one),
-and so may cost a term; it must not cost more than that:
+A vote request of a replica outside the voter set is answered (this node's set may be the older one), but:
 
+  * It costs no healthy leader its term: while this node leads, or its leader answers it, such a request moves neither epoch nor
+    vote. (KRaft takes the epoch in, and has an election for it.) A voter that this node has not heard of yet loses nothing by
+    that: if its leader knows the newer set, it is the leader's to step down, and if the leader is gone, this node notices.
   * An epoch is taken in only if it lies within reach (`EPOCHS_AHEAD_MAX`). It is durable, and there is none after the last: one
     request that named 2^31 - 1 would end all elections of the cluster for good, through every restart.
   * That an epoch begins or ends is believed only of a replica that votes, or has voted, in this node's own log. Nobody else
@@ -51,7 +54,7 @@ from quorum.core.messages import (
     VoteResponse,
 )
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Follower, Role, RoleState, Unattached, Why
+from quorum.core.roles import Follower, Leader, Role, RoleState, Unattached, Why
 
 EPOCHS_AHEAD_MAX: Final = 1_000_000
 """So far above this node's epoch may a request's be: three days of elections that all fail. A node that was away for longer
@@ -96,6 +99,8 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
         return answer(ErrorCode.INVALID_VOTER_KEY)
     if request.candidate.node_id == q.me.node_id or _is_out_of_reach(q, request.epoch):
         return answer(ErrorCode.INVALID_REQUEST)
+    if _is_untimely(q, request.candidate):
+        return answer(ErrorCode.NONE)
     if request.epoch > q.epoch and not request.pre_vote:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
     may_vote = q.standing.may_vote and not _disputes_with(q, request.candidate.node_id)
@@ -114,6 +119,19 @@ def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None
 def _disputes_with(q: QuorumState, candidate: NodeId) -> bool:
     """Whether this node has found another history at that one: it would not follow it (see `disputes`)."""
     return any(dispute.with_whom == candidate for dispute in q.disputes.values())
+
+
+def _is_untimely(q: QuorumState, candidate: ReplicaKey) -> bool:
+    """A stranger runs while there is a leader that works."""
+    if q.latest_voters.contains(candidate):
+        return False
+    match q.role:
+        case Leader():
+            return True
+        case Follower() as role:
+            return role.has_fetched and not role.suspicious
+        case _:
+            return False
 
 
 def _is_out_of_reach(q: QuorumState, epoch: Epoch) -> bool:

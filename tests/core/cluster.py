@@ -77,7 +77,7 @@ from quorum.core.messages import (
 )
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
-from quorum.core.standing import FULL, LostTail, Standing
+from quorum.core.standing import FULL, Lost, Standing
 from quorum.core.voters import VoterHistory
 from tests.core.fake_log import FakeLog
 
@@ -181,7 +181,7 @@ class Node:
         """The disk of a node that is down has lost what was durable from `end` on; it starts with a note of that."""
         assert self.core is None
         known = self.standing.lost
-        lost = LostTail(max(self.log.end, known.end if known else 0), self.election.epoch)
+        lost = Lost(max(self.log.end, known.end if known else 0), self.election.epoch)
         self.standing = self.standing._replace(lost=lost)
         self.log.truncate(end)
 

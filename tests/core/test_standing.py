@@ -18,7 +18,7 @@ from quorum.core.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Role
-from quorum.core.standing import FULL, LostTail, Standing
+from quorum.core.standing import FULL, Lost, Standing
 from tests.core.cluster import Cluster
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
 from tests.core.test_chaos import turn
@@ -105,7 +105,7 @@ def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
 
 
 def restoring(*epochs: int, end: int, epoch: int) -> Solo:
-    return Solo(epochs=epochs, standing=Standing(lost=LostTail(end, epoch)), election=ElectionState(epoch, None, None))
+    return Solo(epochs=epochs, standing=Standing(lost=Lost(end, epoch)), election=ElectionState(epoch, None, None))
 
 
 def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -> None:

@@ -51,6 +51,12 @@ def prospective_with_a_leader() -> Solo:
 
 
 def new_follower() -> Solo:
+    solo = Solo(epochs=(1, 1), election=ElectionState(3, None, None))
+    solo.follow(3)
+    return solo
+
+
+def restarted_follower() -> Solo:
     return Solo(epochs=(1, 1), election=ElectionState(3, None, 3))
 
 
@@ -84,6 +90,7 @@ GRANTS = [
     (prospective,     True,  True),
     (prospective_with_a_leader, False, True),
     (new_follower,    False, True),
+    (restarted_follower, False, False),
     (old_follower,    False, False),
     (leader,          False, False),
     (resigned,        False, True),
@@ -220,3 +227,43 @@ def test_a_vote_gives_the_candidate_its_time() -> None:
 
     solo.wait(solo.config.election_timeout_min_ms - 1)
     assert solo.core.role is Role.UNATTACHED
+
+
+# --- strangers who run -----------------------------------------------------------------------------------------------
+
+STRANGER = ReplicaKey(4, directory(4))
+
+
+def test_a_strangers_vote_request_costs_no_healthy_leader_its_term() -> None:
+    """Neither the leader nor a follower that it answers takes in the epoch; in KRaft it costs an election."""
+    for make in (leader, old_follower):
+        solo = make()
+        end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
+        effects = solo.request(VoteRequest(STRANGER, solo.core.me, 4, last_epoch, end, pre_vote=False))
+        assert not answer(effects).vote_granted and none_of(SaveElectionState, effects)
+        assert solo.core.epoch == 3
+
+
+def test_a_voter_may_still_depose_a_leader_once() -> None:
+    """It stands durably above: whoever is in the set is heard, or it would be shut out for good."""
+    solo = leader()
+    solo.request(VoteRequest(key(2), solo.core.me, 4, 3, 99, pre_vote=False))
+    assert solo.core.epoch == 4
+
+
+def test_a_stranger_gets_a_vote_where_no_leader_answers() -> None:
+    """The set here may be the older one: a voter that was added since may be the one that everybody waits for."""
+    for make in (unattached, new_follower, prospective):
+        solo = make()
+        effects = solo.request(VoteRequest(STRANGER, solo.core.me, 4, 3, 99, pre_vote=False))
+        assert answer(effects).vote_granted
+
+
+def test_a_restarted_follower_gives_its_leader_time_before_it_helps_another() -> None:
+    """A node that has lost the leader asks one that has just come back, which would have agreed with anybody."""
+    solo = restarted_follower()
+    end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
+    pre_vote = VoteRequest(key(2), solo.core.me, 3, last_epoch, end, pre_vote=True)
+    assert not answer(solo.request(pre_vote)).vote_granted
+    solo.wait(solo.config.fetch_timeout_ms)
+    assert answer(solo.request(pre_vote)).vote_granted

@@ -1,0 +1,62 @@
+"""Two processes under one key: sentences about `quorum.core.processes`."""
+
+from dataclasses import replace
+
+from metadata_log.errors import ErrorCode
+from quorum.core.effects import Effect, ElectionState, Reply, ReplyWithBatches, SaveElectionState, StopNode
+from quorum.core.messages import FetchRequest, FetchResponse
+from quorum.core.processes import RETURNS_MAX
+from tests.core.solo import Solo, key, none_of, only
+
+
+def leading() -> tuple[Solo, FetchRequest]:
+    """A leader, and a fetch of node 2 that it would park."""
+    solo = Solo()
+    solo.elect()
+    end, epoch = solo.log.end, solo.core.epoch
+    return solo, FetchRequest(key(2), epoch, 1, end, epoch, solo.log.chain, 0, 0, 100)
+
+
+def error_in(effects: list[Effect]) -> ErrorCode:
+    found = [e.response for e in effects if isinstance(e, Reply | ReplyWithBatches)]
+    assert len(found) == 1
+    return found[0].error
+
+
+def test_a_restart_takes_over_at_once_and_as_often_as_it_likes() -> None:
+    """Each process is new; none comes back."""
+    solo, fetch = leading()
+    for incarnation in range(1, 30):
+        assert error_in(solo.request(replace(fetch, incarnation=incarnation, number=incarnation))) is ErrorCode.NONE
+
+
+def test_late_and_repeated_fetches_of_a_process_that_is_gone_stop_nobody() -> None:
+    """One or two may still have been on their way, and a network may repeat them for ever."""
+    solo, fetch = leading()
+    for number in range(1, 50):
+        assert error_in(solo.request(replace(fetch, incarnation=8, number=number))) is ErrorCode.NONE
+        late = replace(fetch, incarnation=7, number=min(number, 2))
+        assert error_in(solo.request(late)) is ErrorCode.NONE
+
+
+def test_two_processes_that_both_live_are_both_refused() -> None:
+    """The disk was copied: neither is more to be believed than the other."""
+    solo, fetch = leading()
+    errors = {7: ErrorCode.NONE, 8: ErrorCode.NONE}
+    for number in range(1, RETURNS_MAX + 2):
+        for incarnation in errors:
+            errors[incarnation] = error_in(solo.request(replace(fetch, incarnation=incarnation, number=number)))
+    assert set(errors.values()) == {ErrorCode.INVALID_VOTER_KEY}
+    assert solo.core.is_leading
+    assert error_in(solo.request(replace(fetch, incarnation=9, number=1))) is ErrorCode.NONE, (
+        "a third one, started by a person"
+    )
+
+
+def test_a_node_that_hears_of_its_double_stops() -> None:
+    """And says what to do. It has written nothing."""
+    solo = Solo(epochs=(1,), election=ElectionState(3, None, None))
+    fetch = solo.follow()
+    assert fetch.incarnation
+    effects = solo.respond(2, fetch, FetchResponse(ErrorCode.INVALID_VOTER_KEY, 3, 2, fetch.number))
+    assert "was copied" in only(StopNode, effects).reason and none_of(SaveElectionState, effects)
