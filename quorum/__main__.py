@@ -141,11 +141,11 @@ def open_locked(config: QuorumConfig, node_config: NodeConfig) -> Opened:
     assert directory is not None
     directory.lock()
     try:
-        opened = open_directory(directory, identity, node_config)
+        opened = open_directory(directory, identity, node_config, new_directory_id=lambda: secrets.token_bytes(16))
     except BaseException:
         directory.unlock()
         raise
-    _log_opened(identity, opened)
+    _log_opened(opened.identity, opened)
     return opened
 
 

@@ -32,6 +32,10 @@ def save(directory: Directory, state: ElectionState) -> None:
     directory.write_atomic(FILE_NAME, line.encode() + b"\n")
 
 
+class ForgottenVote(CorruptLog):
+    """The file is not what `save` wrote: the node's vote is unknown, so it must not vote."""
+
+
 def load(directory: Directory) -> ElectionState | None:
     """What was last saved, durable; None if nothing ever was.
 
@@ -40,8 +44,9 @@ def load(directory: Directory) -> ElectionState | None:
 
     Raises:
         FlushFailed: stop the process.
-        CorruptLog: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
+        ForgottenVote: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
             guess: it could vote twice in one epoch.
+        CorruptLog: if a later release has written it.
     """
     directory.flush()
     if not directory.exists(FILE_NAME):
@@ -52,7 +57,7 @@ def load(directory: Directory) -> ElectionState | None:
         outer = json.loads(data)
         body = outer["state"]
         if zlib.crc32(json.dumps(body, sort_keys=True).encode()) != outer["crc32"]:
-            raise CorruptLog(f"{where}: its checksum does not fit; the node's vote is unknown, so it must not vote")
+            raise ForgottenVote(f"{where}: its checksum does not fit")
         if body["version"] != FORMAT_VERSION:
             raise CorruptLog(f"{where}: format version {body['version']}; this code reads {FORMAT_VERSION}")
         vote = body["voted_for"]
@@ -62,4 +67,4 @@ def load(directory: Directory) -> ElectionState | None:
     except CorruptLog:
         raise
     except (ValueError, KeyError, TypeError) as e:
-        raise CorruptLog(f"{where}: unreadable ({e}); the node's vote is unknown, so it must not vote") from e
+        raise ForgottenVote(f"{where}: unreadable ({e})") from e

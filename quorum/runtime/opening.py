@@ -12,9 +12,11 @@ from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.records import Voters
+from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
 from quorum.core.voters import VoterHistory
 from quorum.runtime import election_file
+from quorum.runtime.forgotten import NewDirectoryId, begin_as_another
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.snapshotter import Snapshotter
@@ -38,8 +40,13 @@ class Opened(NamedTuple):
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
 
 
-def open_directory(directory: Directory, identity: Identity, config: NodeConfig) -> Opened:
+def open_directory(
+    directory: Directory, identity: Identity, config: NodeConfig, new_directory_id: NewDirectoryId | None = None
+) -> Opened:
     """Reads the directory of a formatted controller.
+
+    One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `forgotten`); then `identity` in
+    the result is another than the one given.
 
     Raises:
         CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
@@ -59,6 +66,7 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
     _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or genesis_chain, genesis_chain)
     load = snapshotter.newest_load_job()
+    election, forgotten = _election(directory, is_new=not segment_names(metadata))
     log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log)
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
@@ -68,17 +76,35 @@ def open_directory(directory: Directory, identity: Identity, config: NodeConfig)
             f"{metadata.path_text}: the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far; "
             "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
         )
-    election = election_file.load(directory)
-    if election is None:
-        if log.shape.end > 0:
-            raise CorruptLog(
-                f"{directory.path_text}/{election_file.FILE_NAME} is missing although the log is not empty: this node has "
-                "forgotten its vote; restore the file, or give the node a new directory id and let it fetch from the others"
-            )
-        election = election_file.FIRST_STATE
     entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
     history = VoterHistory(voters, entries)
+    if election is None:
+        identity, election = begin_as_another(
+            directory,
+            identity,
+            why=forgotten,
+            last_epoch=log.shape.last_epoch,
+            voters=history.latest,
+            new_directory_id=new_directory_id,
+        )
     return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load)
+
+
+def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:
+    """What this node must not forget; None and why, if it has.
+
+    A new directory is given its first state before it is given a log. From then on a missing file is a lost one, also where
+    the log is still empty: the node may have voted in the very first election.
+    """
+    where = f"{directory.path_text}/{election_file.FILE_NAME}"
+    try:
+        election = election_file.load(directory)
+    except election_file.ForgottenVote as e:
+        return None, str(e)
+    if election is None and is_new:
+        election_file.save(directory, election_file.FIRST_STATE)
+        return election_file.FIRST_STATE, ""
+    return election, "" if election is not None else f"{where} is missing although this directory was in use"
 
 
 def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:

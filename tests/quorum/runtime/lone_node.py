@@ -7,6 +7,7 @@ from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.core.messages import PeerRequest, PeerResponse
+from quorum.runtime.forgotten import NewDirectoryId
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
@@ -35,7 +36,12 @@ def formatted_disk(voters: Voters) -> MemoryDirectory:
 class LoneNode:
     """Node 1 and its world: what it sends, answers and starts is kept for the test to look at."""
 
-    def __init__(self, disk: MemoryDirectory, config: NodeConfig | None = None) -> None:
+    def __init__(
+        self,
+        disk: MemoryDirectory,
+        config: NodeConfig | None = None,
+        new_directory_id: NewDirectoryId | None = None,
+    ) -> None:
         self.config = config or NodeConfig()
         self.now_ms = 1_000
         self.sent: list[tuple[NodeId, PeerRequest]] = []
@@ -44,7 +50,7 @@ class LoneNode:
         self.stopped: str | None = None
         self._last_reply_to = 0
         identity = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
-        opened = open_directory(disk, identity, self.config)
+        opened = open_directory(disk, identity, self.config, new_directory_id)
         self.node = Node(opened, self.config, self, random.Random(1), self.now_ms, self.wall_ms)
         self.node.start(self.now_ms, self.wall_ms)
 

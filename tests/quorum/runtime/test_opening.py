@@ -1,16 +1,25 @@
-"""What a controller does not open, although every byte of it is intact."""
+"""What a controller does not open, although every byte of it is intact; and what it opens under another id."""
+
+import json
+import zlib
 
 import pytest
 
-from metadata_log.errors import CorruptLog
+from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.files import Directory
-from metadata_log.identity import Identity
-from metadata_log.ids import uuid_text
+from metadata_log.identity import Identity, read_identity
+from metadata_log.ids import ReplicaKey, uuid_text
+from metadata_log.records import NoOp
+from quorum.core.effects import ElectionState
+from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import open_directory
+from quorum.runtime.opening import Opened, open_directory
+from quorum.runtime.world import RaftRequest
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
+from tests.sim.disk import MemoryDirectory
 
 OURS = voters_of([1])
 
@@ -52,3 +61,106 @@ def test_a_lost_checkpoint_of_a_node_that_has_voted() -> None:
     metadata.remove(snapshot_name(BOOTSTRAP_END))
     with pytest.raises(CorruptLog, match="do not format it"):
         open_directory(disk, _identity(), NodeConfig())
+
+
+# --- a vote that was forgotten ---------------------------------------------------------------------------------------
+
+THREE = voters_of([1, 2, 3])
+NEW_ID = b"another directory"[:16]
+
+
+def _voter_that_has_voted() -> MemoryDirectory:
+    """Node 1 of three: a record of epoch 4 in its log, and a vote for node 2 in epoch 5."""
+    disk = formatted_disk(THREE)
+    opened = open_directory(disk, _identity(), NodeConfig())
+    opened.log.append([NoOp()], 4, 1)
+    opened.log.flush()
+    opened.log.close()
+    election_file.save(disk, ElectionState(5, ReplicaKey(2, directory_id(2)), None))
+    return disk
+
+
+def _reopened(disk: MemoryDirectory) -> Opened:
+    return open_directory(disk, _identity(), NodeConfig(), new_directory_id=lambda: NEW_ID)
+
+
+def _assert_another(disk: MemoryDirectory, opened: Opened) -> None:
+    """It is an observer, durably, and its log is as it was."""
+    assert opened.identity == _identity()._replace(directory_id=NEW_ID) == read_identity(disk)
+    assert opened.election == ElectionState(4, None, None) == election_file.load(disk)
+    assert opened.log.shape.end == 1
+    assert not opened.voters.latest.contains(ReplicaKey(1, NEW_ID))
+
+
+def test_a_lost_vote_makes_the_directory_another_one() -> None:
+    """Asked again it could vote a second time in epoch 5: under its old id it never speaks again."""
+    disk = _voter_that_has_voted()
+    disk.remove(election_file.FILE_NAME)
+    _assert_another(disk, _reopened(disk))
+
+
+def test_an_unreadable_vote_is_a_lost_one() -> None:
+    """Torn or rotten: what it said is not known."""
+    for damaged in (b"", b"{}", b"not json", b'{"crc32": 1, "state": {"epoch": 9}}'):
+        disk = _voter_that_has_voted()
+        disk.write_atomic(election_file.FILE_NAME, damaged)
+        _assert_another(disk, _reopened(disk))
+    disk = _voter_that_has_voted()
+    disk.flip_bit(election_file.FILE_NAME, 60)
+    _assert_another(disk, _reopened(disk))
+
+
+def test_a_vote_in_the_first_election_of_all_is_a_vote() -> None:
+    """The log is still empty, so it cannot tell that this directory was ever in use; the first state was written before it."""
+    disk = formatted_disk(THREE)
+    opened = _reopened(disk)
+    assert opened.election == election_file.FIRST_STATE and opened.identity == _identity()
+    opened.log.close()
+    disk.remove(election_file.FILE_NAME)
+    opened = _reopened(disk)
+    assert opened.identity.directory_id == NEW_ID and opened.log.shape.end == 0
+
+
+def test_the_vote_of_a_later_release_is_not_forgotten() -> None:
+    """A downgrade is refused: whoever goes back up again still has it."""
+    disk = _voter_that_has_voted()
+    body = {"version": 2}
+    crc = zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    disk.write_atomic(election_file.FILE_NAME, json.dumps({"crc32": crc, "state": body}).encode())
+    with pytest.raises(CorruptLog, match="format version 2"):
+        _reopened(disk)
+
+
+def test_a_lone_voter_that_has_forgotten_its_vote_is_refused() -> None:
+    """As an observer of itself it would wait for ever for somebody to admit it."""
+    disk = formatted_disk(OURS)
+    LoneNode(disk).run_until_idle()
+    disk.remove(election_file.FILE_NAME)
+    with pytest.raises(CorruptLog, match="has forgotten its vote"):
+        _reopened(disk)
+
+
+def test_a_tool_that_only_looks_gives_no_ids() -> None:
+    """Without a source of ids nothing is changed."""
+    disk = _voter_that_has_voted()
+    disk.remove(election_file.FILE_NAME)
+    with pytest.raises(CorruptLog, match="is missing although this directory was in use"):
+        open_directory(disk, _identity(), NodeConfig())
+    assert read_identity(disk) is None, "the test's disk has none, and none was written"
+
+
+def test_a_node_that_has_forgotten_its_vote_is_not_asked_for_it() -> None:
+    """Who asks means the voter that it was; and it does not run."""
+    disk = _voter_that_has_voted()
+    disk.remove(election_file.FILE_NAME)
+    lone = LoneNode(disk, new_directory_id=lambda: NEW_ID)
+    former = ReplicaKey(1, directory_id(1))
+    reply_to = lone.new_reply_to()
+    lone.turn(RaftRequest(VoteRequest(ReplicaKey(3, directory_id(3)), former, 5, 4, 1, pre_vote=False), reply_to))
+    answer = lone.answers[reply_to]
+    assert isinstance(answer, VoteResponse) and answer.error is ErrorCode.INVALID_VOTER_KEY
+    for _ in range(50):
+        lone.now_ms += 100
+        lone.turn()
+    assert not any(isinstance(request, VoteRequest) for _, request in lone.sent)
+    assert lone.node.me == ReplicaKey(1, NEW_ID)
