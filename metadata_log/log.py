@@ -18,30 +18,42 @@ fsync, `complete_flush` moves `flushed_end`. A truncation or reset voids the tic
 *A segment is sealed before the next one begins*, with an fsync in between. So only the active segment has anything to flush,
 and only the last file of a log can have a torn tail worth the name.
 
+*Damage inside* does not end a log. What is intact on both sides of it stays usable, its end and chain are true, and it grows;
+`damage` says what is missing, whoever reads that is refused (`DamagedRangeRead`), and `repair` puts it back. `recovery` tells
+this from a lost tail.
+
 Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may run elsewhere.
 """
 
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from metadata_log.batch import CHAIN_BYTES, Batch, encode, genesis_chain, verify_chain
 from metadata_log.codec import decode_batch, encode_records
-from metadata_log.errors import LogFormatError
+from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
+from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_notes import FlushedNote, LogStart, read_start, write_start
-from metadata_log.log_shape import EpochStart, LogShape
-from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, KRaftVersion, Record, Voters
+from metadata_log.log_history import LogHistory, QuorumRecord
+from metadata_log.log_notes import (
+    Flushed,
+    FlushedNote,
+    LogStart,
+    read_lost,
+    read_start,
+    remove_lost,
+    write_lost,
+    write_start,
+)
+from metadata_log.log_shape import LogShape
+from metadata_log.mending import check_filling, discard_unfinished
+from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
 from metadata_log.recovery import Recovery, segment_names
 from metadata_log.segment import Segment, SegmentHeader
-from metadata_log.segments import ScrubProgress, Segments
+from metadata_log.segments import Extent, Segments
 from metadata_log.tail import Tail
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
-
-QuorumRecord: TypeAlias = Voters | KRaftVersion
-"""The control records that say who votes and how: in force as soon as they are appended."""
 
 
 class LogConfig(NamedTuple):
@@ -82,10 +94,7 @@ class Log:
     _flushed_end: Offset
     _chain: bytes
     _flushed_chain: bytes
-    _last_epoch: Epoch
-    _last_timestamp_ms: int
-    _epochs: tuple[EpochStart, ...]
-    _quorum_records: list[tuple[Offset, QuorumRecord]]
+    _history: LogHistory
     _tail: Tail
     _snapshot: OffsetAndEpoch | None
     _shape: LogShape | None
@@ -98,6 +107,7 @@ class Log:
         self._generation = 0
         """Grows with every truncation and reset; a ticket of another generation is void."""
         self._segments = Segments(directory, archive=config.archive)
+        self._lost: Flushed | None = None
         self._begin_at(LogStart(LOG_BEGINNING, bytes(CHAIN_BYTES), 0))
 
     @classmethod
@@ -109,6 +119,7 @@ class Log:
         chain: bytes | None = None,
         timestamp_ms: int = 0,
         config: LogConfig = LogConfig(),  # noqa: B008 - immutable
+        accept_loss: bool = False,
     ) -> "Log":
         """The log in `directory`: recovered if there is one, else a new one that starts at `start`.
 
@@ -118,19 +129,29 @@ class Log:
         What recovery does with damage is told in `recovery`. All that it keeps is fsynced before it counts as flushed: after
         a killed process it may have been in the page cache only.
 
+        With `accept_loss` a log whose durable end is gone is opened as far as it is intact, and `lost` says what is missing,
+        at every opening until `forget_loss`. What is cut from the files stands beside them as `*.damaged`.
+
         Raises:
-            CorruptLog: what was durable once is damaged or gone.
+            LostTail: the end of what was durable once is gone, unless `accept_loss`.
+            CorruptLog: what is there is not what was written.
             OSError, FlushFailed: the disk's.
         """
         log = cls(directory, config, FlushedNote(directory))
         try:
+            discard_unfinished(directory)
+            log._lost = read_lost(directory)
+            if log._lost is not None and not accept_loss:
+                where = CorruptLog(f"{directory.path_text}: the log was cut at damage, and is not what it was since")
+                raise LostTail.what(where, 0, *log._lost)
             found = read_start(directory)
-            if found is None and not segment_names(directory):
-                log._start_anew(LogStart(start, chain or genesis_chain("", b""), timestamp_ms))
-            elif found is not None and found.resetting:
-                log._start_anew(found)
+            begin = found or LogStart(start, chain or genesis_chain("", b""), timestamp_ms)
+            note = log._note.read() or Flushed(0, b"")
+            is_new = found is None and not segment_names(directory) and note.end <= begin.start.offset
+            if is_new or begin.resetting:
+                log._start_anew(begin)
             else:
-                log._recover(found)
+                log._recover(found, begin, accept_loss=accept_loss)
         except BaseException:
             log.close()
             raise
@@ -146,7 +167,7 @@ class Log:
                 start=self._start.start,
                 end=self._end,
                 flushed_end=self._flushed_end,
-                epochs=self._epochs,
+                epochs=self._history.epochs,
                 chain=self._chain,
                 flushed_chain=self._flushed_chain,
                 snapshot=self._snapshot,
@@ -166,13 +187,25 @@ class Log:
     @property
     def last_timestamp_ms(self) -> int:
         """The time of the last batch, or of the last one below the start; 0 where there never was one."""
-        return self._last_timestamp_ms
+        return self._history.last_timestamp_ms
+
+    @property
+    def damage(self) -> tuple[DamagedRange, ...]:
+        """What this log has lost between its start and its end, oldest first; nearly always nothing."""
+        start = self._start.start.offset
+        return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
+
+    @property
+    def lost(self) -> Flushed | None:
+        """How far this log had been durable, if it was opened without the end of that. Not yet forgotten, see `forget_loss`."""
+        return self._lost
 
     def chain_at(self, offset: Offset) -> bytes | None:
         """The chain at `offset`; None if that is no batch boundary of this log.
 
         Raises:
-            CorruptLog: the search came upon damage.
+            DamagedRangeRead: that is not known any more.
+            CorruptLog: the search came upon damage that nobody knew of.
         """
         if not self._start.start.offset <= offset <= self._end:
             return None
@@ -188,7 +221,7 @@ class Log:
 
     def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
         """The records of this log that say who votes, each with its offset, oldest first."""
-        return tuple(self._quorum_records)
+        return tuple(self._history.quorum_records)
 
     def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
         """Batches from the one that begins at `offset`, which must be a boundary; none where `offset` is the end.
@@ -196,7 +229,8 @@ class Log:
         At least one batch if there is one that ends at or below `until`, then as many as `max_bytes` has room for.
 
         Raises:
-            CorruptLog: the disk no longer holds what was written.
+            DamagedRangeRead: the first of them is damaged. Intact ones before that are given.
+            CorruptLog: the disk no longer holds what was written, and nobody knew; see `note_damage`.
         """
         until = self._end if until is None else min(until, self._end)
         assert self._start.start.offset <= offset <= self._end, f"{offset} is not in {self}"
@@ -221,8 +255,8 @@ class Log:
         """
         is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
         assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
-        assert epoch >= self._last_epoch, f"epoch {epoch} in {self}"
-        timestamp_ms = max(wall_ms, self._last_timestamp_ms)
+        assert epoch >= self._history.last_epoch, f"epoch {epoch} in {self}"
+        timestamp_ms = max(wall_ms, self.last_timestamp_ms)
         batch = encode(
             encode_records(records),
             base_offset=self._end,
@@ -243,7 +277,7 @@ class Log:
             LogFormatError: they do not; nothing was appended.
             OSError: the disk is full or broken; some of the first batches may have been appended, see `shape`.
         """
-        end, epoch, chain = self._end, self._last_epoch, self._chain
+        end, epoch, chain = self._end, self._history.last_epoch, self._chain
         for batch in batches:
             if batch.base_offset != end:
                 raise LogFormatError(f"a batch with base offset {batch.base_offset}; the log goes on at {end}")
@@ -282,22 +316,15 @@ class Log:
 
     def _roll(self) -> Segment:
         """Seals the active segment and begins the next."""
-        place = OffsetAndEpoch(self._end, self._last_epoch)
-        return self._segments.create(SegmentHeader(place, self._chain, self._last_timestamp_ms))
+        place = OffsetAndEpoch(self._end, self._history.last_epoch)
+        return self._segments.create(SegmentHeader(place, self._chain, self.last_timestamp_ms))
 
     def _take_note(self, batch: Batch) -> None:
         """What the log knows of its last batch, once that is in the file."""
-        if batch.epoch != self._last_epoch or not self._epochs:
-            self._epochs += (EpochStart(batch.epoch, batch.base_offset),)
-            self._last_epoch = batch.epoch
-        if batch.is_control:
-            for i, record in enumerate(decode_batch(batch)):
-                if isinstance(record, Voters | KRaftVersion):
-                    self._quorum_records.append((batch.base_offset + i, record))
+        self._history.take(batch)
         self._tail.append(batch)
         self._end = batch.end_offset
         self._chain = batch.chain
-        self._last_timestamp_ms = max(self._last_timestamp_ms, batch.last_timestamp_ms)
         self._shape = None
 
     # --- flushing --------------------------------------------------------------------------------------------------
@@ -342,14 +369,14 @@ class Log:
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
             self._shape = None
+        if end == self._start.start.offset and self._segments.damaged_at(end) is not None:
+            self._start_anew(self._start)  # there is no file of which a beginning could be kept
+            return
         self._segments.cut(end)
         self._forget_from(end, chain)
 
     def _forget_from(self, end: Offset, chain: bytes) -> None:
         self._end, self._chain = end, chain
-        self._epochs = tuple(entry for entry in self._epochs if entry.start_offset < end)
-        self._last_epoch = self._epochs[-1].epoch if self._epochs else self._start.start.epoch
-        self._quorum_records = [entry for entry in self._quorum_records if entry[0] < end]
         if end >= self._tail.start_offset:
             self._tail.truncate(end)
         else:
@@ -357,10 +384,10 @@ class Log:
         active, last = self._segments.active, self._tail.last_batch()
         if last is None and end > self._start.start.offset:
             last = active.last_batch_below(end)
+        timestamp_ms = max(self._start.timestamp_ms, active.header.previous_timestamp_ms)
         if last is not None:
-            self._last_timestamp_ms = last.last_timestamp_ms
-        else:
-            self._last_timestamp_ms = max(self._start.timestamp_ms, active.header.previous_timestamp_ms)
+            timestamp_ms = last.last_timestamp_ms
+        self._history.forget_from(end, self._start.start.epoch, timestamp_ms)
         self._shape = None
 
     # --- starting anew ---------------------------------------------------------------------------------------------
@@ -388,10 +415,7 @@ class Log:
         self._start = start._replace(resetting=False)
         self._end = self._flushed_end = start.start.offset
         self._chain = self._flushed_chain = start.chain
-        self._last_epoch = start.start.epoch
-        self._last_timestamp_ms = start.timestamp_ms
-        self._epochs = ()
-        self._quorum_records = []
+        self._history = LogHistory(start)
         self._tail = Tail(start.start.offset, start.chain, self._config.tail_bytes)
         self._snapshot = start.start if start.start.offset else None
         self._shape = None
@@ -416,12 +440,7 @@ class Log:
         write_start(self._directory, start)
         self._start = start
         self._snapshot = max(snapshot, self._snapshot or snapshot)
-        index = bisect_right(self._epochs, offset, key=lambda each: each.start_offset) - 1
-        if offset == self._end:
-            self._epochs = ()
-        elif index >= 0:
-            self._epochs = (EpochStart(self._epochs[index].epoch, offset), *self._epochs[index + 1 :])
-        self._quorum_records = [entry for entry in self._quorum_records if entry[0] >= offset]
+        self._history.forget_below(offset, self._end)
         self._shape = None
         return self._segments.retire_below(offset)
 
@@ -430,41 +449,100 @@ class Log:
         self._snapshot = max(snapshot, self._snapshot or snapshot)
         self._shape = None
 
+    # --- damage ----------------------------------------------------------------------------------------------------
+
+    def note_damage(self, error: CorruptLog) -> DamagedRange:
+        """Somebody has come upon damage that was not there at the opening. What is known of it; `repair` mends that too.
+
+        Raises:
+            CorruptLog: `error` itself, if it does not say where in this log the damage is.
+        """
+        if isinstance(error, DamagedRangeRead):
+            return error.damaged
+        name = (error.file or "").removeprefix(f"{self._directory.path_text}/")
+        self._generation += (
+            1  # the active segment's file may be opened anew, and a flush of the old one says nothing of it
+        )
+        damaged = self._segments.damage(name, error.position or 0, self._chain, self._history.last_epoch)
+        if damaged is None:
+            raise error
+        return damaged
+
+    def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
+        """Puts back, durably, what `damaged` (one of `damage`) has lost; voids the tickets that are out.
+
+        Raises:
+            LogFormatError: `batches` are not that, from its beginning to its end; nothing was changed.
+            OSError: no room; the damage is still there.
+        """
+        assert damaged in self._segments.ranges, damaged
+        check_filling(damaged, batches)
+        self._generation += 1
+        self._segments.mend(damaged, batches, self._start)
+        self._history.fill(damaged, batches)
+        self._shape = None
+
+    def forget_loss(self) -> None:
+        """Nobody needs to know any more that the end of this log was `lost` once."""
+        remove_lost(self._directory)
+        self._lost = None
+
+    def extents(self) -> list[Extent]:
+        """What a scrub should look at: all that stands in sealed segments (`segments.check`)."""
+        return self._segments.extents()
+
     # --- opening and closing ---------------------------------------------------------------------------------------
 
-    def _recover(self, found: LogStart | None) -> None:
+    def _recover(self, found: LogStart | None, begin: LogStart, *, accept_loss: bool) -> None:
         note = self._note.read()
         recovery = Recovery(self._directory, found, note)
-        self._segments.adopt(recovery.segments)
         began = False
-        for batch in recovery.batches():
+        for item in recovery.read():
             if not began:
                 self._begin_at(recovery.start)
                 began = True
-            if batch.base_offset >= self._start.start.offset:
-                self._take_note(batch)
-        recovery.settle()
+            self._follow(item)
+        lost = recovery.settle(accept_loss=accept_loss)
+        if lost is not None:
+            # In this order: no crash in here may leave a node that has forgotten what it has forgotten.
+            recovery.set_aside()
+            self._lost = max(lost, self._lost or lost)
+            write_lost(self._directory, self._lost)
+            self._note.write(self._end, self._chain)
+            self._note.flush()
+        recovery.cut(keep_files=lost is not None)
+        if not recovery.segments:
+            self._start_anew(begin)
+            return
+        self._segments.adopt(recovery.segments, recovery.ranges)
         if not began:
             self._begin_at(recovery.start)
-        for segment in recovery.segments:
+        for piece in recovery.segments:
             # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
             # continues the chain just as well, would be back after a power cut.
-            if segment is self._segments.active or note is None or segment.end_offset > note.end:
-                segment.write_again(0 if note is None else note.end)
-                segment.file.flush()
+            is_active = piece is self._segments.active
+            if is_active or note is None or piece.end_offset > note.end:
+                piece.write_again(0 if note is None else note.end)
+                piece.file.flush()
+            if not is_active:
+                piece.release()
         self._directory.flush()
         self._flushed_end, self._flushed_chain = self._end, self._chain
         self._note.write(self._end, self._chain)
         self._segments.retire(recovery.retired_names)
+        while empty := [each for each in self._segments.ranges if each.start == each.end]:
+            self._segments.mend(empty[0], (), self._start)  # no record is missing: what stands around it says all
 
-    def scrub(self, slice_bytes: int = 1 << 20) -> Iterator[ScrubProgress]:
-        """Checks the sealed segments again, CRC and chain, `slice_bytes` a step. Ends early where the log was cut or reset.
-
-        Raises:
-            CorruptLog: silent rot, with its place.
-        """
-        generation = self._generation
-        return self._segments.scrub(slice_bytes, lambda: generation == self._generation)
+    def _follow(self, item: Batch | DamagedRange) -> None:
+        """Takes note of what recovery has read next."""
+        start = self._start.start.offset
+        if isinstance(item, Batch):
+            if item.base_offset >= start:
+                self._take_note(item)
+        elif item.end > max(start, item.start):
+            self._history.step_over(item)
+            self._end, self._chain = item.end, item.chain_after
+            self._tail.clear(self._end, self._chain)
 
     def close(self) -> None:
         """Closes the files. What was not flushed stays as the operating system has it."""

@@ -8,6 +8,9 @@ writes sectors whole.
 
 `log-start` is replaced atomically. It says at which record the log starts where that is not the start of a segment, and it
 makes a reset one step: from the moment at which it says `resetting` the old segments do not count.
+
+`lost` is there while this node has lost what it had once made durable: it says how far that had reached. It is written before
+anything is cut, and goes when whoever may judge that says so (`Log.forget_loss`).
 """
 
 import json
@@ -22,6 +25,7 @@ from metadata_log.ids import Offset, OffsetAndEpoch
 
 FLUSHED_NAME: Final = "flushed"
 START_NAME: Final = "log-start"
+LOST_NAME: Final = "lost"
 
 _FLUSHED: Final = struct.Struct(">8sQ32sI")
 _FLUSHED_MAGIC: Final = b"metaqfl1"
@@ -35,6 +39,49 @@ class Flushed(NamedTuple):
     chain: bytes
 
 
+def _pack(flushed: Flushed) -> bytes:
+    summed = _FLUSHED.pack(_FLUSHED_MAGIC, *flushed, 0)[:-4]
+    crc: int = google_crc32c.value(summed)
+    return summed + crc.to_bytes(4, "big")
+
+
+def _unpack(data: bytes) -> Flushed | None:
+    if len(data) < _FLUSHED.size:
+        return None
+    magic, end, chain, crc = _FLUSHED.unpack(data[: _FLUSHED.size])
+    if magic != _FLUSHED_MAGIC or google_crc32c.value(data[: _FLUSHED.size - 4]) != crc:
+        return None
+    return Flushed(end, chain)
+
+
+def write_lost(directory: Directory, lost: Flushed) -> None:
+    """Makes durable that all below `lost.end` had been durable here, and is not any more."""
+    directory.write_atomic(LOST_NAME, _pack(lost))
+
+
+def read_lost(directory: Directory) -> Flushed | None:
+    """What `write_lost` wrote; None where nothing was lost.
+
+    Raises:
+        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+    """
+    try:
+        data = directory.read(LOST_NAME, _START_BYTES_MAX)
+    except FileNotFoundError:
+        return None
+    lost = _unpack(data)
+    if lost is None or len(data) != _FLUSHED.size:
+        raise CorruptLog.at(f"{directory.path_text}/{LOST_NAME}", 0, 0, "unreadable")
+    return lost
+
+
+def remove_lost(directory: Directory) -> None:
+    """Nothing is missing any more."""
+    if directory.exists(LOST_NAME):
+        directory.remove(LOST_NAME)
+        directory.flush()
+
+
 class FlushedNote:
     """The open file `flushed`."""
 
@@ -46,18 +93,11 @@ class FlushedNote:
 
     def read(self) -> Flushed | None:
         """The note; None if there is none that can be read."""
-        data = self._file.read_at(0, _FLUSHED.size)
-        if len(data) < _FLUSHED.size:
-            return None
-        magic, end, chain, crc = _FLUSHED.unpack(data)
-        if magic != _FLUSHED_MAGIC or google_crc32c.value(data[:-4]) != crc:
-            return None
-        return Flushed(end, chain)
+        return _unpack(self._file.read_at(0, _FLUSHED.size))
 
     def write(self, end: Offset, chain: bytes) -> None:
         """Notes that all below `end` is durable, which it must be."""
-        summed = _FLUSHED.pack(_FLUSHED_MAGIC, end, chain, 0)[:-4]
-        self._file.write_at(0, summed + google_crc32c.value(summed).to_bytes(4, "big"))
+        self._file.write_at(0, _pack(Flushed(end, chain)))
 
     def flush(self) -> None:
         """Makes the note durable: needed before what it says ceases to be true."""

@@ -1,28 +1,52 @@
-"""What a crash has left, judged: which bytes are the log, what is a torn tail, and what is corruption.
+"""What a crash or a bad disk has left, judged: which bytes are the log, what is a torn tail, and what is damage.
 
 A power cut keeps any subset of the sectors that were not flushed. So *above* what was once durable there may be anything:
 half a batch, a hole, a later batch without an earlier one. That is a torn tail; nobody was told of it, and it is cut.
 *Below*, all was there once. Damage there was done by something else, others may have been told of those records, and
-cutting them away would be forgetting what was promised. It is never cut: `CorruptLog`.
+cutting them away would be forgetting what was promised. It is never cut.
 
-    scanned intact               o                          o = the first offset that is not intact
-    [---------------------------|~~~~~~~~~~~~~~)
-                  ^                                noted here: a torn tail, cut at o
-                                      ^            noted here: corruption
+    intact               o                           o = the first offset that is not intact
+    [--------------------|~~~~~~~~~~~~~~)
+                ^                                    durable up to here: a torn tail, cut at o
+                                  ^                  durable up to here, and nothing intact leads there: LostTail
+    [--------------------|~~~|-----------------)
+                                  ^                  durable up to here: a DamagedRange, and the log is read on behind it
 
-Where the note `flushed` is missing or unreadable (no crash of ours does that), only the bytes can speak: if an intact batch of
-a later offset stands anywhere behind the damage, the damage is taken for corruption, else for a torn tail.
+How far it was durable is said by the note `flushed`; and by each segment's header for all segments before, because one is
+sealed before the next exists.
+
+*Picking the log up behind damage.* The place where to go on is one that leads, batch by batch, to a chain that is known: the
+previous chain in the next segment's header or, in the last segment, the noted one. So what looks like a batch and is none
+(the bytes of one may stand inside a record) misleads nobody. In one file at most one range is damaged: what lies intact
+between two damaged places counts with them.
+
+Where the note is missing or unreadable (no crash of ours does that), only the bytes can speak: if in the last segment an intact
+batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail.
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import closing
+from typing import Final, NamedTuple
 
 from metadata_log.batch import Batch, verify_chain
+from metadata_log.copying import copy_file
+from metadata_log.damage import DamagedRange, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory
-from metadata_log.ids import Epoch, Offset
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log_notes import Flushed, LogStart
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, Segment, base_offset_of, walk
+from metadata_log.salvage import first_that_leads_to, intact_batches
+from metadata_log.segment import (
+    SEGMENT_HEADER_BYTES,
+    BadBatch,
+    Segment,
+    SegmentHeader,
+    UnsupportedSegment,
+    base_offset_of,
+    walk,
+)
+
+DAMAGED_SUFFIX: Final = ".damaged"
 
 
 class Damage(NamedTuple):
@@ -34,21 +58,34 @@ class Damage(NamedTuple):
     reason: str
 
 
+class _Resume(NamedTuple):
+    """Where the log can be read again: from `position` of the `index`-th file on, where `header.start` is what comes next."""
+
+    file_index: int
+    position: int
+    header: SegmentHeader
+
+
+class _AnotherHistory(Exception):
+    """A segment that is intact and does not belong to this log. Nothing behind it can be trusted to."""
+
+
 def segment_names(directory: Directory) -> list[str]:
     """The names of the segments in `directory`, oldest first. Other files are other people's."""
     return [name for name in directory.names() if base_offset_of(name) is not None]
 
 
-def _has_header(directory: Directory, name: str) -> bool:
+def _header_of(directory: Directory, name: str) -> SegmentHeader | None:
     try:
-        Segment.open(directory, name).close()
+        segment = Segment.open(directory, name)
     except LogFormatError:
-        return False
-    return True
+        return None
+    segment.release()
+    return segment.header
 
 
 class Recovery:
-    """One recovery of one directory: `batches` scans, then `settle` judges and repairs, once each."""
+    """One recovery of one directory: `read` scans, then `settle` judges and cuts, once each."""
 
     def __init__(self, directory: Directory, start: LogStart | None, note: Flushed | None) -> None:
         names = segment_names(directory)
@@ -56,17 +93,20 @@ class Recovery:
         first = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= start_offset)
         # Cut back to its start, a log goes on in a new segment there; a crash may have left that one without a header,
         # and then the log's end is still in the segment before.
-        while first > 0 and not _has_header(directory, names[first]):
+        while first > 0 and _header_of(directory, names[first]) is None:
             first -= 1
         self.retired_names = names[:first]
         """Segments wholly below the log's start, which a crash kept from being retired."""
         self.segments: list[Segment] = []
-        """The intact segments, oldest first; the last one may be empty."""
+        """The intact pieces, oldest first: what stands in one file, without damage in between. The last one may be empty."""
+        self.ranges: list[DamagedRange] = []
+        """What is damaged between two of those. One may be empty: then a header is damaged, or there is rubbish in between."""
         self._directory = directory
         self._names = names[first:]
         self._start = start
         self._note = note
         self._damage: Damage | None = None
+        self._foreign = False
         self._end: Offset = start_offset
         self._chain: bytes | None = None
         self._epoch: Epoch = 0
@@ -74,46 +114,90 @@ class Recovery:
         """Places that were durable once, with the chain there."""
         if note:
             self._promised.append(note)
-        self._kept = 0
+        self._kept: set[Flushed] = set()
+        self._lowest: Offset = start_offset
+        self._time_ms = start.timestamp_ms if start else 0
 
     @property
     def start(self) -> LogStart:
-        """Where the log starts: as noted, or else where its first segment does. To be asked after the first batch."""
+        """Where the log starts: as noted, or else where its first segment does. To be asked after the first item read."""
         if self._start is not None:
             return self._start
         header = self.segments[0].header
         return LogStart(header.start, header.previous_chain, header.previous_timestamp_ms)
 
-    def batches(self) -> Iterator[Batch]:
-        """Every intact batch in order, also those below the log's start."""
-        for index, name in enumerate(self._names):
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def read(self) -> Iterator[Batch | DamagedRange]:
+        """All that can be read, in order, also what lies below the log's start."""
+        index = 0
+        resume: _Resume | None = None
+        while index < len(self._names):
             try:
-                segment = Segment.open(self._directory, name)
-                self._enter(segment)
-            except LogFormatError as e:
+                yield from self._read_file(index, resume)
+                index, resume = index + 1, None
+                continue
+            except _AnotherHistory as e:
+                self._foreign = True
                 self._damage = Damage(index, 0, self._end, str(e))
                 return
-            self.segments.append(segment)
-            try:
-                for position, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
-                    previous_chain = self._continue(position, batch)
-                    segment.extend(batch, previous_chain)
-                    yield batch
-                if not segment.tail_is_zero():
-                    raise BadBatch(segment.end_position, "something other than zeros after the last batch")
             except BadBatch as e:
-                self._damage = Damage(index, e.position, self._end, str(e))
+                damage = Damage(index, e.position, self._end, str(e))
+            if self._chain is None and self._start is not None:
+                self._stand_at_start(self._start)
+            resume = None if self._chain is None else self._resume_behind(damage)
+            if resume is None:
+                self._damage = damage
                 return
+            yield self._step_over(damage, resume)
+            index = resume.file_index
 
-    def _enter(self, segment: Segment) -> None:
-        """Checks that `segment` continues the ones before it."""
-        header = segment.header
+    def _read_file(self, index: int, resume: _Resume | None) -> Iterator[Batch]:
+        """The batches of one file, or those behind the damage in it."""
+        segment = self._open(index, resume)
+        self.segments.append(segment)
+        for position, batch in walk(segment.file, segment.first_position, segment.file.size()):
+            previous_chain = self._continue(position, batch)
+            segment.extend(batch, previous_chain)
+            yield batch
+        if not segment.tail_is_zero():
+            raise BadBatch(segment.end_position, "something other than zeros after the last batch")
+        segment.release()
+
+    def _open(self, index: int, resume: _Resume | None) -> Segment:
+        name = self._names[index]
+        if resume is not None and (resume.position > SEGMENT_HEADER_BYTES or resume.file_index != index):
+            return Segment(self._directory, name, resume.header, resume.position)
+        try:
+            segment = Segment.open(self._directory, name)
+        except UnsupportedSegment as e:
+            raise _AnotherHistory(str(e)) from e
+        except LogFormatError as e:
+            if resume is not None:
+                return Segment(self._directory, name, resume.header, resume.position)
+            raise BadBatch(0, str(e)) from e
+        if resume is None:
+            self._enter(segment.header)
+        return segment
+
+    def _enter(self, header: SegmentHeader) -> None:
+        """Checks that a segment with this header continues the ones before it."""
+        offset = header.start.offset
         if self._chain is None:
-            self._end, self._epoch, self._chain = header.start.offset, header.start.epoch, header.previous_chain
+            if self._start is not None and offset > self._start.start.offset:
+                raise BadBatch(0, f"the segment in which the log starts, at {self._end}, is missing")
+            self._end, self._epoch, self._chain = offset, header.start.epoch, header.previous_chain
+            self._lowest, self._time_ms = offset, header.previous_timestamp_ms
             self._check_promises()
-        elif (header.start.offset, header.previous_chain) != (self._end, self._chain):
-            segment.close()
-            raise LogFormatError(f"the segment does not continue the log, which ends at offset {self._end}")
+        elif offset > self._end:
+            raise BadBatch(0, f"the segment does not continue the log, which ends at offset {self._end}")
+        elif (offset, header.previous_chain) != (self._end, self._chain):
+            raise _AnotherHistory(f"the segment does not continue the log, which ends at offset {self._end}")
+
+    def _stand_at_start(self, start: LogStart) -> None:
+        self._end, self._epoch, self._chain = start.start.offset, start.start.epoch, start.chain
+        self._lowest = start.start.offset
+        self._check_promises()
 
     def _continue(self, position: int, batch: Batch) -> bytes:
         """Takes `batch` as the next one, if it is; gives the chain before it."""
@@ -126,71 +210,163 @@ class Recovery:
         if not verify_chain(batch, previous_chain):
             raise BadBatch(position, "the batch does not continue the chain")
         self._end, self._epoch, self._chain = batch.end_offset, batch.epoch, batch.chain
+        self._time_ms = max(self._time_ms, batch.last_timestamp_ms)
         self._check_promises()
         return previous_chain
 
     def _check_promises(self) -> None:
-        self._kept += sum(1 for promised in self._promised if promised == (self._end, self._chain))
+        self._kept.update(promised for promised in self._promised if promised == (self._end, self._chain))
 
-    def settle(self) -> bool:
-        """Cuts a torn tail, durably; True if there was one.
+    # --- behind damage ---------------------------------------------------------------------------------------------
+
+    def _resume_behind(self, damage: Damage) -> _Resume | None:
+        """Where the log goes on behind `damage`, proven; None if it does not."""
+        for index in range(damage.segment_index, len(self._names)):
+            position = damage.position if index == damage.segment_index else 0
+            if position == 0:
+                header = _header_of(self._directory, self._names[index])
+                if header is not None:
+                    return self._resume_at(header, index, damage)
+                position = SEGMENT_HEADER_BYTES
+            known = self._known_behind(index)
+            if known is not None and known.end > damage.offset:
+                resume = self._resume_in(index, position, damage, known)
+                if resume is not None:
+                    return resume
+        return None
+
+    def _resume_at(self, header: SegmentHeader, index: int, damage: Damage) -> _Resume | None:
+        """At the beginning of an intact file; None if that cannot come after what was read before."""
+        offset = header.start.offset
+        if (
+            offset < damage.offset
+            or header.start.epoch < self._epoch
+            or (offset == damage.offset and header.previous_chain != self._chain)
+        ):
+            return None
+        return _Resume(index, SEGMENT_HEADER_BYTES, header)
+
+    def _known_behind(self, index: int) -> Flushed | None:
+        """A chain that is known, at or near the end of this file."""
+        if index + 1 == len(self._names):
+            return self._note
+        header = _header_of(self._directory, self._names[index + 1])
+        return header and Flushed(header.start.offset, header.previous_chain)
+
+    def _resume_in(self, index: int, position: int, damage: Damage, known: Flushed) -> _Resume | None:
+        """In the middle of a file, behind the first intact batch of those that lead to what is known."""
+        with closing(self._directory.open(self._names[index])) as file:
+            found = first_that_leads_to(known, intact_batches(file, position, damage.offset), self._epoch)
+        if found is None:
+            return None
+        at, first = found
+        if first.end_offset == known.end and index + 1 < len(self._names):
+            return None  # only the next file is proven
+        assert self._chain is not None
+        if first.base_offset == damage.offset and verify_chain(first, self._chain):
+            return _Resume(
+                index, at, SegmentHeader(OffsetAndEpoch(damage.offset, self._epoch), self._chain, self._time_ms)
+            )
+        return _Resume(index, at + len(first.data), SegmentHeader(first.end, first.chain, first.last_timestamp_ms))
+
+    def _step_over(self, damage: Damage, resume: _Resume) -> DamagedRange:
+        """Takes note of what is damaged; what lies below the log's start is nobody's loss."""
+        (end, epoch_after), chain_after, timestamp_ms = resume.header
+        assert self._chain is not None
+        start, chain_before = damage.offset, self._chain
+        if self._start is not None and start < self._start.start.offset < end:
+            start, chain_before = self._start.start.offset, self._start.chain
+            self._kept.add(Flushed(start, chain_before))
+        damaged = DamagedRange(
+            start,
+            end,
+            chain_before,
+            chain_after,
+            file=self._names[damage.segment_index],
+            position=damage.position,
+            end_file=self._names[resume.file_index],
+            end_position=resume.position,
+            epoch_after=epoch_after,
+            timestamp_after_ms=timestamp_ms,
+        )
+        self.ranges.append(damaged)
+        if end > damage.offset:
+            self._end, self._epoch, self._chain, self._time_ms = end, epoch_after, chain_after, timestamp_ms
+            self._check_promises()
+        return damaged
+
+    # --- judging ---------------------------------------------------------------------------------------------------
+
+    def settle(self, *, accept_loss: bool) -> Flushed | None:
+        """What had been durable and is gone, where that is the log's end; None if nothing is. Changes nothing.
 
         Raises:
-            CorruptLog: something that was durable once is not there, or not what it was. Nothing was changed.
+            LostTail: that, unless `accept_loss`.
+            CorruptLog: what is there is not what it was, or does not belong together.
         """
-        damage = self._damage
-        promised_end = max((promised.end for promised in self._promised), default=0)
-        if (
-            self._end < promised_end
-            or not self.segments
-            or (damage and self._damage_is_corruption(damage, promised_end))
-        ):
-            index = damage.segment_index if damage else len(self._names) - 1
-            position = damage.position if damage else self.segments[-1].end_position if self.segments else 0
-            reason = damage.reason if damage else "the log ends here"
-            path = f"{self._directory.path_text}/{self._names[index] if self._names else 'no segment'}"
-            raise CorruptLog.at(path, position, self._end, f"{reason}; all below {promised_end} had been durable")
-        lowest = self.segments[0].base_offset
-        if self._start and self._start.start.offset < lowest:
-            reason = f"the segment in which the log starts, at {self._start.start.offset}, is missing"
-            raise CorruptLog.at(self._directory.path_text, 0, self._start.start.offset, reason)
-        if self._kept < sum(1 for promised in self._promised if promised.end >= lowest):
-            places = ", ".join(str(promised.end) for promised in self._promised)
-            raise CorruptLog.at(
-                self._directory.path_text, 0, lowest, f"the chain at {places} is not the one noted there"
+        damage, where = self._damage, self._where()
+        if self._foreign:
+            raise where
+        promised = max(self._promised, default=Flushed(0, b""))
+        lost = promised if self._end < promised.end else None
+        if lost is None and damage is not None and self._note is None:
+            lost = self._last_intact_behind(damage)
+        if not self.segments and lost is None:
+            raise where
+        if self.segments:
+            self._check_promises_kept()
+        if lost is not None and not accept_loss:
+            raise LostTail.what(where, self._end, lost.end, lost.chain)
+        return lost
+
+    def _where(self) -> CorruptLog:
+        damage, path = self._damage, self._directory.path_text
+        if damage is not None:
+            return CorruptLog.at(
+                f"{path}/{self._names[damage.segment_index]}", damage.position, self._end, damage.reason
             )
-        if damage:
-            self._cut(damage)
-        return damage is not None
+        if not self.segments:
+            return CorruptLog.at(f"{path}/no segment", 0, self._end, "there is no log")
+        last = self.segments[-1]
+        return CorruptLog.at(f"{path}/{last.name}", last.end_position, self._end, "the log ends here")
 
-    def _damage_is_corruption(self, damage: Damage, promised_end: Offset) -> bool:
-        if damage.offset < promised_end:
-            return True
-        if self._note is not None:
-            return False
-        if damage.segment_index < len(self.segments):
-            segment = self.segments[damage.segment_index]
-            if segment.intact_batch_after(damage.position, damage.offset):
-                return True
-        return any(self._has_batches(name) for name in self._names[damage.segment_index + 1 :])
+    def _check_promises_kept(self) -> None:
+        for promised in self._promised:
+            end = promised.end
+            within = any(damaged.start < end < damaged.end for damaged in self.ranges)
+            if promised not in self._kept and self._lowest <= end <= self._end and not within:
+                reason = f"the chain at {end} is not the one noted there"
+                raise CorruptLog.at(self._directory.path_text, 0, self._lowest, reason)
 
-    def _has_batches(self, name: str) -> bool:
-        try:
-            segment = Segment.open(self._directory, name)
-        except LogFormatError:
-            return False
-        try:
-            return any(True for _ in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()))
-        except BadBatch:
-            return False
-        finally:
-            segment.close()
+    def _last_intact_behind(self, damage: Damage) -> Flushed | None:
+        last: Flushed | None = None
+        for index in range(damage.segment_index, len(self._names)):
+            position = damage.position if index == damage.segment_index else SEGMENT_HEADER_BYTES
+            with closing(self._directory.open(self._names[index])) as file:
+                for _, batch in intact_batches(file, position, damage.offset + 1):
+                    last = max(last or Flushed(0, b""), Flushed(batch.end_offset, batch.chain))
+        return last
 
-    def _cut(self, damage: Damage) -> None:
+    # --- cutting ---------------------------------------------------------------------------------------------------
+
+    def set_aside(self) -> None:
+        """Copies what `cut` would take from a file, durably: what was lost is kept for whoever wants to look into it."""
+        damage = self._damage
+        if damage is not None and self.segments and self.segments[-1].name == self._names[damage.segment_index]:
+            copy_file(self._directory, self.segments[-1].name, self.segments[-1].name + DAMAGED_SUFFIX)
+
+    def cut(self, *, keep_files: bool) -> None:
+        """The log ends where it is intact, durably. Whole files behind that are removed, or kept under another name."""
+        damage = self._damage
+        if damage is None:
+            return
+        kept = self._names.index(self.segments[-1].name) + 1 if self.segments else 0
         # The newest goes first: whatever a crash in here leaves is again an intact log with a torn tail.
-        kept = len(self.segments)
         for name in reversed(self._names[kept:]):
-            self._directory.remove(name)
+            if keep_files:
+                self._directory.rename(name, name + DAMAGED_SUFFIX)
+            else:
+                self._directory.remove(name)
         self._directory.flush()
         if damage.segment_index < kept:
-            self.segments[damage.segment_index].cut_tail()
+            self.segments[-1].cut_tail()

@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode
+from metadata_log.batch import HEADER_BYTES, Batch, batch_length, decode
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
-from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 
 SEGMENT_HEADER_BYTES: Final = 72
 PREALLOCATE_BYTES: Final = 1 << 20
@@ -59,6 +59,10 @@ class BadBatch(Exception):
         self.position = position
 
 
+class UnsupportedSegment(LogFormatError):
+    """An intact segment of a version that this code does not know: of a newer release, and no damage."""
+
+
 def segment_name(base_offset: Offset) -> str:
     return f"{base_offset:020d}.log"
 
@@ -90,7 +94,7 @@ def unpack_header(data: bytes) -> SegmentHeader:
     if google_crc32c.value(data[:_CRC_END]) != crc:
         raise LogFormatError("CRC-32C mismatch in the segment header")
     if version != _VERSION:
-        raise LogFormatError(f"segment format version {version}; this code reads {_VERSION}")
+        raise UnsupportedSegment(f"segment format version {version}; this code reads {_VERSION}")
     return SegmentHeader(OffsetAndEpoch(offset, epoch), chain, timestamp_ms)
 
 
@@ -120,14 +124,6 @@ def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
         position += length
 
 
-def _intact_at(data: bytes, position: int, offset: Offset) -> bool:
-    """Whether an intact batch of an offset above `offset` begins at `position`."""
-    try:
-        return decode(data, position).base_offset > offset
-    except LogFormatError:
-        return False
-
-
 class _IndexEntry(NamedTuple):
     base_offset: Offset
     position: int
@@ -135,18 +131,37 @@ class _IndexEntry(NamedTuple):
 
 
 class Segment:
-    """An open segment. It knows its extent and its index; whether a batch may be appended is the log's to judge."""
+    """A segment, or the rest of one behind damage. It knows its extent and its index; what may be appended is the log's to judge.
 
-    def __init__(self, directory: Directory, name: str, file: File, header: SegmentHeader) -> None:
+    The file is opened when it is needed; `release` closes it until then.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        name: str,
+        header: SegmentHeader,
+        first_position: int = SEGMENT_HEADER_BYTES,
+        file: File | None = None,
+    ) -> None:
         self.name = name
-        self.file = file
         self.header = header
+        """As in the file; or, behind damage, what it would be if the file began there."""
+        self.first_position = first_position
         self.end_offset = header.start.offset
-        self.end_position = SEGMENT_HEADER_BYTES
+        self.end_position = first_position
         """One past the last batch. Beyond it the file is zero, or what a failed write has left there."""
+        self._directory = directory
+        self._file = file
         self._path = f"{directory.path_text}/{name}"
-        self._allocated = file.size()
-        self._index = [_IndexEntry(self.base_offset, SEGMENT_HEADER_BYTES, header.previous_chain)]
+        self._allocated = self.file.size()
+        self._index = [_IndexEntry(self.base_offset, first_position, header.previous_chain)]
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._directory.open(self.name)
+        return self._file
 
     @classmethod
     def create(cls, directory: Directory, header: SegmentHeader) -> "Segment":
@@ -161,7 +176,7 @@ class Segment:
         except BaseException:
             file.close()
             raise
-        return cls(directory, name, file, header)
+        return cls(directory, name, header, file=file)
 
     @classmethod
     def open(cls, directory: Directory, name: str) -> "Segment":
@@ -178,11 +193,15 @@ class Segment:
         except BaseException:
             file.close()
             raise
-        return cls(directory, name, file, header)
+        return cls(directory, name, header, file=file)
 
     @property
     def base_offset(self) -> Offset:
         return self.header.start.offset
+
+    def holds(self, position: int) -> bool:
+        """Whether a batch of this piece stands at this byte of the file."""
+        return self.first_position <= position < self.end_position
 
     def append(self, data: bytes, segment_bytes: int) -> None:
         """Writes `data` (whole batches) at the end; `extend` then tells of each batch.
@@ -234,7 +253,8 @@ class Segment:
         disk: a second fsync would report success and prove nothing. Bytes that are written again are dirty again.
         """
         place = self.locate(offset) if offset > self.base_offset else None
-        position = place[0] if place else 0
+        begin = 0 if self.first_position == SEGMENT_HEADER_BYTES else self.first_position
+        position = place[0] if place else begin
         while position < self.end_position:
             data = self.file.read_at(position, min(_WINDOW_BYTES, self.end_position - position))
             assert data, f"{self._path} ends at {position}, and {self.end_position} was read"
@@ -297,19 +317,46 @@ class Segment:
             offset = entries[-1].base_offset if entries else self.base_offset
         return CorruptLog.at(self._path, position, offset, reason)
 
-    def intact_batch_after(self, position: int, offset: Offset) -> bool:
-        """Whether, somewhere after the damage at `position`, an intact batch of a later offset begins."""
-        size = self.file.size()
-        overlap = BATCH_BYTES_MAX
-        while position < size:
-            data = self.file.read_at(position, overlap + _WINDOW_BYTES)
-            at = data.find(b"\x01", 1)
-            while 0 <= at <= _WINDOW_BYTES:
-                if _intact_at(data, at, offset):
-                    return True
-                at = data.find(b"\x01", at + 1)
-            position += _WINDOW_BYTES
-        return False
+    def split(self, position: int, end_chain: bytes, epoch: Epoch) -> "tuple[Segment, Segment]":
+        """What is intact before and behind damage at `position`, as far as the index tells: two pieces of this one.
 
-    def close(self) -> None:
-        self.file.close()
+        The second is empty, and stands at the end, where the index knows of nothing behind the damage; the chain is
+        `end_chain` there. `epoch` is that of the last record of this segment.
+        """
+        first = bisect_right(self._index, position, key=lambda each: each.position)
+        before = Segment(self._directory, self.name, self.header, self.first_position, self._file)
+        before._index = self._index[:first]
+        before.end_offset, before.end_position = before._index[-1].base_offset, before._index[-1].position
+        behind = [*self._index[first:], _IndexEntry(self.end_offset, self.end_position, end_chain)]
+        header = SegmentHeader(
+            OffsetAndEpoch(behind[0].base_offset, epoch), behind[0].previous_chain, self.header.previous_timestamp_ms
+        )
+        after = Segment(self._directory, self.name, header, behind[0].position)
+        after._index = behind[:-1] or behind
+        after.end_offset, after.end_position = self.end_offset, self.end_position
+        return before, after
+
+    def absorb(self, other: "Segment", shift: int) -> None:
+        """`other`'s batches stand in this file now, directly behind these, `shift` bytes from where they stood in theirs."""
+        assert other.base_offset == self.end_offset
+        self._index += [entry._replace(position=entry.position + shift) for entry in other._index]
+        self.end_offset, self.end_position = other.end_offset, other.end_position + shift
+
+    def move(self, name: str, shift: int) -> None:
+        """These batches stand in the file `name` now, `shift` bytes from where they stood."""
+        self.release()
+        self.name, self._path = name, f"{self._directory.path_text}/{name}"
+        self.first_position, self.end_position = self.first_position + shift, self.end_position + shift
+        self._index = [entry._replace(position=entry.position + shift) for entry in self._index]
+        self._allocated = self.file.size()
+
+    def reopen(self) -> None:
+        """The file under this name is another one now."""
+        self.release()
+        self._allocated = self.file.size()
+
+    def release(self) -> None:
+        """Closes the file until it is needed again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -28,7 +28,7 @@ from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed
 from metadata_log.ids import NodeId, Offset, ReplicaKey
-from metadata_log.log import QuorumRecord
+from metadata_log.log_history import QuorumRecord
 from metadata_log.records import Endpoint, Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx

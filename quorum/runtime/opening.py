@@ -68,6 +68,11 @@ def open_directory(
     load = snapshotter.newest_load_job()
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
     log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log)
+    if log.damage:
+        damaged = log.damage[0]
+        raise CorruptLog.at(
+            f"{metadata.path_text}/{damaged.file}", damaged.position, damaged.start, f"lost is {damaged}"
+        )
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
     voters = bootstrap.voters if load is None else _stand_on_snapshot(log, load)

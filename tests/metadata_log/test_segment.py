@@ -5,6 +5,7 @@ import pytest
 from metadata_log.batch import Batch, encode
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.ids import OffsetAndEpoch
+from metadata_log.salvage import intact_batches
 from metadata_log.segment import (
     INDEX_STEP_BYTES,
     PREALLOCATE_BYTES,
@@ -185,10 +186,22 @@ def test_walking_over_mutations_finds_batches_or_a_bad_batch() -> None:
 
 def test_an_intact_batch_behind_damage_is_found() -> None:
     directory = MemoryDirectory()
-    segment = filled(directory, batches(3))
+    written = batches(3)
+    segment = filled(directory, written)
     (position, _), (last, _) = segment.locate(102) or (0, b""), segment.locate(104) or (0, b"")
     directory.flip_bit(segment.name, position + 79)
 
-    assert segment.intact_batch_after(position, 102)
+    assert list(intact_batches(segment.file, position, 102)) == [(last, written[2])]
+    assert list(intact_batches(segment.file, position, 105)) == []
     directory.flip_bit(segment.name, last + 79)
-    assert not segment.intact_batch_after(position, 102)
+    assert list(intact_batches(segment.file, position, 102)) == []
+
+
+def test_batches_are_found_wherever_they_begin() -> None:
+    """Also across the borders of what is read at once, behind a megabyte of bytes that all look like a beginning."""
+    directory = MemoryDirectory()
+    written = batches(2)
+    for before in (0, 1, (256 << 10) - 1, 256 << 10, (1280 << 10) - 50, 3 << 20):
+        directory.write_atomic("a", b"\x01" * before + b"".join(batch.data for batch in written) + b"\x01" * 100)
+        found = [position for position, _ in intact_batches(directory.open("a"), 0, 0)]
+        assert found == [before, before + len(written[0].data)]

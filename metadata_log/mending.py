@@ -1,0 +1,218 @@
+"""Putting back what a log has lost: files are written anew, each whole and in one step, under the names that they had.
+
+    file 1: [header|intact|~~~~]   file 2: [~~~~~~~~]   file 3: [~~|intact]        ~ is one damaged range
+    file 1: [header|intact|++++]   file 2: [header|++++++]   file 3: [header|++|intact]
+
+The intact bytes are copied as they lie; the filling goes where the file's names say that it stood; headers follow from what
+stands before. Each file is replaced by write, fsync, rename, fsync of the directory, oldest first. A crash in between leaves
+a log whose damaged range is smaller, or the same.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from metadata_log.batch import Batch, verify_chain
+from metadata_log.copying import copy_bytes
+from metadata_log.damage import DamagedRange
+from metadata_log.errors import LogFormatError
+from metadata_log.files import Directory, File
+from metadata_log.ids import Offset
+from metadata_log.log_notes import LogStart
+from metadata_log.recovery import segment_names
+from metadata_log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    base_offset_of,
+    pack_header,
+    segment_name,
+)
+
+REPAIR_SUFFIX: Final = ".repair"
+
+
+class Moved(NamedTuple):
+    """What stood behind the damage in `old` stands in `new` now, `shift` bytes further on."""
+
+    old: str
+    new: str
+    shift: int
+
+    def follow(self, damaged: DamagedRange) -> DamagedRange:
+        """`damaged`, with its places as they are now."""
+        if damaged.file == self.old:
+            damaged = damaged._replace(file=self.new, position=damaged.position + self.shift)
+        if damaged.end_file == self.old:
+            damaged = damaged._replace(end_file=self.new, end_position=damaged.end_position + self.shift)
+        return damaged
+
+
+class Mended(NamedTuple):
+    """The pieces of the mended log; and what has moved in the last file that was written, where pieces behind may stand too."""
+
+    pieces: list[Segment]
+    moved: Moved | None
+
+
+def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
+    """Raises LogFormatError unless `batches` are exactly what was lost."""
+    end, chain = damaged.start, damaged.chain_before
+    for batch in batches:
+        if batch.base_offset != end or not verify_chain(batch, chain):
+            raise LogFormatError(
+                f"the batch at offset {batch.base_offset} does not continue what is intact before {end}"
+            )
+        end, chain = batch.end_offset, batch.chain
+    if (end, chain) != (damaged.end, damaged.chain_after):
+        raise LogFormatError(f"the batches end at {end} with another history than what is intact behind {damaged.end}")
+
+
+def discard_unfinished(directory: Directory) -> None:
+    """What a crash has left of a repair."""
+    for name in directory.names():
+        if name.endswith(REPAIR_SUFFIX):
+            directory.remove(name)
+
+
+def mend(
+    directory: Directory, pieces: Sequence[Segment], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
+) -> Mended:
+    """Fills `damaged`, durably, with `batches`, which `check_filling` has passed.
+
+    Raises:
+        OSError: no room, most likely. The log is as it was; or, after the next start, its range is smaller.
+    """
+    place = (damaged.end_file, damaged.end_position)
+    index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
+    has_before = index > 0 and pieces[index - 1].end_offset == damaged.start
+    mending = _Mending(directory, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
+    mended = mending.run(batches)
+    ahead, behind = pieces[: index - has_before], pieces[index + 1 :]
+    for piece in ahead:
+        piece.release()  # its file may be another one now
+    if mending.begins_anew:
+        ahead = ()
+    moved = mending.moved
+    for piece in behind:
+        if moved is not None and piece.name == moved.old:
+            piece.move(moved.new, moved.shift)
+    return Mended([*ahead, *mended, *behind], moved)
+
+
+class _Mending:
+    """One repair of one range."""
+
+    def __init__(
+        self, directory: Directory, damaged: DamagedRange, before: Segment | None, after: Segment, start: LogStart
+    ) -> None:
+        self._directory = directory
+        self._damaged = damaged
+        self._before = before
+        self._after = after
+        self._header = _header_behind(before) if before else SegmentHeader(start.start, start.chain, start.timestamp_ms)
+        """What the header of a segment says that begins where the filling has come to."""
+        self.moved: Moved | None = None
+        self.begins_anew = False
+        """The log's first file was one that began below the log's start; it begins there now."""
+
+    def run(self, batches: Sequence[Batch]) -> list[Segment]:
+        """The pieces from `before` to `after`."""
+        bases = self._bases()
+        ends = [*bases[1:], self._damaged.end]
+        self._check_that_batches_begin_at(bases[1:], batches)
+        is_kept = self._before is not None and base_offset_of(self._before.name) not in bases
+        pieces = [self._before] if self._before is not None and is_kept else []
+        for base, end in zip(bases, ends, strict=True):
+            share = [batch for batch in batches if max(base, self._header.start.offset) <= batch.base_offset < end]
+            suffix = self._after if base == bases[-1] and not self._after_is_whole else None
+            pieces.append(self._rewrite(segment_name(base), share, suffix))
+        if self._after_is_whole:
+            return [*pieces, self._after]
+        if self.moved is not None and self.moved.old != self.moved.new:
+            self._directory.remove(self.moved.old)
+            self._directory.flush()
+            self.begins_anew = True
+        return pieces
+
+    @property
+    def _after_is_whole(self) -> bool:
+        """Whether what is intact behind the damage is a file of its own, from its header on."""
+        after = self._after
+        at_its_beginning = after.first_position == SEGMENT_HEADER_BYTES and after.name == segment_name(
+            after.base_offset
+        )
+        return at_its_beginning and after.name != self._damaged.file
+
+    def _bases(self) -> list[Offset]:
+        """The base offsets of the files to write, ascending."""
+        damaged, before, after = self._damaged, self._before, self._after
+        names = [name for name in segment_names(self._directory) if name != after.name or not self._after_is_whole]
+        bases = {
+            base for base in map(base_offset_of, names) if base is not None and damaged.start < base <= damaged.end
+        }
+        in_before = before is not None and before.name == damaged.file
+        first = base_offset_of(before.name) if before is not None and in_before else damaged.start
+        assert first is not None
+        return sorted({first, *bases})
+
+    def _check_that_batches_begin_at(self, bases: Sequence[Offset], batches: Sequence[Batch]) -> None:
+        known = {self._damaged.end, *(batch.base_offset for batch in batches)}
+        for base in bases:
+            if base not in known:
+                raise LogFormatError(f"no batch of the filling begins at {base}, where a segment does")
+
+    def _rewrite(self, name: str, share: Sequence[Batch], suffix: Segment | None) -> Segment:
+        """Replaces one file, its share of the filling in it."""
+        before = self._before
+        prefix = before if before is not None and before.name == name else None
+        with closing(self._directory.open(name + REPAIR_SUFFIX, create=True)) as file:
+            try:
+                file.truncate(0)
+                suffix_position = self._write(file, prefix, share, suffix)
+                file.flush()
+            except OSError:
+                self._directory.remove(name + REPAIR_SUFFIX)
+                raise
+        for each in (prefix, suffix):
+            if each is not None:
+                each.release()
+        self._directory.rename(name + REPAIR_SUFFIX, name)
+        self._directory.flush()
+        if prefix is not None:
+            piece = prefix
+            piece.reopen()
+        else:
+            piece = Segment(self._directory, name, self._header)
+        for batch in share:
+            piece.extend(batch, self._header.previous_chain)
+            self._header = SegmentHeader(
+                batch.end, batch.chain, max(self._header.previous_timestamp_ms, batch.last_timestamp_ms)
+            )
+        if suffix is not None:
+            self.moved = Moved(suffix.name, name, suffix_position - suffix.first_position)
+            piece.absorb(suffix, self.moved.shift)
+        return piece
+
+    def _write(self, file: File, prefix: Segment | None, share: Sequence[Batch], suffix: Segment | None) -> int:
+        """Writes the whole file; gives the place of the suffix in it."""
+        if prefix is not None:
+            at = copy_bytes(prefix.file, 0, prefix.end_position, file, 0)
+        else:
+            file.write_at(0, pack_header(self._header))
+            at = SEGMENT_HEADER_BYTES
+        for batch in share:
+            file.write_at(at, batch.data)
+            at += len(batch.data)
+        if suffix is not None:
+            # To the very end: what stands behind other damage in this file, and room that was reserved, comes along.
+            copy_bytes(suffix.file, suffix.first_position, suffix.file.size(), file, at)
+        return at
+
+
+def _header_behind(piece: Segment) -> SegmentHeader:
+    """What the header of a segment would say that begins where `piece` ends."""
+    last = piece.last_batch_below(piece.end_offset)
+    if last is None:
+        return piece.header
+    return SegmentHeader(last.end, last.chain, max(last.last_timestamp_ms, piece.header.previous_timestamp_ms))

@@ -1,0 +1,69 @@
+"""What can still be read behind damage in a file: where a batch begins again, and whether what begins there is believed.
+
+A batch's chain cannot be checked without the chain before it, which the damage has taken. So batches behind damage are believed
+only where they lead, one by one, to a chain that is known from elsewhere. Whatever bytes look like a batch and are none (the
+bytes of one may stand inside a record) lead nowhere.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from metadata_log.batch import BATCH_BYTES_MAX, FORMAT_VERSION, Batch, decode, verify_chain
+from metadata_log.errors import LogFormatError
+from metadata_log.files import File
+from metadata_log.ids import Epoch, Offset
+from metadata_log.log_notes import Flushed
+
+_VERSION_BYTE: Final = bytes([FORMAT_VERSION])
+_WINDOW_BYTES: Final = 256 << 10
+
+
+def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[int, Batch]]:
+    """What looks like an intact batch of an offset from `lowest` on, wherever it begins from `position` on.
+
+    Damage may have taken the length of a batch with it, so every byte is tried. Each is looked for behind the last one found.
+    """
+    size = file.size()
+    while position < size:
+        data = file.read_at(position, BATCH_BYTES_MAX + _WINDOW_BYTES)
+        at = data.find(_VERSION_BYTE)
+        while 0 <= at < _WINDOW_BYTES:
+            batch = _intact_at(data, at, lowest)
+            if batch is not None:
+                yield position + at, batch
+            at = data.find(_VERSION_BYTE, at + (len(batch.data) if batch else 1))
+        position += len(data) if at < 0 else at
+
+
+def _intact_at(data: bytes, position: int, lowest: Offset) -> Batch | None:
+    try:
+        batch = decode(data, position)
+    except LogFormatError:
+        return None
+    return batch if batch.base_offset >= lowest else None
+
+
+def first_that_leads_to(known: Flushed, batches: Iterator[tuple[int, Batch]], epoch: Epoch) -> tuple[int, Batch] | None:
+    """The first of the batches that, without a gap, lead to what is known; none of an earlier epoch than `epoch`."""
+    first: tuple[int, Batch] | None = None
+    before: tuple[int, Batch] | None = None
+    for position, batch in batches:
+        if batch.epoch < epoch:
+            before = None
+            continue
+        if before is None or not _follows(before, position, batch):
+            first = (position, batch)
+        before = (position, batch)
+        if (batch.end_offset, batch.chain) == known:
+            return first
+    return None
+
+
+def _follows(before: tuple[int, Batch], position: int, batch: Batch) -> bool:
+    place, last = before
+    return (
+        position == place + len(last.data)
+        and batch.base_offset == last.end_offset
+        and batch.epoch >= last.epoch
+        and verify_chain(batch, last.chain)
+    )

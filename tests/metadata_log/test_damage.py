@@ -1,0 +1,573 @@
+"""Damage inside a log: it is found, named and stepped over; what is missing is put back byte by byte; nothing is ever cut."""
+
+import contextlib
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
+from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log, LogConfig
+from metadata_log.log_notes import FLUSHED_NAME, Flushed
+from metadata_log.records import SnapshotMark, Topic, Voters
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from metadata_log.segments import check
+from tests.sim.disk import MemoryDirectory, PowerCut
+
+CONFIG = LogConfig(segment_bytes=1024, tail_bytes=400)
+SMALL = CONFIG._replace(segment_bytes=400)
+ID = bytes(range(16))
+
+
+def segments(directory: MemoryDirectory) -> list[str]:
+    return [name for name in directory.names() if base_offset_of(name) is not None]
+
+
+def contents(directory: MemoryDirectory) -> dict[str, bytes]:
+    return {name: directory.read(name, 1 << 22) for name in segments(directory)}
+
+
+def everything(log: Log) -> list[Batch]:
+    return list(log.read(log.shape.start.offset, 1 << 30))
+
+
+def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirectory, Log, list[Batch]]:
+    """A log of several segments, all of it durable, and what is in it. Some records say who votes."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=config)
+    for i in range(batches):
+        records = [Voters(()), SnapshotMark(f"{i}")] if i % 5 == 3 else [Topic(f"topic-{i}", ID)] * 2
+        log.append(records, 1 + i // 4, 1000 + i)
+    log.flush()
+    log._note.flush()
+    return directory, log, everything(log)
+
+
+def within(damaged: DamagedRange, written: Sequence[Batch]) -> list[Batch]:
+    return [batch for batch in written if damaged.start <= batch.base_offset < damaged.end]
+
+
+def mend(log: Log, written: Sequence[Batch]) -> None:
+    for damaged in log.damage:
+        log.repair(damaged, within(damaged, written))
+
+
+def check_damaged(log: Log, healthy: Log, written: Sequence[Batch]) -> None:
+    """All that is not damaged is what it was, and what is damaged is refused."""
+    shape, before = log.shape, healthy.shape
+    shape.check_invariants()
+    assert (shape.start, shape.end, shape.chain, shape.flushed_end, shape.last_epoch) == (
+        before.start,
+        before.end,
+        before.chain,
+        before.flushed_end,
+        before.last_epoch,
+    )
+    assert log.last_timestamp_ms == healthy.last_timestamp_ms
+    lost = [batch for damaged in log.damage for batch in within(damaged, written)]
+    for batch in written:
+        if batch in lost:
+            with pytest.raises(DamagedRangeRead):
+                log.read(batch.base_offset, 1)
+        else:
+            assert log.read(batch.base_offset, 1) == (batch,)
+            assert log.chain_at(batch.end_offset) == batch.chain
+    for damaged in log.damage:
+        assert log.chain_at(damaged.start) == damaged.chain_before
+        assert log.chain_at(damaged.end) == damaged.chain_after
+        with pytest.raises(DamagedRangeRead):
+            log.chain_at(damaged.start + 1)
+
+
+def check_mended(
+    directory: MemoryDirectory, log: Log, healthy: Log, written: Sequence[Batch], config: LogConfig = CONFIG
+) -> None:
+    assert log.damage == ()
+    assert log.shape == healthy.shape
+    assert log.control_records() == healthy.control_records()
+    assert everything(log) == written
+    assert Log.open(directory, config=config).shape == healthy.shape
+
+
+# --- found at the opening ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(6))
+def test_any_flipped_bit_is_found_and_mended(part: int) -> None:
+    """Every byte of every segment: nothing is cut, all else can be read, and the repair puts back the very bytes.
+
+    Only where nothing intact stands behind it (in the last batches) there is no repair, and the log says what is lost.
+    """
+    directory, healthy, written = filled(9, SMALL)
+    ends = {piece.name: piece.end_position for piece in healthy._segments.pieces}
+    healthy.close()
+    before = contents(directory)
+    lost = 0
+    for name in segments(directory):
+        for position in range(part, ends[name], 6):
+            if SEGMENT_HEADER_BYTES - 4 <= position < SEGMENT_HEADER_BYTES:
+                continue  # reserved, not in the sum, and nobody reads them
+            directory.flip_bit(name, position, position % 8)
+            try:
+                log = Log.open(directory, config=SMALL)
+            except LostTail as e:
+                assert (e.durable_end, e.durable_chain) == (healthy.shape.end, healthy.shape.chain)
+                assert e.lost_from >= written[-2].base_offset, "with two intact batches behind it, it can be mended"
+                directory.flip_bit(name, position, position % 8)
+                lost += 1
+            else:
+                assert len(log.damage) <= 1
+                check_damaged(log, healthy, written)
+                mend(log, written)
+                check_mended(directory, log, healthy, written, SMALL)
+            assert contents(directory) == before, (name, position)
+    assert lost > 0
+
+
+def test_what_is_damaged_is_said_to_the_byte() -> None:
+    directory, log, written = filled()
+    first, second = log._segments.pieces[:2]
+    batch = written[1]
+    directory.flip_bit(first.name, SEGMENT_HEADER_BYTES + len(written[0].data) + 90)
+    again = Log.open(directory, config=CONFIG)
+
+    (damaged,) = again.damage
+    # the batch behind is intact, and there is nothing to prove it by but itself: it counts with the damage
+    assert (damaged.start, damaged.end) == (batch.base_offset, written[2].end_offset)
+    assert (damaged.chain_before, damaged.chain_after) == (written[0].chain, written[2].chain)
+    assert (damaged.file, damaged.position) == (first.name, SEGMENT_HEADER_BYTES + len(written[0].data))
+    sizes = [len(each.data) for each in written[:3]]
+    assert (damaged.end_file, damaged.end_position) == (first.name, SEGMENT_HEADER_BYTES + sum(sizes))
+    assert second.name not in str(damaged)
+
+
+def test_a_damaged_header_is_written_anew_from_what_stands_around_it() -> None:
+    """No record is lost with it, so nobody is asked."""
+    directory, healthy, written = filled()
+    before = contents(directory)
+    for name in segments(directory):
+        directory.edit(name, lambda data: data.__setitem__(slice(0, 72), bytes(72)))
+        log = Log.open(directory, config=CONFIG)
+        assert log.damage == ()
+        check_damaged(log, healthy, written)
+        assert contents(directory) == before
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_missing_segment_is_put_back(index: int) -> None:
+    directory, healthy, written = filled(40)
+    before = contents(directory)
+    healthy.close()
+    name = segments(directory)[index]
+    directory.remove(name)
+    log = Log.open(directory, config=CONFIG)
+    check_damaged(log, healthy, written)
+    mend(log, written)
+    check_mended(directory, log, healthy, written)
+    assert {name: data.rstrip(b"\x00") for name, data in contents(directory).items()} == {
+        name: data.rstrip(b"\x00") for name, data in before.items()
+    }
+
+
+def test_several_segments_at_once() -> None:
+    """Damage in each of them, and across the border of two; a gap that spans a whole file."""
+    for victims in (
+        [(0, 400), (1, 500), (2, 100)],
+        [(0, 900), (1, 10), (1, 100)],
+        [(1, 10), (1, 200), (1, 900), (2, 30)],
+    ):
+        directory, healthy, written = filled(40)
+        before = contents(directory)
+        for index, position in victims:
+            directory.flip_bit(segments(directory)[index], position)
+        log = Log.open(directory, config=CONFIG)
+        assert log.damage
+        check_damaged(log, healthy, written)
+        mend(log, written)
+        check_mended(directory, log, healthy, written)
+        assert contents(directory) == before
+
+
+def test_bytes_that_look_like_a_batch_mislead_nobody() -> None:
+    """A record may hold the bytes of a whole batch, even of the very batches that come next."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=LogConfig(segment_bytes=8192))
+    first = log.append([Topic("first", ID)], 1, 1)
+    other = Log.open(MemoryDirectory(), start=OffsetAndEpoch(2, 1), chain=bytes(32))
+    nested = [other.append([Topic("nested", ID)], 1, 1) for _ in range(3)]
+    log.append([SnapshotMark("x" + b"".join(batch.data for batch in nested).decode("latin-1"))], 1, 2)
+    for i in range(4):
+        log.append([Topic(f"topic-{i}", ID)], 1, 3 + i)
+    log.flush()
+    written = everything(log)
+    directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + len(first.data) + 85)
+
+    again = Log.open(directory, config=LogConfig(segment_bytes=8192))
+    (damaged,) = again.damage
+    assert (damaged.start, damaged.end) == (1, 3)
+    assert damaged.chain_after == written[2].chain
+    assert again.read(3, 1 << 20) == tuple(written[3:])
+
+
+def test_a_damaged_log_goes_on() -> None:
+    """Appends, flushes, seals, is killed and opened again; then it is mended, and nobody sees that it ever was damaged."""
+    directory, healthy, written = filled()
+    directory.flip_bit(segments(directory)[0], 300)
+    log = Log.open(directory, config=CONFIG)
+    for i in range(20):
+        written.append(log.append([Topic(f"later-{i}", ID)], 9, 3000 + i))
+        healthy.append([Topic(f"later-{i}", ID)], 9, 3000 + i)
+        if i % 6 == 0:
+            log.flush()
+    log.flush()
+    log = Log.open(directory.kill(), config=CONFIG)
+    assert len(log.damage) == 1
+    mend(log, written)
+    assert everything(log) == written
+    assert log.shape.epochs == healthy.shape.epochs
+
+
+def test_damage_in_the_active_segment_is_mended_under_a_flush() -> None:
+    """A flush that began before the repair speaks of a file that is gone: it is void, and the next one counts."""
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    for i in range(6):
+        log.append([Topic(f"topic-{i}", ID)], 1, i)
+    log.flush()
+    written = everything(log)
+    directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + 90)
+    log = Log.open(directory)
+    written.append(log.append([Topic("new", ID)], 1, 10))
+    ticket = log.begin_flush()
+    mend(log, written)
+    ticket.sync()
+    assert not log.complete_flush(ticket)
+    written.append(log.append([Topic("newer", ID)], 1, 11))
+    log.flush()
+    assert everything(Log.open(directory.crash(Random(1)))) == written
+
+
+def test_below_the_log_s_start_nothing_is_missing() -> None:
+    """Damage in the dead part of the first segment is nobody's loss; across the start, the rest is mended."""
+    for position, expected in ((SEGMENT_HEADER_BYTES + 90, 0), (10, 0), (700, 1)):
+        directory, healthy, written = filled()
+        start = OffsetAndEpoch(6, 1)
+        healthy.drop_prefix(start)
+        healthy.close()
+        kept = [batch for batch in written if batch.base_offset >= 6]
+        directory.flip_bit(segments(directory)[0], position)
+        log = Log.open(directory, config=CONFIG)
+        assert len(log.damage) == expected
+        check_damaged(log, healthy, kept)
+        mend(log, written)
+        check_mended(directory, log, healthy, kept)
+
+
+def test_damage_across_the_log_s_start() -> None:
+    """The file begins anew at the start then: what stood below is not known to anybody here."""
+    for first, last in ((1, 3), (2, 4), (0, 5)):
+        directory, healthy, written = filled()
+        healthy.drop_prefix(OffsetAndEpoch(6, 1))
+        healthy.close()
+        kept = [batch for batch in written if batch.base_offset >= 6]
+        name = segments(directory)[0]
+        places = [SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[:i]) for i in range(8)]
+        for index in (first, last):
+            directory.flip_bit(name, places[index] + 85)
+        log = Log.open(directory, config=CONFIG)
+        (damaged,) = log.damage
+        assert damaged.start == 6
+        assert damaged.chain_before == written[2].chain
+        check_damaged(log, healthy, kept)
+        mend(log, written)
+        check_mended(directory, log, healthy, kept)
+        assert name not in segments(directory)
+
+
+def test_a_prefix_that_is_dropped_takes_its_damage_with_it() -> None:
+    directory, log, _ = filled(40)
+    name = segments(directory)[0]
+    directory.flip_bit(name, 400)
+    log = Log.open(directory, config=CONFIG)
+    damaged = log.damage[0]
+    with pytest.raises(DamagedRangeRead):
+        log.drop_prefix(OffsetAndEpoch(damaged.start + 2, 1))
+    assert log.drop_prefix(OffsetAndEpoch(40, 5))[0] == name
+    assert log.damage == ()
+    assert Log.open(directory, config=CONFIG).damage == ()
+
+
+def test_a_truncation_below_the_damage_ends_it() -> None:
+    for end in (0, 2, 4, 6):
+        directory, _, written = filled()
+        directory.flip_bit(
+            segments(directory)[0], SEGMENT_HEADER_BYTES + sum(len(b.data) for b in written[: end // 2]) + 85
+        )
+        log = Log.open(directory, config=CONFIG)
+        assert log.damage[0].start == end
+        log.truncate(end)
+        assert (log.damage, log.shape.end) == ((), end)
+        another = log.append([Topic("another", ID)], 9, 9000)
+        log.flush()
+        assert everything(Log.open(directory, config=CONFIG)) == [*written[: end // 2], another]
+
+
+def test_what_does_not_fit_is_not_taken_for_the_repair() -> None:
+    directory, _, written = filled()
+    directory.flip_bit(segments(directory)[0], 300)
+    rotten = contents(directory)
+    log = Log.open(directory, config=CONFIG)
+    (damaged,) = log.damage
+    right = within(damaged, written)
+    other = Log.open(MemoryDirectory(), start=OffsetAndEpoch(damaged.start, 1), chain=damaged.chain_before)
+    forged = [other.append([Topic("forged", ID)] * batch.record_count, 1, 1) for batch in right]
+    for wrong in ([], right[:-1], right[1:], [*right, written[-1]], forged):
+        with pytest.raises(LogFormatError):
+            log.repair(damaged, wrong)
+        assert contents(directory) == rotten
+    assert log.damage == (damaged,)
+
+
+# --- crashes and a full disk ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("victims", [[(0, 500)], [(0, 900), (1, 10), (1, 100)], [(1, 930), (2, 5)]])
+def test_a_repair_survives_a_power_cut_at_any_step(victims: list[tuple[int, int]]) -> None:
+    """Afterwards the log is damaged as before, or less, or mended; and the second attempt mends it."""
+    for step in range(1, 60):
+        directory, healthy, written = filled()
+        before = contents(directory)
+        for index, position in victims:
+            directory.flip_bit(segments(directory)[index], position)
+        log = Log.open(directory, config=CONFIG)
+        directory.cut_power_after(step)
+        try:
+            mend(log, written)
+        except PowerCut:
+            directory = directory.crash(Random(step))
+        else:
+            break
+        log = Log.open(directory, config=CONFIG)
+        check_damaged(log, healthy, written)
+        mend(log, written)
+        check_mended(directory, log, healthy, written)
+        assert contents(directory) == before
+        assert not [name for name in directory.names() if name.endswith(".repair")]
+    else:
+        raise AssertionError("a repair takes more than sixty operations")
+    assert step > 4
+
+
+def test_a_repair_that_has_no_room_changes_nothing() -> None:
+    directory, healthy, written = filled()
+    before = contents(directory)
+    directory.flip_bit(segments(directory)[0], 300)
+    rotten = contents(directory)
+    log = Log.open(directory, config=CONFIG)
+    used = directory.used_bytes
+    for room in range(0, 2200, 100):
+        directory.limit_space(used + room)
+        try:
+            mend(log, written)
+        except OSError:
+            assert contents(directory) == rotten
+            assert len(log.damage) == 1
+            assert directory.used_bytes == used
+    directory.limit_space(None)
+    mend(log, written)
+    check_mended(directory, log, healthy, written)
+    assert contents(directory) == before
+
+
+# --- the end is lost -----------------------------------------------------------------------------------------------
+
+
+def damage_the_end(directory: MemoryDirectory, log: Log) -> None:
+    directory.flip_bit(segments(directory)[-1], log._segments.active.end_position - 3)
+
+
+def test_a_lost_end_is_refused_unless_it_is_accepted() -> None:
+    """Nobody goes on by mistake with a log that has forgotten something; who does, is told at every start."""
+    directory, healthy, written = filled()
+    damage_the_end(directory, healthy)
+    rotten = contents(directory)
+    for _ in range(2):
+        with pytest.raises(LostTail, match="all below 40 had been durable") as e:
+            Log.open(directory, config=CONFIG)
+        assert (e.value.lost_from, e.value.durable_end, e.value.durable_chain) == (38, 40, healthy.shape.chain)
+        assert contents(directory) == rotten
+
+    log = Log.open(directory, config=CONFIG, accept_loss=True)
+    assert log.lost == Flushed(40, healthy.shape.chain)
+    assert everything(log) == written[:-1]
+    name = segments(directory)[-1]
+    assert directory.read(f"{name}.damaged", 1 << 22) == rotten[name], "the evidence is kept"
+    another = log.append([Topic("another", ID)], 9, 9000)
+    log.flush()
+    with pytest.raises(LostTail):
+        Log.open(directory, config=CONFIG)
+    log = Log.open(directory, config=CONFIG, accept_loss=True)
+    assert (log.lost, everything(log)) == (Flushed(40, healthy.shape.chain), [*written[:-1], another])
+    log.forget_loss()
+    assert log.lost is None
+    assert Log.open(directory, config=CONFIG).lost is None
+
+
+@pytest.mark.parametrize("what", ["last segment", "all segments", "all but the note"])
+def test_files_that_are_gone_are_a_lost_end(what: str) -> None:
+    """Whoever empties a directory has not made this node a new one."""
+    directory, healthy, written = filled()
+    healthy.close()
+    gone = segments(directory)[-1:] if what == "last segment" else segments(directory)
+    if what == "all but the note":
+        gone = [name for name in directory.names() if name != FLUSHED_NAME]
+    for name in gone:
+        directory.remove(name)
+    with pytest.raises(LostTail):
+        Log.open(directory, config=CONFIG)
+    log = Log.open(directory, config=CONFIG, accept_loss=True)
+    found = everything(log)
+    assert log.lost == Flushed(40, healthy.shape.chain)
+    assert found == written[: len(found)]
+
+
+def test_an_accepted_loss_survives_a_power_cut_at_any_step() -> None:
+    """It is never forgotten half-way: the next start without leave is refused, the next one with it knows what is missing."""
+    for step in range(1, 40):
+        directory, healthy, written = filled()
+        damage_the_end(directory, healthy)
+        directory.cut_power_after(step)
+        try:
+            Log.open(directory, config=CONFIG, accept_loss=True)
+        except PowerCut:
+            directory = directory.crash(Random(step))
+        else:
+            break
+        with pytest.raises(LostTail):
+            Log.open(directory, config=CONFIG)
+        log = Log.open(directory, config=CONFIG, accept_loss=True)
+        assert log.lost == Flushed(40, healthy.shape.chain)
+        assert everything(log) == written[:-1]
+    assert step > 5
+
+
+def test_damage_inside_and_a_lost_end_together() -> None:
+    directory, healthy, written = filled()
+    directory.flip_bit(segments(directory)[0], 300)
+    damage_the_end(directory, healthy)
+    log = Log.open(directory, config=CONFIG, accept_loss=True)
+    assert (len(log.damage), log.lost) == (1, Flushed(40, healthy.shape.chain))
+    mend(log, written)
+    assert everything(log) == written[:-1]
+
+
+@pytest.mark.slow
+def test_any_mutation_is_an_answer_that_is_true() -> None:
+    """Whatever is in the files: what can be read is what was written, and nothing durable is missing unless it is said."""
+    rng = Random(5)
+    for _ in range(150):
+        directory, healthy, written = filled(rng.randint(3, 25))
+        healthy.close()
+        for _ in range(rng.randint(1, 3)):
+            name = rng.choice(segments(directory))
+            directory.edit(name, lambda data: mutate(rng, data))
+        try:
+            log = Log.open(directory, config=CONFIG)
+        except LogFormatError:
+            with contextlib.suppress(LogFormatError):
+                log = Log.open(directory, config=CONFIG, accept_loss=True)
+                assert log.lost == Flushed(healthy.shape.end, healthy.shape.chain)
+                mend(log, written)
+                found = everything(log)
+                assert found == written[: len(found)]
+            continue
+        check_damaged(log, healthy, written)
+        mend(log, written)
+        check_mended(directory, log, healthy, written)
+
+
+def mutate(rng: Random, data: bytearray) -> None:
+    place, length = rng.randrange(len(data) or 1), rng.randint(1, 100)
+    kind = rng.randrange(4)
+    if kind == 0:
+        del data[place:]
+    elif kind == 1:
+        del data[place : place + length]
+    elif kind == 2:
+        data[place:place] = rng.randbytes(length)
+    else:
+        data[place : place + length] = rng.choice([bytes(length), rng.randbytes(length)])
+
+
+# --- found later ---------------------------------------------------------------------------------------------------
+
+
+def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:
+    """One whole pass, in small slices."""
+    found = []
+    extents = list(log.extents())
+    while extents:
+        extent = extents.pop(0)
+        try:
+            rest = check(directory, extent, 300)
+        except CorruptLog as e:
+            found.append(log.note_damage(e))
+            extents = [each for each in log.extents() if each.position > found[-1].position or each.name != extent.name]
+            extents = [each for each in extents if each.name >= extent.name]
+            continue
+        if rest is not None:
+            extents.insert(0, rest)
+    return found
+
+
+@pytest.mark.slow
+def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
+    directory, log, written = filled(12)
+    before = contents(directory)
+    assert scrubbed(directory, log) == []
+    sealed = segments(directory)[:-1]
+    for name in sealed:
+        for position in range(SEGMENT_HEADER_BYTES, len(before[name]), 17):
+            directory.flip_bit(name, position)
+            (damaged,) = scrubbed(directory, log)
+            assert log.damage == (damaged,)
+            check_damaged(log, log, written)
+            mend(log, written)
+            assert contents(directory) == before
+            assert log.damage == ()
+    check_mended(directory, log, Log.open(directory, config=CONFIG), written)
+
+
+def test_rot_that_a_read_comes_upon_is_mended() -> None:
+    """Also in the active segment, and next to damage that is known already."""
+    for order in ((0, 1, 2), (2, 1, 0), (1, 1, 2)):
+        directory = MemoryDirectory()
+        log = Log.open(directory, config=LogConfig(tail_bytes=10))
+        written = [log.append([Topic("t" * 9000, ID)], 1 + i // 2, i) for i in range(10)]
+        log.flush()
+        before = contents(directory)
+        name = segments(directory)[0]
+        for i in order:
+            directory.flip_bit(name, SEGMENT_HEADER_BYTES + i * 18_500 + 200, 3)
+        for batch in written:
+            try:
+                log.read(batch.base_offset, 1)
+            except CorruptLog as e:
+                log.note_damage(e)
+        assert log.damage
+        mend(log, written)
+        assert contents(directory) == before
+        assert everything(log) == written
+        assert everything(Log.open(directory)) == written
+
+
+def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
+    _, log, _ = filled()
+    for error in (CorruptLog("somewhere"), CorruptLog.at("/elsewhere/00000000000000000000.log", 90, 0, "rot")):
+        with pytest.raises(CorruptLog) as e:
+            log.note_damage(error)
+        assert e.value is error
