@@ -27,19 +27,24 @@ MAX_DOUBLINGS: Final = 3
 
 def own_update(q: QuorumState) -> UpdateVoterRequest | None:
     """Tells the quorum where this voter listens; None if it knows, or this node does not vote."""
-    endpoints = q.joining.endpoints
-    if not endpoints:
+    desk, voters = q.joining, q.latest_voters
+    if not desk.endpoints or desk.settled is voters:
         return None
-    recorded = next((v for v in q.latest_voters.voters if (v.node_id, v.directory_id) == q.me), None)
-    if recorded is None or recorded.endpoints == endpoints:
+    recorded = next((v for v in voters.voters if (v.node_id, v.directory_id) == q.me), None)
+    if recorded is None:
         return None
-    return UpdateVoterRequest(recorded._replace(endpoints=endpoints), q.epoch, q.config.request_timeout_ms)
+    if recorded.endpoints == desk.endpoints:
+        desk.settled = voters
+        return None
+    return UpdateVoterRequest(recorded._replace(endpoints=desk.endpoints), q.epoch, q.config.request_timeout_ms)
 
 
 def _wish(q: QuorumState) -> QuorumChangeRequest | None:
     """What this node would ask its leader for now."""
-    role = q.role
-    if not q.joining.endpoints or not isinstance(role, Follower) or role.suspicious or q.shutting_down:
+    desk, role = q.joining, q.role
+    if not desk.endpoints or desk.settled is q.latest_voters:
+        return None
+    if not isinstance(role, Follower) or role.suspicious or q.shutting_down:
         return None
     high_watermark, _ = role.verified
     if high_watermark is None or q.shape.end < high_watermark or q.awaiting_log:
@@ -52,7 +57,7 @@ def _wish(q: QuorumState) -> QuorumChangeRequest | None:
     former = q.latest_voters.key_of(q.me.node_id)
     if former is not None:
         return RemoveVoterRequest(former, timeout_ms)
-    return AddVoterRequest(Voter(*q.me, q.joining.endpoints), ack_when_committed=True, timeout_ms=timeout_ms)
+    return AddVoterRequest(Voter(*q.me, desk.endpoints), ack_when_committed=True, timeout_ms=timeout_ms)
 
 
 def deadline_ms(q: QuorumState) -> int | None:

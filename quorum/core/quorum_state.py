@@ -60,6 +60,8 @@ class Joining:
     failures: int = 0
     asked: QuorumChangeRequest | None = None
     """On its way."""
+    settled: VoterSet | None = None
+    """The voter set that was seen to say what is configured: there is nothing to ask for as long as it is the latest."""
 
 
 class QuorumState:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.core.cluster import LATENCY_MS, Cluster
+from tests.core.cluster import LATENCY_MS, Cluster, voter
 
 
 def live(
@@ -18,11 +18,17 @@ def live(
     also: Callable[[Cluster, random.Random], None] = lambda cluster, rng: None,
     count: int | None = None,
     nodes: int | None = None,
+    joining: bool = False,
 ) -> Cluster:
-    """One random life, then a time without faults. `also` happens at every turn; of `nodes`, `count` vote at first."""
+    """One random life, then a time without faults. `also` happens at every turn; of `nodes`, `count` vote at first,
+    and with `joining` the others let themselves in."""
     rng = random.Random(seed)
     voters = count or rng.choice((1, 2, 3, 3, 3, 5))
     cluster = Cluster(voters, seed=seed, observers=(9,) if nodes is None else tuple(range(voters + 1, nodes + 1)))
+    if joining:
+        cluster.config = cluster.config._replace(auto_join=True)
+        for node in cluster.nodes.values():
+            node.endpoints = voter(node.id).endpoints
     cluster.install_ms = rng.choice((0, 40, 1500))
     cluster.boot_all()
     loss, repetition = rng.choice((0, 0.02, 0.2)), rng.choice((0, 0.1))

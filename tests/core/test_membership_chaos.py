@@ -65,7 +65,7 @@ def check_sets(cluster: Cluster) -> None:
             assert len(set(before.keys) ^ set(after.keys)) <= 1, f"two voters at a time: {before} -> {after}"
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_quorum_lives_through_changes_of_its_voters(seed: int) -> None:
     """Once the faults stop, everybody, voter or not, has the same log; and the quorum is the one that its log names."""
     operators = Operators()
@@ -91,10 +91,26 @@ def standing(entries: tuple[tuple[int, object], ...], log_start: int) -> range |
     return {*range(log_start), *(offset for offset, _ in entries)}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_whoever_wants_to_vote_does_in_the_end(seed: int) -> None:
+    """With nodes that join by themselves: all vote who were not removed, and each stands in the set as it is configured."""
+    operators = Operators()
+    cluster = live(seed, also=operators.turn, count=random.Random(seed).choice((1, 2, 3, 3)), nodes=NODES, joining=True)
+    cluster.elect(20_000)
+    cluster.run(60_000)
+    check_sets(cluster)
+
+    voters = cluster.leader.up.voters
+    for node in cluster.nodes.values():
+        assert voters.contains(node.key) or node.up.voter_history.has_named(node.key), node.describe()
+    assert [v.endpoints for v in voters.voters] == [voter(node_id).endpoints for node_id in voters.ids]
+    assert len({node.log.chain for node in cluster.nodes.values()}) == 1
+
+
 def test_the_lives_are_eventful() -> None:
     """Otherwise they prove nothing: every kind of wish is granted, and refused, somewhere."""
     seen: set[tuple[type, ErrorCode]] = set()
-    for seed in range(12):
+    for seed in range(7):
         operators = Operators()
         live(seed, also=operators.turn, count=3, nodes=NODES)
         seen |= {(type(request), response.error) for request, answers in operators.asked for response in answers}
