@@ -6,6 +6,9 @@ Wall time says little on a machine that is busy with other things, and gRPC hide
 nodes as in production run on a memory file system; a round gives each node one turn for all that has come in, and a
 leader's flush ends one round after it began, as on its thread. Counted is the thread's CPU time inside of `turn` and
 `next_deadline_ms`, and how many turns, flushes and fetches a write took.
+
+Neighbours make CPU time dearer too (they share caches and the core's units). So a yardstick, a fixed piece of Python, is
+measured all along, and times are given as they would be where it takes YARDSTICK_US, as on the reference machine at rest.
 """
 
 import argparse
@@ -18,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
@@ -56,12 +59,30 @@ from quorum.runtime.world import (
 from snapshots.store import SnapshotStore
 
 TOPICS = 1_000
-PIECES = 5
+PIECES = 10
 """The load is cut into so many, and the cheapest counts: what the others took longer for was not this code."""
+YARDSTICK_US = 12_000
 BROKERS = (101, 102, 103)
 CONTACT_EVERY_MS = 2_000
 CLUSTER_ID = uuid_text(b"sixteen cpu secs")
 NODE_IDS = (1, 2, 3)
+
+
+class _Point(NamedTuple):
+    place: int
+    name: str
+    values: tuple[int, ...]
+
+
+def _yardstick_us() -> float:
+    """Calls, small tuples, dictionaries and attributes: what a turn is made of."""
+    began = time.thread_time()
+    points: dict[str, _Point] = {}
+    for n in range(10_000):
+        point = _Point(n, f"p{n % 1_000}", (n, n + 1))
+        before = points.get(point.name)
+        points[point.name] = point if before is None else before._replace(values=point.values)
+    return (time.thread_time() - began) * 1e6
 
 
 class _Member:
@@ -278,10 +299,13 @@ def measure(writes: int, at_once: int, partitions: int, profiled: str | None) ->
                 for member in members:
                     member.profile = profile
         least = {member.node_id: float("inf") for member in trio.members.values()}
+        yardstick_us = _yardstick_us()
         for piece in range(PIECES):
             trio.load(writes // PIECES, at_once, lambda n, piece=piece: command(n + piece * writes))  # type: ignore[misc]
+            before_us, yardstick_us = yardstick_us, _yardstick_us()
+            scale = YARDSTICK_US / ((before_us + yardstick_us) / 2)
             for member in trio.members.values():
-                least[member.node_id] = min(least[member.node_id], member.cpu_s / (writes // PIECES))
+                least[member.node_id] = min(least[member.node_id], member.cpu_s / (writes // PIECES) * scale)
                 member.cpu_s = 0.0
         print(f"{writes} writes, {at_once} at once" + (f", {partitions} partitions each" if partitions else ""))
         for name, members in (("leader", [leader]), ("follower", followers)):

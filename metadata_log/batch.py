@@ -50,6 +50,7 @@ CONTROL_FLAG: Final = 1
 CHAIN_BYTES: Final = 32
 
 _HEADER = struct.Struct(">BBHIIIQIIQQ32s")
+_CRC_AT: Final = 8
 _CRC_START: Final = 12
 _CHAIN_START: Final = 48
 
@@ -95,9 +96,7 @@ def genesis_chain(cluster_id: str, bootstrap_voters: bytes) -> bytes:
 
 def _chain(previous_chain: bytes, head: bytes, payload: bytes) -> bytes:
     """`head` is the packed header; its CRC (8..12) and chain (48..80) are left out of the hash."""
-    digest = hashlib.sha256(previous_chain)
-    digest.update(head[:8])
-    digest.update(head[_CRC_START:_CHAIN_START])
+    digest = hashlib.sha256(b"".join((previous_chain, head[:_CRC_AT], head[_CRC_START:_CHAIN_START])))
     digest.update(payload)
     return digest.digest()
 
@@ -125,17 +124,13 @@ def encode(
         raise LogFormatError(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
     assert len(previous_chain) == CHAIN_BYTES
     flags = CONTROL_FLAG if is_control else 0
-
-    def pack(crc: int, chain: bytes) -> bytes:
-        return _HEADER.pack(
-            FORMAT_VERSION, flags, 0, length, crc, epoch, base_offset, record_count, 0,
-            first_timestamp_ms, last_timestamp_ms, chain,
-        )  # fmt: skip
-
-    chain = _chain(previous_chain, pack(0, bytes(CHAIN_BYTES)), payload)
-    unsummed = pack(0, chain)
-    crc = google_crc32c.value(unsummed[_CRC_START:] + payload)
-    data = pack(crc, chain) + payload
+    head = _HEADER.pack(
+        FORMAT_VERSION, flags, 0, length, 0, epoch, base_offset, record_count, 0,
+        first_timestamp_ms, last_timestamp_ms, b"",
+    )  # fmt: skip
+    chain = _chain(previous_chain, head, payload)
+    summed = b"".join((head[_CRC_START:_CHAIN_START], chain, payload))
+    data = b"".join((head[:_CRC_AT], google_crc32c.value(summed).to_bytes(4, "big"), summed))
     return Batch(base_offset, epoch, record_count, first_timestamp_ms, last_timestamp_ms, is_control, chain, data)
 
 

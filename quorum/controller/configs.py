@@ -5,11 +5,11 @@ nothing writes nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metadata_log.errors import ErrorCode
-from metadata_log.image import MetadataImage
+from metadata_log.image import ConfigResource, MetadataImage
 from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, MetadataRecord
 from quorum.controller.commands import (
     AlterConfigs,
@@ -101,7 +101,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             f"at most {OPERATIONS_MAX:,} are allowed; nothing was done",
         )
     resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
-    repeated = {resource for resource, times in Counter(resources).items() if times > 1}
+    repeated = _repeated(resources)
     records: list[MetadataRecord] = []
     results: list[ConfigResult] = []
     for alteration, resource in zip(command.alterations, resources, strict=True):
@@ -120,6 +120,12 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             f"nothing was done",
         )
     return Decision(() if command.validate_only else tuple(records), AlterConfigsReply(results=tuple(results)))
+
+
+def _repeated(resources: Sequence[ConfigResource]) -> set[ConfigResource]:
+    if len(resources) == 1:
+        return set()
+    return {resource for resource, times in Counter(resources).items() if times > 1}
 
 
 def _name(resource_type: int, name: str) -> str:

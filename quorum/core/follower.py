@@ -14,6 +14,7 @@ answer ranked the successors, and each runs when its turn comes, unless the lead
 """
 
 from dataclasses import replace
+from typing import Any
 
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
@@ -118,8 +119,8 @@ def _follows(
     return role
 
 
-def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...]) -> Follower:
-    """The leader has answered: it is there, and there is no reason to suspect it.
+def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...], **told: Any) -> Follower:
+    """The leader has answered: it is there, and there is no reason to suspect it. `told`: what else of the role is new.
 
     A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
     better successor gives up first.
@@ -133,6 +134,7 @@ def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...]) 
         has_fetched=True,
         campaign_at_ms=None,
         successors=successors,
+        **told,
     )
 
 
@@ -153,14 +155,17 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
     if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
         return None
     disputes.close(q, q.me)
-    role = replace(_heard_well(q, role, response.successors), read_token=response.read_token)
-    q.role = role
+    told: dict[str, Any] = {"read_token": response.read_token}
+    if response.snapshot is None and response.diverging is None:
+        told["verified"] = (
+            response.high_watermark,
+            response.batches[-1].end_offset if response.batches else q.shape.end,
+        )
+    q.role = role = _heard_well(q, role, response.successors, **told)
     if response.snapshot is not None:
         return _begin_download(q, role, response.snapshot)
     if response.diverging is not None:
         return _truncate(q, request, response.diverging)
-    verified_end = response.batches[-1].end_offset if response.batches else q.shape.end
-    q.role = replace(role, verified=(response.high_watermark, verified_end))
     if response.batches:
         q.awaiting_log = True
         q.effects.append(AppendBatches(response.batches))

@@ -100,12 +100,14 @@ def _drop_strangers(q: QuorumState, term: Leader) -> None:
 
 def _ends(q: QuorumState, term: Leader) -> Iterable[Offset | None]:
     """The durable ends of the voters. A leader that is not one of them any more does not count itself."""
-    for voter in q.latest_voters.keys:
-        yield q.shape.flushed_end if voter == q.me else term.replicas[voter].end_offset
+    me, flushed_end, replicas = q.me, q.shape.flushed_end, term.replicas
+    return [flushed_end if voter == me else replicas[voter].end_offset for voter in q.latest_voters.keys]
 
 
 def advance_high_watermark(q: QuorumState, term: Leader) -> None:
     """Moves the high watermark if a majority's disks allow it; who waits for that hears of it soon (`parking`)."""
+    if q.known_high_watermark == q.shape.end:
+        return  # nobody's disk holds more: so it is for every fetch but the one that completes a majority
     end = leader_high_watermark(
         _ends(q, term),
         len(q.latest_voters),
@@ -141,7 +143,9 @@ def begin_read_round(q: QuorumState, term: Leader) -> None:
 
 def count_echoes(q: QuorumState, term: Leader) -> None:
     """Confirms the round in flight if a majority of the latest voters, this node counted, has repeated its tokens."""
-    echoes = newest_of_majority((term.replicas[v].echoed_token for v in q.latest_voters.others(q.me)), needed(q))
+    if term.reads.mark is None:
+        return
+    echoes = newest_of_majority([term.replicas[v].echoed_token for v in q.latest_voters.others(q.me)], needed(q))
     token = None if echoes is None else term.reads.confirm(echoes)
     if token is not None:
         q.effects.append(ReadsConfirmed(token))
@@ -163,12 +167,12 @@ def last_round_began_ms(q: QuorumState, term: Leader) -> int | None:
     It is the time when the replies left whose receipt the followers have since shown, not when their fetches came in: a
     leader that was paused finds old fetches at its door, and they prove nothing about now.
     """
-    return newest_of_majority((term.replicas[v].confirmed_ms for v in q.latest_voters.others(q.me)), needed(q))
+    return newest_of_majority([term.replicas[v].confirmed_ms for v in q.latest_voters.others(q.me)], needed(q))
 
 
 def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
     """When this leader has been without a majority that gets further for too long."""
-    newest_ms = newest_of_majority((term.replicas[v].progress_ms for v in q.latest_voters.others(q.me)), needed(q))
+    newest_ms = newest_of_majority([term.replicas[v].progress_ms for v in q.latest_voters.others(q.me)], needed(q))
     assert newest_ms is not None, "a majority that is larger than the voter set"
     return newest_ms + q.config.check_quorum_ms
 
@@ -177,10 +181,9 @@ def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
     deadlines = [parked.deadline_ms for parked in term.parked.values()]
     if term.changes.pending is not None:
         deadlines.append(term.changes.pending.deadline_ms)
-    deadlines.extend(
-        term.replicas[voter].silent_since_ms(term.elected_ms) + _begin_every_ms(q)
-        for voter in q.latest_voters.others(q.me)
-    )
+    begin_every_ms = _begin_every_ms(q)
+    others = q.latest_voters.others(q.me)
+    deadlines += [term.replicas[voter].silent_since_ms(term.elected_ms) + begin_every_ms for voter in others]
     check_quorum_ms = check_quorum_deadline_ms(q, term)
     if check_quorum_ms < FOREVER_MS:
         deadlines.append(check_quorum_ms)

@@ -9,7 +9,6 @@ new watermark along. Told at once, every follower would be answered twice for ea
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset, OffsetAndEpoch
@@ -43,7 +42,7 @@ def tell_watermark(q: QuorumState, term: Leader, end: Offset) -> None:
     due_ms = q.now_ms + q.config.watermark_linger_ms
     for replica, parked in term.parked.items():
         if parked.request.high_watermark < end and due_ms < parked.deadline_ms:
-            term.parked[replica] = replace(parked, deadline_ms=due_ms)
+            term.parked[replica] = ParkedFetch(parked.reply_to, parked.request, due_ms)
     complete_parked(q, term, lambda parked: parked.deadline_ms <= q.now_ms)
 
 
@@ -77,6 +76,6 @@ def response_to(
         log_start=q.shape.start.offset,
         diverging=diverging,
         snapshot=snapshot,
-        successors=tuple(key.node_id for key in ranked),
+        successors=tuple([key.node_id for key in ranked]),
         read_token=token,
     )

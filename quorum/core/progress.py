@@ -89,23 +89,24 @@ class ReplicaProgress:
 
     def silent_since_ms(self, elected_ms: int) -> int:
         """Since when it has neither fetched nor been told who leads."""
-        return max(time_ms for time_ms in (elected_ms, self.last_fetch_ms, self.begun_ms) if time_ms is not None)
+        return max(elected_ms, self.last_fetch_ms or elected_ms, self.begun_ms or elected_ms)
 
 
 def newest_of_majority(times_ms: Iterable[int | None], needed: int) -> int | None:
     """The newest time at which, or after which, `needed` of the voters did something; None if too few ever did."""
-    known = sorted((time_ms for time_ms in times_ms if time_ms is not None), reverse=True)
     if needed <= 0:
         return FOREVER_MS
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    known.sort(reverse=True)
     return known[needed - 1] if len(known) >= needed else None
 
 
 def successors(voters: Iterable[ReplicaKey], replicas: dict[ReplicaKey, ReplicaProgress]) -> tuple[ReplicaKey, ...]:
     """`voters`, the furthest first: whoever is ahead wins with the fewest refusals."""
-
-    def rank(key: ReplicaKey) -> tuple[int, NodeId]:
+    ranked: list[tuple[Offset, ReplicaKey]] = []
+    for key in voters:
         progress = replicas.get(key)
         end = -1 if progress is None or progress.end_offset is None else progress.end_offset
-        return (-end, key.node_id)
-
-    return tuple(sorted(voters, key=rank))
+        ranked.append((-end, key))
+    ranked.sort()
+    return tuple([key for _, key in ranked])

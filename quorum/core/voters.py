@@ -23,6 +23,10 @@ class VoterSet:
 
     voters: tuple[Voter, ...]
     keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
+    _others: dict[ReplicaKey, tuple[ReplicaKey, ...]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+    """What `others` has answered: a leader asks several times a turn."""
 
     def __post_init__(self) -> None:
         ids = self.ids
@@ -45,7 +49,10 @@ class VoterSet:
 
     def others(self, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
         """The voters except `me`; all of them if `me` is none."""
-        return tuple(key for key in self.keys if key != me)
+        others = self._others.get(me)
+        if others is None:
+            others = self._others[me] = tuple(key for key in self.keys if key != me)
+        return others
 
     def key_of(self, node_id: NodeId) -> ReplicaKey | None:
         return next((key for key in self.keys if key.node_id == node_id), None)

@@ -43,7 +43,7 @@ from quorum.runtime.waiting import (
     ParkedFetches,
     unknown_outcome,
 )
-from quorum.runtime.world import BrokerFetch, Read, ReplyTo, Submission, World
+from quorum.runtime.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
 
 EARLY_MAX = 10_000
 """Requests held while a new leader is not active yet; more are refused."""
@@ -380,8 +380,10 @@ class ActiveController:
             self._go_on(self._follow_ups.popleft())
         applied = self._state.applied
         for deferred in self._deferred.ready(applied):
-            view = ReadView(applied, self._state.committed, self.controller, now_ms)
-            self._world.reply(deferred.reply_to, view if deferred.reply is None else deferred.reply)
+            reply: Answer | None = deferred.reply
+            if reply is None:
+                reply = ReadView(applied, self._state.committed, self.controller, now_ms)
+            self._world.reply(deferred.reply_to, reply)
         if applied > self._woken_at:
             if len(self._parked) <= WAKE_AT_ONCE_MAX:
                 self._wake()
@@ -422,14 +424,13 @@ class ActiveController:
     def next_deadline_ms(self) -> int | None:
         if not self.on:
             return self._early.deadlines.next_ms()
-        deadlines = [
-            deadline
-            for deadline in (
-                self._deferred.deadlines.next_ms(),
-                self._parked.deadlines.next_ms(),
-                self.controller.next_deadline_ms(),
-                self._wake_deadline_ms,
-            )
-            if deadline is not None
-        ]
-        return min(deadlines, default=None)
+        soonest: int | None = None
+        for deadline in (
+            self._deferred.deadlines.next_ms(),
+            self._parked.deadlines.next_ms(),
+            self.controller.next_deadline_ms(),
+            self._wake_deadline_ms,
+        ):
+            if deadline is not None and (soonest is None or deadline < soonest):
+                soonest = deadline
+        return soonest

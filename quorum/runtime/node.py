@@ -93,7 +93,8 @@ class Node:
         self._unreported = False
         self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
-        """What the core said after the last turn."""
+        self._active_deadline_ms: int | None = now_ms
+        """What the core and the active controller said after the last turn."""
         self._stopped: str | None = None
         self.core = RaftCore(
             me=self.me,
@@ -130,18 +131,22 @@ class Node:
     def turn(self, events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
         """Takes `events` in order, then timers that are due, then settles. Nothing happens after a stop."""
         self._now_ms, self._wall_ms = now_ms, wall_ms
+        self._guarded(self._take_all, events)
+
+    def _take_all(self, events: Iterable[Event]) -> None:
         for event in events:
-            self._guarded(self._handle, event)
-        self._guarded(self._fire_timers)
-        self._guarded(self._settle)
+            self._handle(event)
+        self._fire_timers()
+        self._settle()
 
     def next_deadline_ms(self) -> int | None:
         """When the next turn is due even if nothing happens; to be asked after every turn."""
+        core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
+        self._core_deadline_ms, self._active_deadline_ms = core_ms, active_ms
         if self._has_more_to_do():
             return self._now_ms
-        self._core_deadline_ms = self.core.next_deadline_ms()
-        deadlines = (self._core_deadline_ms, self.active.next_deadline_ms(), self._local_reads.next_deadline_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        deadlines = (core_ms, active_ms, self._local_reads.next_deadline_ms())
+        return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     @property
     def awaits_majority(self) -> bool:
@@ -237,7 +242,8 @@ class Node:
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= self._now_ms:
                 self._step(raft.TimerFired())
-        self.active.fire_timers(self._now_ms)
+        if self._active_deadline_ms is not None and self._active_deadline_ms <= self._now_ms:
+            self.active.fire_timers(self._now_ms)
         for read in self._local_reads.expired(self._now_ms):
             self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
 
@@ -349,9 +355,9 @@ class Node:
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
     def _apply(self) -> None:
-        if self._load is not None:
+        if self._load is not None or self.state.applied >= (until := self.commit_target):
             return
-        for mark in self.state.apply(self.log, self.commit_target):
+        for mark in self.state.apply(self.log, until):
             self.active.mark_passed()
             voters = Voters(self.core.voter_history.at(mark.end.offset).voters)
             job = self.snapshotter.job_for(mark, self.log, voters)
@@ -364,8 +370,9 @@ class Node:
 
     def _maybe_activate(self) -> None:
         core = self.core
-        ready = core.is_leading and core.high_watermark is not None and self._load is None
-        if ready and not self.active.on and self.state.applied == self.log.shape.end:
+        if self.active.on or not core.is_leading or core.high_watermark is None or self._load is not None:
+            return
+        if self.state.applied == self.log.shape.end:
             self.active.begin(core.epoch, self._now_ms)
 
     # --- jobs ------------------------------------------------------------------------------------------------------
