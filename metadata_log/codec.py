@@ -156,7 +156,7 @@ class _Shape:
                     if converted is not value:
                         changed = changed or list(fields)
                         changed[i] = converted
-                elif value == b"":
+                elif convert is _uuid and value == b"":
                     raise _Mismatch("an id of 0 bytes")
         except _Mismatch as e:
             raise LogFormatError(f"{self.cls.__name__}.{self.names[i]}: {e}") from None
@@ -187,6 +187,9 @@ _SHAPES_BY_CLASS: Final = {cls: (number, _SHAPES[number]) for cls, number in TYP
 
 _PARTITION_TYPE, _PARTITION_SHAPE = _SHAPES_BY_CLASS[Partition]
 
+_packed_states: Final[dict[Fields, tuple[bytes, bytes]]] = {}
+_PACKED_STATES_MAX: Final = 1 << 14
+
 _pack: Final = msgpack.Packer(use_bin_type=True, strict_types=False).pack
 """One packer for all: `pack` runs to its end without letting another thread in."""
 
@@ -196,6 +199,8 @@ def encode_record(record: Record) -> bytes:
     number, shape = _SHAPES_BY_CLASS[type(record)]
     # A field of a wrong type would be a record that no node can read back: in a committed log, that is for ever.
     shape.check_signature(record)
+    if type(record) is Partition:
+        return encode_partition(record.topic_id, record.partition, record[2:])
     return cast(bytes, _pack((number, RECORD_VERSION, *shape.shortest(record))))
 
 
@@ -206,8 +211,27 @@ def encode_valid(record: Record) -> bytes:
 
 
 def encode_partition(topic_id: bytes, partition: int, state: Fields) -> bytes:
-    """As `encode_valid` of a `Partition` whose fields from the third on are `state`, without making one: it is the hot path."""
-    return cast(bytes, _pack((_PARTITION_TYPE, RECORD_VERSION, topic_id, partition, *_PARTITION_SHAPE.shortest(state))))
+    """As `encode_valid` of a `Partition` whose fields from the third on are `state`, without making one: it is the hot path.
+
+    An array's bytes are its head and its items' bytes, so what follows the number is packed once for each state.
+    """
+    pieces = _packed_states.get(state)
+    if pieces is None:
+        pieces = _pack_state(state)
+    head, tail = pieces
+    assert len(topic_id) == _UUID_BYTES
+    return b"".join((head, topic_id, _pack(partition), tail))
+
+
+def _pack_state(state: Fields) -> tuple[bytes, bytes]:
+    """What stands before the topic id of a `Partition` in this state, and what after its number."""
+    fields = _PARTITION_SHAPE.shortest(state)
+    whole: bytes = _pack((_PARTITION_TYPE, RECORD_VERSION, bytes(_UUID_BYTES), 0, *fields))
+    number_at = len(whole) - sum([len(_pack(field)) for field in fields]) - len(_pack(0))
+    if len(_packed_states) >= _PACKED_STATES_MAX:
+        _packed_states.clear()
+    pieces = whole[: number_at - _UUID_BYTES], whole[number_at + len(_pack(0)) :]
+    return _packed_states.setdefault(state, pieces)
 
 
 def encode_records(records: Iterable[Record]) -> bytes:

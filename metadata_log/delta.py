@@ -23,7 +23,16 @@ from metadata_log.errors import LogFormatError
 from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
 from metadata_log.image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image_editor import Edits, ImageEditor, Misfit
-from metadata_log.partition_state import REPLICAS, NodeIds, intern_state, merge, misfit, state_of, without_elr
+from metadata_log.partition_state import (
+    REPLICAS,
+    NodeIds,
+    Unsound,
+    intern_state,
+    merge,
+    misfit,
+    state_of,
+    without_elr,
+)
 from metadata_log.records import (
     FROM_OFFSET,
     PAYLOAD_HASH_BYTES,
@@ -90,6 +99,8 @@ class MetadataDelta(ImageEditor):
     def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
         super().__init__(image)
         self._kind = kind
+        self._all_registered: set[NodeIds] = set()
+        """Lists of replicas that `_check_registered` has passed, while no broker goes."""
 
     _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
     _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
@@ -245,6 +256,7 @@ class MetadataDelta(ImageEditor):
     def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
         self._registration(record.broker_id, record.broker_epoch)
         self._drop(self._brokers, record.broker_id, "broker")
+        self._all_registered.clear()
         self.changed.brokers.add(record.broker_id)
 
     def _register_controller(self, record: RegisterController, offset: Offset) -> None:
@@ -330,11 +342,14 @@ class MetadataDelta(ImageEditor):
             raise Misfit(
                 f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"
             )
-        state = state_of(record)
-        why = misfit(state)
-        if why is not None:
-            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
-        self._check_registered(state[REPLICAS], ())
+        try:
+            state = state_of(record)
+        except Unsound as e:
+            raise Misfit(f"partition {editor.name}-{record.partition}: {e}") from None
+        replicas = state[REPLICAS]
+        if replicas not in self._all_registered:
+            self._check_registered(replicas, ())
+            self._all_registered.add(replicas)
         editor.append(state)
         self._partition_count += 1
         self._record_count += 1

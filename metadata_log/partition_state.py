@@ -34,6 +34,8 @@ _directories: dict[tuple[Uuid, ...], tuple[Uuid, ...]] = {}
 _uuids: dict[Uuid, Uuid] = {}
 _node_ids: dict[NodeId, NodeId] = {}
 _states: dict[PartitionState, PartitionState] = {}
+_sound: dict[PartitionState, PartitionState] = {}
+"""Those of them that a partition can be in."""
 
 
 def _interned(pool: dict[T, T], value: T) -> T:
@@ -81,9 +83,25 @@ def intern_state(state: PartitionState) -> PartitionState:
     return _interned(_states, shared)
 
 
+class Unsound(Exception):
+    """No partition can be in this state; the text is `misfit`'s."""
+
+
 def state_of(record: Partition) -> PartitionState:
-    """What the image keeps of the record, interned."""
-    return intern_state(record[2:])
+    """What the image keeps of the record, interned. Most new partitions are in one of a few states, judged once each.
+
+    Raises:
+        Unsound: see `misfit`.
+    """
+    fields = record[2:]
+    known = _sound.get(fields)
+    if known is not None:
+        return known
+    state = intern_state(fields)
+    why = misfit(state)
+    if why is not None:
+        raise Unsound(why)
+    return _interned(_sound, state)
 
 
 def partition_of(topic_id: Uuid, partition: int, state: PartitionState) -> Partition:

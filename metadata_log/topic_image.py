@@ -90,6 +90,7 @@ class TopicEditor:
     """Changes to one topic, or a new topic, collected until `finish`. Copies each chunk at most once."""
 
     __slots__ = (
+        "_appended",
         "_chunks",
         "_old_states",
         "_replica_moves",
@@ -113,6 +114,8 @@ class TopicEditor:
         self._old_states: dict[int, PartitionState] = {}
         """What hash stands in `digest` for each partition that was changed since: it is settled at `finish`."""
         self._replica_moves: dict[NodeId, int] = {}
+        self._appended: dict[NodeIds, int] = {}
+        """Replica lists of new partitions, each with their number: `_brokers` counts them, broker by broker, once."""
 
     def state(self, partition: int) -> PartitionState | None:
         """The partition's state after the changes so far."""
@@ -137,10 +140,12 @@ class TopicEditor:
         number = self.partition_count
         if number % CHUNK_PARTITIONS == 0:
             self._chunks.append([])
-        self._own(-1).append(state)
+        chunk = self._chunks[-1]
+        (chunk if isinstance(chunk, list) else self._own(-1)).append(state)
         self.partition_count = number + 1
         self.digest += partition_hash(self.topic_id, number, state)
-        self._count_replicas(state[REPLICAS], 1)
+        replicas = state[REPLICAS]
+        self._appended[replicas] = self._appended.get(replicas, 0) + 1
 
     def change(self, partition: int, state: PartitionState) -> None:
         """Replaces the state of a partition that exists."""
@@ -162,6 +167,9 @@ class TopicEditor:
 
     def _brokers(self) -> tuple["array[int]", "array[int]"]:
         """The index after the changes; the base's own arrays where no replica moved."""
+        for replicas, count in self._appended.items():
+            self._count_replicas(replicas, count)
+        self._appended.clear()
         moves = self._replica_moves
         if self.base is None:
             counts = moves

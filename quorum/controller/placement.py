@@ -24,7 +24,7 @@ one topic with thousands.
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from metadata_log.ids import NodeId
 
@@ -75,13 +75,17 @@ class Placer:
 
     def _shuffle(self) -> None:
         """Other neighbours for the next round."""
-        self._rng.shuffle(self._racks)
+        self._mix(self._racks)
         for rack in self._racks:
-            self._rng.shuffle(rack.online)
-            self._rng.shuffle(rack.fenced)
+            self._mix(rack.online)
+            self._mix(rack.fenced)
         if len(self._racks) == 1 and not self._racks[0].fenced:
             self._doubled = self._racks[0].online * 2
         self._placed = 0
+
+    def _mix(self, items: list[Any]) -> None:
+        if len(items) > 1:  # with three brokers a round is three partitions long, and a call that does nothing adds up
+            self._rng.shuffle(items)
 
     def place(self, partition_count: int, replication_factor: int) -> list[tuple[NodeId, ...]]:
         """The replicas of `partition_count` partitions; the first of each is online, and its preferred leader.
