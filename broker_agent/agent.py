@@ -148,6 +148,11 @@ class Agent:
     # --- what others see ---------------------------------------------------------------------------------------------
 
     @property
+    def controller(self) -> str:
+        """`host:port` of the controller that it asks."""
+        return self._client.target
+
+    @property
     def cluster_id(self) -> str:
         return self.identity.cluster_id
 

@@ -8,11 +8,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from random import Random
 
 import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
+from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import Agent, BrokerIdentity, Log
 from broker_agent.client import ControllerClient, Dial
 from broker_agent.config import BrokerConfig
@@ -70,7 +72,8 @@ async def run_broker(
             measure(agent, metrics)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
-        bound = await stack.enter_async_context(serving_clients(agent, config, health))
+        controllers = AdminForwarding(partial(controllers_of, agent, config), dialer)
+        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers))
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
@@ -125,7 +128,9 @@ def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpo
 
 
 @asynccontextmanager
-async def serving_clients(agent: Agent, config: BrokerConfig, health: Health) -> AsyncIterator[tuple[Endpoint, ...]]:
+async def serving_clients(
+    agent: Agent, config: BrokerConfig, health: Health, controllers: AdminForwarding
+) -> AsyncIterator[tuple[Endpoint, ...]]:
     """Serves every listener inside of the block; gives what is bound. Health is told at the first one."""
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
@@ -134,13 +139,23 @@ async def serving_clients(agent: Agent, config: BrokerConfig, health: Health) ->
 
             def add(server: grpc.aio.Server, service: ClusterMetadata = service) -> None:
                 client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]
+                server.add_generic_rpc_handlers((controllers,))
 
             served = serving(
-                each.address, add, tls=config.tls_files, health=None if bound else health, reflect=(_SERVICE,)
+                each.address,
+                add,
+                tls=config.tls_files,
+                health=None if bound else health,
+                reflect=(_SERVICE, SERVICE.full_name),
             )
             port = await stack.enter_async_context(served)
             bound.append(Endpoint(each.name, each.address.host, port))
         yield tuple(bound)
+
+
+def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
+    """Where controllers are: first the one that this broker fetches from."""
+    return (agent.controller, *(each.target for each in config.controller_quorum_bootstrap_servers))
 
 
 @asynccontextmanager

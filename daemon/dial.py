@@ -55,3 +55,12 @@ class Dialer:
         if self._credentials is None:
             return grpc.aio.insecure_channel(target, options=self._options)
         return grpc.aio.secure_channel(target, self._credentials, options=self._options)
+
+
+_NEVER_SENT = ("failed to connect", "Connection refused", "DNS resolution failed", "No route to host")
+
+
+def was_never_sent(e: grpc.aio.AioRpcError) -> bool:
+    """Whether the call failed before any byte of it left: no connection came about."""
+    details = e.details() or ""
+    return e.code() is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NEVER_SENT)

@@ -61,9 +61,7 @@ class Options:
 
 _PEM = click.Path(path_type=Path, exists=True, dir_okay=False)
 _GLOBALS = (
-    click.option(
-        "-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Another name for -C: only controllers answer."
-    ),
+    click.option("-b", "--bootstrap-server", metavar="HOST:PORT,...", help="Brokers to ask; they ask the controllers."),
     click.option("-C", "--bootstrap-controller", metavar="HOST:PORT,...", help="Controllers to ask."),
     click.option("-o", "--output", type=click.Choice(OUTPUTS), help="Default: table."),
     click.option("--cacert", type=_PEM, help="Speak TLS: who must have signed the controllers' certificates."),

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
+from daemon.forwarding import asking_principal, must_stay
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
@@ -25,7 +26,7 @@ from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
-from quorum.wire.forwarding import Forwarder, asking_principal, must_stay
+from quorum.wire.forwarding import Forwarder
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of

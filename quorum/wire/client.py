@@ -19,10 +19,11 @@ from typing import Any, Final, Self, TypeAlias
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
 
+from daemon.dial import was_never_sent
 from daemon.forwarding import STAY_HERE
 from daemon.grpc_options import channel_options
 from metadata_log.errors import ErrorCode
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call, was_never_sent
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call
 from quorum.wire.submit_stream import SubmitStream
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]

@@ -62,15 +62,6 @@ def target_of(leader: common_pb2.LeaderHint) -> str | None:
     return f"[{host}]:{leader.endpoint.port}" if ":" in host else f"{host}:{leader.endpoint.port}"
 
 
-_NEVER_SENT = ("failed to connect", "Connection refused", "DNS resolution failed", "No route to host")
-
-
-def was_never_sent(e: grpc.aio.AioRpcError) -> bool:
-    """Whether the call failed before any byte of it left: no connection came about."""
-    details = e.details() or ""
-    return e.code() is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NEVER_SENT)
-
-
 def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int) -> AdminError:
     """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
     code, details = e.code(), e.details() or ""

@@ -6,26 +6,18 @@ from another node is not sent round.
 
 What became of it is never guessed. If no connection came about, nothing was done; if the answer to a change is missing, it may
 have happened (REQUEST_TIMED_OUT).
-
-Who asks is said by the forwarder, and believed only over TLS, of a certificate that names a host of this cluster: of a
-controller or a registered broker. Anybody else speaks for themselves.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from daemon.forwarding import PRINCIPAL, STAY_HERE
+from daemon.dial import was_never_sent
+from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, STAY_HERE
 from metadata_log.errors import ErrorCode
-from metadata_log.records import PRINCIPAL_CHARS_MAX
 from quorum.runtime.requests import LeaderHint, Refused
-from quorum.wire.client_errors import was_never_sent
-from quorum.wire.request_identity import names_of, principal_of
-
-ANSWER_GRACE_S: Final = 0.1
-"""The leader's own deadline comes first, so that what it knows about the outcome still arrives."""
 
 METHODS: Final = {
     method.input_type.full_name: method.name
@@ -36,23 +28,6 @@ METHODS: Final = {
 READS: Final = frozenset(("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers"))
 
 Dial = Callable[[str], grpc.aio.Channel]
-
-
-def must_stay(context: Any) -> bool:
-    """Whether this call is to be answered here or nowhere."""
-    return any(key == STAY_HERE for key, _ in context.invocation_metadata() or ())
-
-
-def asking_principal(context: Any, hosts: Callable[[], Collection[str]]) -> str:
-    """Who asks: whom a node of the cluster says that it asks for, or whoever is at the other end.
-
-    `hosts` are those of the cluster's nodes; looked up only where somebody claims to speak for another.
-    """
-    claimed = [value for key, value in context.invocation_metadata() or () if key == PRINCIPAL]
-    if claimed and not names_of(context).isdisjoint(hosts()):
-        text = bytes(claimed[0]).decode("utf-8", "replace")
-        return text[:PRINCIPAL_CHARS_MAX]
-    return principal_of(context)
 
 
 class Forwarder:

@@ -8,11 +8,12 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
-from daemon.forwarding import PRINCIPAL, STAY_HERE
+from daemon.forwarding import PRINCIPAL, PRINCIPAL_CHARS_MAX, STAY_HERE, asking_principal
+from metadata_log import records
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
 from quorum.runtime.requests import LeaderHint, Refused
-from quorum.wire.forwarding import METHODS, READS, asking_principal
+from quorum.wire.forwarding import METHODS, READS
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
@@ -190,3 +191,7 @@ async def test_a_local_read_never_goes_back_behind_what_its_client_has_seen(stub
     asked = admin_pb2.RequestContext(consistency=admin_pb2.RequestContext.LOCAL, client_high_watermark=1_000)
     response = await stub.ListTopics(admin_pb2.ListTopicsRequest(context=asked))
     assert response.error.code == ErrorCode.NOT_READY
+
+
+def test_a_principal_that_fits_the_wire_fits_the_log() -> None:
+    assert PRINCIPAL_CHARS_MAX == records.PRINCIPAL_CHARS_MAX

@@ -1,0 +1,111 @@
+"""The admin service of a broker: it asks the controllers, so that whoever can reach a broker can operate the cluster.
+
+A broker decides nothing here and keeps nothing. It asks the controller that it fetches from, which hands on what it cannot do
+itself, and the others while that one is away. What became of a change is never guessed: a change that was sent and not
+answered may have happened, and is not sent again; its client does that, with the request id.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from broker_agent import convert
+from daemon.dial import was_never_sent
+from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, principal_of
+from metadata_log.errors import ErrorCode
+
+SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+READS: Final = frozenset(
+    ("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "DescribeQuorum", "ListSnapshots", "CanRestart")
+)
+"""Calls that change nothing: they may be asked again elsewhere."""
+DEFAULT_TIMEOUT_S: Final = 10.0
+TIMEOUT_S_MAX: Final = 120.0
+PAUSE_S: Final = 0.05
+"""Between two rounds through the controllers, while nobody leads."""
+
+Dial = Callable[[str], grpc.aio.Channel]
+
+
+class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """AdminService, answered by controllers. `targets` are their addresses, the likeliest leader first."""
+
+    def __init__(self, targets: Callable[[], Sequence[str]], dial: Dial) -> None:
+        self._targets = targets
+        self._dial = dial
+        self._stubs: dict[str, Any] = {}
+        self._handlers = {f"/{SERVICE.full_name}/{method.name}": self._handler(method) for method in SERVICE.methods}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        return self._handlers.get(handler_call_details.method)
+
+    def _handler(self, method: Any) -> grpc.RpcMethodHandler:
+        request, response = (getattr(admin_pb2, each.name) for each in (method.input_type, method.output_type))
+        if method.client_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                self._submit, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+            )
+
+        async def answer(asked: Any, context: Any) -> Any:
+            return await self._ask(method.name, asked, context, response)
+
+        return grpc.unary_unary_rpc_method_handler(
+            answer, request_deserializer=request.FromString, response_serializer=response.SerializeToString
+        )
+
+    async def _ask(self, name: str, request: Any, context: Any, response_type: Any) -> Any:
+        """The first answer that is not "ask another": within the deadline, round by round."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + _timeout_s(request, context)
+        refusal = response_type(
+            error=convert.error(ErrorCode.BROKER_NOT_AVAILABLE, "no controller could be asked in time")
+        )
+        while True:
+            for target in dict.fromkeys(self._targets()):
+                left_s = deadline_s - loop.time()
+                if left_s <= ANSWER_GRACE_S:
+                    return refusal
+                request.context.timeout_ms = int((left_s - ANSWER_GRACE_S) * 1_000) or 1
+                try:
+                    answer = await getattr(self._stub(target), name)(
+                        request, timeout=left_s, metadata=((PRINCIPAL, principal_of(context).encode()),)
+                    )
+                except grpc.aio.AioRpcError as e:
+                    text = f"controller {target} was asked: {e.code().name}: {e.details()}"
+                    if name not in READS and not was_never_sent(e):
+                        text += "; the request may have taken effect"
+                        return response_type(error=convert.error(ErrorCode.REQUEST_TIMED_OUT, text))
+                    refusal = response_type(error=convert.error(ErrorCode.BROKER_NOT_AVAILABLE, text))
+                    continue
+                if answer.error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
+                    return answer
+                refusal = answer
+            await asyncio.sleep(PAUSE_S)
+
+    async def _submit(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """One stream from the client through to a controller and back; it breaks as a whole, and is not begun anew."""
+        target = self._targets()[0]
+        call = self._stub(target).Submit(requests, metadata=((PRINCIPAL, principal_of(context).encode()),))
+        try:
+            async for response in call:
+                yield response
+        except grpc.aio.AioRpcError as e:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"controller {target}: {e.code().name}: {e.details()}")
+        finally:
+            call.cancel()
+
+    def _stub(self, target: str) -> Any:
+        if target not in self._stubs:
+            self._stubs[target] = admin_pb2_grpc.AdminServiceStub(self._dial(target))  # type: ignore[no-untyped-call]
+        return self._stubs[target]
+
+
+def _timeout_s(request: Any, context: Any) -> float:
+    """What is asked for, within the call's own deadline and ours."""
+    asked_s = request.context.timeout_ms / 1_000
+    timeout_s = min(asked_s, TIMEOUT_S_MAX) if asked_s > 0 else DEFAULT_TIMEOUT_S
+    remaining_s = context.time_remaining()
+    return timeout_s if remaining_s is None else min(timeout_s, float(remaining_s))

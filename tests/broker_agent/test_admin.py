@@ -1,0 +1,118 @@
+"""A broker takes admin calls, and asks the controllers."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from quorum_rpc.v1 import admin_pb2
+
+from broker_agent.admin import READS, SERVICE, AdminForwarding
+from daemon.dial import Dialer
+from daemon.server import serving
+from metadata_log.errors import ErrorCode
+from quorum.runtime.requests import Refused
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import MayHaveHappened, NoLeader
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+
+
+class Cluster:
+    """Two controllers, and a client that reaches only a broker."""
+
+    def __init__(self) -> None:
+        self.first, self.second = FakeNode(), FakeNode()
+        self.targets: list[str] = []
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster()
+        for node in (cluster.first, cluster.second):
+            port = await stack.enter_async_context(serve(node, IDENTITY, ANY_PORT, grace_s=0))
+            cluster.targets.append(f"127.0.0.1:{port}")
+        yield cluster
+
+
+@pytest.fixture
+async def client(cluster: Cluster) -> AsyncIterator[AdminClient]:
+    async with Dialer() as dialer:
+        controllers = AdminForwarding(lambda: cluster.targets, dialer)
+
+        def add(server: Any) -> None:
+            server.add_generic_rpc_handlers((controllers,))
+
+        async with (
+            serving(ANY_PORT, add, grace_s=0) as port,
+            AdminClient([f"127.0.0.1:{port}"], timeout_s=1.0) as client,
+        ):
+            yield client
+
+
+async def test_a_topics_life_through_a_broker(client: AdminClient, cluster: Cluster) -> None:
+    """The calls of people, and the stream of tools."""
+    await client.create_topic("orders", 2, 3)
+    assert (await client.describe_topic("orders")).partition_count == 2
+    async with await client.submit() as stream:
+        names = [await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=[name])) for name in ("orders",)]
+        assert [(await each).results[0].error.code for each in names] == [0]
+    assert cluster.first.cluster.image.topic_count == 0
+
+
+async def test_the_next_controller_is_asked_where_nothing_was_done(client: AdminClient, cluster: Cluster) -> None:
+    """One has just gone, the other two disagree about who leads."""
+    cluster.first.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "somebody else leads")
+    cluster.targets.insert(0, "127.0.0.1:1")
+    await client.create_topic("orders", 2, 3)
+    assert cluster.second.cluster.image.topic_count == 1
+
+
+async def test_what_may_have_happened_is_not_sent_again_by_the_broker(client: AdminClient, cluster: Cluster) -> None:
+    """Its client may do that, for it has given the request an id."""
+    await client.list_topics()
+
+    async def breaks_down(*_: object) -> Any:
+        raise RuntimeError("the process dies here")
+
+    cluster.first.submit = breaks_down  # type: ignore[method-assign]
+    client.timeout_s = 0.3
+    with pytest.raises(MayHaveHappened):
+        await client.create_topic("orders", 2, 3)
+    assert cluster.second.identities == []
+
+
+async def test_a_read_is_asked_of_the_next_one(client: AdminClient, cluster: Cluster) -> None:
+    async def breaks_down(*_: object) -> Any:
+        raise RuntimeError("the process dies here")
+
+    cluster.first.read = breaks_down  # type: ignore[method-assign]
+    assert (await client.list_topics()).error.code == 0
+
+
+async def test_nobody_who_leads_is_told_by_the_deadline(client: AdminClient, cluster: Cluster) -> None:
+    client.timeout_s = 0.3
+    for node in (cluster.first, cluster.second):
+        node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "nobody leads")
+    with pytest.raises(NoLeader):
+        await client.list_topics()
+
+
+async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: AdminClient, cluster: Cluster) -> None:
+    """Its client hears of it, and knows that what was not answered may have happened."""
+
+    async def breaks_down(*_: object) -> Any:
+        raise RuntimeError("the process dies here")
+
+    await client.list_topics()
+    cluster.targets[:] = ["127.0.0.1:1"]
+    call = client._stub(client._target).Submit()
+    with pytest.raises(grpc.aio.AioRpcError) as broken:
+        await call.read()
+    assert broken.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_the_reads_are_calls_that_exist() -> None:
+    assert {method.name for method in SERVICE.methods} >= READS
