@@ -24,6 +24,8 @@ class ControllerConfig(NamedTuple):
     """An eviction or a round of elections changes at most so many partitions in one decision, so that no turn is long."""
     slice_partitions_max: int = 10_000
     """... and looks at about so many: 3 ms."""
+    request_outcomes_max: int = 8_192
+    """So many requests with ids are remembered; of 2 KiB each at the worst, that is 16 MiB, and 2 MiB of ordinary ones."""
 
     def problems(self) -> list[str]:
         """What is wrong with these settings, all of it, as sentences."""
@@ -35,6 +37,7 @@ class ControllerConfig(NamedTuple):
             ("producer_id_block", self.producer_id_block),
             ("slice_changes_max", self.slice_changes_max),
             ("slice_partitions_max", self.slice_partitions_max),
+            ("request_outcomes_max", self.request_outcomes_max),
         )
         found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
         if not 2 <= self.records_max <= 10_000:

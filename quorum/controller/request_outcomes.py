@@ -49,9 +49,6 @@ from quorum.controller.decision import ControllerError
 
 R = TypeVar("R")
 
-OUTCOMES_MAX: Final = 8_192
-"""So many outcomes are remembered; at 2 KiB each that is 16 MiB at the worst, and 2 MiB of ordinary ones."""
-
 
 class RequestIdentity(NamedTuple):
     """What tells one request from all others, and what its client had seen."""
@@ -68,10 +65,12 @@ _ROWS: Final = {result: attrgetter(*(each.name for each in fields(result))) for 
 """How the results inside a reply become plain rows."""
 
 
-def outcome_of(image: MetadataImage, identity: RequestIdentity, reply: CommandReply) -> RequestOutcome:
+def outcome_of(
+    image: MetadataImage, identity: RequestIdentity, reply: CommandReply, outcomes_max: int
+) -> RequestOutcome:
     """The record to write last in the batch that completes a request, given that `image` is all that was appended."""
     newest = image.newest_request
-    slot = 0 if newest is None else (newest.slot + 1) % OUTCOMES_MAX
+    slot = 0 if newest is None else (newest.slot + 1) % outcomes_max
     horizon = image.request_horizon
     replaced: RequestOutcome | None = image.request_outcomes.get(slot)
     if replaced is not None:

@@ -244,7 +244,8 @@ class ActiveController:
             decision = self.controller.decide(image, command, self._now_ms)
             records = decision.records
             if identity is not None and decision.then is None and (records or wrote):
-                records = (*records, outcome_of(image, identity, decision.reply))
+                kept = self._config.controller.request_outcomes_max
+                records = (*records, outcome_of(image, identity, decision.reply, kept))
             return decision, self._append(records) if records else None
         except ControllerError as e:
             raise Refused(e.code, e.message) from e

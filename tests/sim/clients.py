@@ -52,6 +52,7 @@ class SimClient:
         self.answers = 0
         """How many writes were acknowledged."""
         self._repeats = repeats
+        self._happens_once = not repeats
         self._rng = random.Random(cluster.rng.random())
         self._target: SimController = cluster.controllers[0]
         self._count = 0
@@ -84,7 +85,7 @@ class SimClient:
         name, clients = f"{self.name}-{self._count}", self.cluster.laws.clients
         factor = self._rng.randint(1, min(3, self.cluster.options.brokers))
         topic = NewTopic(name, self._rng.randint(1, 4), factor, (), (("retention.ms", "60000"),))
-        if not self._repeats:
+        if self._happens_once:
             clients.happens_at_most_once(name)
 
         def answered(answer: Answer, floor: Offset) -> None:
@@ -95,6 +96,8 @@ class SimClient:
                     self._topics.append(name)
                 else:
                     clients.answered(answer.offset, floor)
+                if self._happens_once:
+                    clients.never_meets_itself(name, result)
                 final = result is not ErrorCode.NONE
             else:
                 assert isinstance(answer, Refused)

@@ -20,6 +20,7 @@ from tests.sim.laws import Laws
 from tests.sim.network import Network
 from tests.sim.options import Options
 from tests.sim.picture import Picture
+from tests.sim.retrying import RetryingClient
 
 FIRST_BROKER_ID = 101
 WATCH_EVERY_MS = 500.0
@@ -54,7 +55,8 @@ class Cluster:
         ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + self.options.brokers)
         self.brokers = {broker_id: SimBroker(self, broker_id) for broker_id in ids}
         self.laws = Laws(self.options, self.coverage, self.controllers, self.brokers)
-        self.clients = (SimClient(self, "k0", repeats=False), SimClient(self, "k1", repeats=True))
+        repeating = RetryingClient(self, "k1") if self.options.request_ids else SimClient(self, "k1", repeats=True)
+        self.clients = (SimClient(self, "k0", repeats=False), repeating)
         self.client_every_ms = self.options.client_every_ms
         self.faults = Faults(self)
         if self.options.clock_drift > 0:

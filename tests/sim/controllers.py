@@ -25,6 +25,7 @@ from quorum.runtime.world import (
     BrokerFetch,
     Event,
     JobDone,
+    LocalRead,
     PeerGone,
     RaftFailure,
     RaftRequest,
@@ -238,7 +239,12 @@ class SimController:
     def _watch(self, reply_to: ReplyTo, event: Event) -> None:
         """F8, L3: whoever waits is answered by the deadline, unless the process dies or sleeps meanwhile."""
         match event:
-            case Submission(_, _, deadline_ms) | Read(_, deadline_ms) | SnapshotWanted(_, _, deadline_ms):
+            case (
+                Submission(_, _, deadline_ms)
+                | Read(_, deadline_ms)
+                | LocalRead(_, _, deadline_ms)
+                | SnapshotWanted(_, _, deadline_ms)
+            ):
                 due_ms = self.clock.until(deadline_ms)
             case BrokerFetch(fetch, _):
                 due_ms = self.clock.until(self.clock.now_ms() + fetch.max_wait_ms)

@@ -52,6 +52,8 @@ class Options(NamedTuple):
     tail_bytes: int
     session_timeout_ms: int
     slice_changes: int
+    request_ids: bool
+    outcomes_max: int
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -96,13 +98,17 @@ class Options(NamedTuple):
             tail_bytes=rng.choice((1 << 10, 1 << 16)),
             session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
             slice_changes=rng.choice((2, 1_000)),
+            request_ids=rng.random() < 0.5,
+            outcomes_max=rng.choice((5, 30)),
         )
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
         config = NodeConfig(
             controller=ControllerConfig(
-                session_timeout_ms=self.session_timeout_ms, slice_changes_max=self.slice_changes
+                session_timeout_ms=self.session_timeout_ms,
+                slice_changes_max=self.slice_changes,
+                request_outcomes_max=self.outcomes_max,
             ),
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),

@@ -7,7 +7,6 @@ from metadata_log.errors import ErrorCode
 from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.records import NoOp, RequestOutcome
 from metadata_log.replay import loading_delta
-from quorum.controller import request_outcomes
 from quorum.controller.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -43,7 +42,7 @@ def identity(number: int, seen: int = 0, payload: int = 7, principal: str = "ano
 def done(image: MetadataImage, number: int, reply: CommandReply | None = None) -> MetadataImage:
     """One request after `image`: a batch of a record and the outcome."""
     delta = MetadataDelta(image)
-    records = [NoOp(), outcome_of(image, identity(number, image.offset), reply or UnregisterBrokerReply())]
+    records = [NoOp(), outcome_of(image, identity(number, image.offset), reply or UnregisterBrokerReply(), 3)]
     for offset, record in enumerate(records, image.offset):
         delta.replay(record, offset)
     return delta.finish(Provenance(image.offset + 2, 1, 1))
@@ -97,9 +96,8 @@ def test_an_id_belongs_to_one_request_of_one_principal() -> None:
     assert code_of(image, identity(1, principal="CN=eve")) is ErrorCode.INVALID_REQUEST
 
 
-def test_an_unknown_id_is_done_unless_it_may_have_been_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_id_is_done_unless_it_may_have_been_forgotten() -> None:
     """Three are remembered. Request n takes effect in [2n, 2n + 2), so a client that had seen the horizon is surely new."""
-    monkeypatch.setattr(request_outcomes, "OUTCOMES_MAX", 3)
     image = EMPTY_IMAGE
     for number in range(3):
         image = done(image, number)

@@ -5,6 +5,7 @@ linearizable if that order never contradicts real time: what was answered before
 The highest offset answered so far is the floor of every later answer.
 """
 
+from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset
 from metadata_log.image import MetadataImage
 from tests.sim.history import History
@@ -49,6 +50,25 @@ class ClientLaws:
         in_order = floor < at <= end or not once
         hold(in_order, "C4 Linearizable", f"{topic}, asked for at {floor}, was created at {at}, answered {end}")
         self.answered(end, floor)
+
+    def never_meets_itself(self, topic: str, error: ErrorCode) -> None:
+        """Nobody else creates a topic of this name, and its creation takes effect once."""
+        exists = error is ErrorCode.TOPIC_ALREADY_EXISTS
+        hold(not exists, "C3 ExactlyOnce", f"the creation of {topic} was refused because it had been done")
+
+    def same_answer(self, first: object, again: object) -> None:
+        """Two copies of one request were answered."""
+        hold(first == again, "C3 ExactlyOnce", f"one request was answered {first}, and then {again}")
+
+    def read_locally(self, as_of_offset: Offset, image: MetadataImage, at_least: Offset) -> None:
+        """One node has said what it has applied, to a client that had seen `at_least`."""
+        law = "C6 SerializableRead"
+        hold(as_of_offset >= at_least, law, f"a local read saw {as_of_offset}, after {at_least}")
+        hold(
+            self._history.digest_at(as_of_offset) == image.digest_bytes,
+            law,
+            f"a local read as of {as_of_offset} returned another state than the history's there",
+        )
 
     def removed(self, topic: str, end: Offset, floor: Offset) -> None:
         at = self._metadata.removed.get(topic)
