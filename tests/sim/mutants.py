@@ -14,10 +14,11 @@ from metadata_log.files import Directory
 from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.image import MetadataImage
 from metadata_log.log import FlushTicket
-from metadata_log.records import PartitionChange
+from metadata_log.records import PartitionChange, RequestOutcome
 from quorum.controller import brokers as controller_brokers
 from quorum.controller.brokers import Brokers
 from quorum.controller.contact import BrokerState, Next, next_state
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.controller.sessions import Sessions
 from quorum.core import high_watermark, leader, votes
 from quorum.core.effects import ElectionState
@@ -126,6 +127,14 @@ def _refuse_for_good(why: str) -> Refused:
     return Refused(ErrorCode.NOT_READY, f"{why}: nothing was done")
 
 
+def _do_it_again(self: ActiveController, asked: active._FollowUp, identity: RequestIdentity) -> None:
+    self._decide(asked.command, asked.reply_to, asked.deadline_ms)
+
+
+def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:
+    return image.request_outcome(identity.request_id)
+
+
 _finish_load = Node._finish_load
 
 
@@ -222,6 +231,14 @@ MUTANTS: dict[str, Mutant] = {
     "unknown-called-refused": Mutant(
         "what may have happened is reported as certainly not done",
         lambda: _patched(active, "unknown_outcome", _refuse_for_good),
+    ),
+    "request-done-again": Mutant(
+        "a request that comes again is decided again, whatever its id",
+        lambda: _patched(ActiveController, "_decide_once", _do_it_again),
+    ),
+    "forgotten-request-done-again": Mutant(
+        "an id that may have been forgotten is taken for a new one",
+        lambda: _patched(active, "earlier_outcome", _remember_all_that_is_remembered),
     ),
     "late-load-wins": Mutant(
         "the snapshot that a node began to load at its start replaces the newer one that it has installed meanwhile",
