@@ -1,7 +1,7 @@
 """Clients that do a bit of everything on a few topics, and note what they know about each call.
 
-They use production's `AdminClient`, with one difference: it does not repeat a change that may have happened. A repeated `set`
-that comes late, after others have written, is a second write, and a history of single writes could not tell.
+Half of them use production's `AdminClient` as it is: it sends a change again when the answer is missing, under the same request
+id, so the change must take effect once however often it was sent. The others ask once, and know less more often.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ class SingleAttempts(AdminClient):
 
 
 class Clients:
-    """Several clients, one history."""
+    """Several clients, one history. `connect(number)` makes a client's connection."""
 
-    def __init__(self, connect: Callable[[], SingleAttempts], seed: int, count: int, pause_s: float) -> None:
+    def __init__(self, connect: Callable[[int], AdminClient], seed: int, count: int, pause_s: float) -> None:
         self.history: list[Operation] = []
         self.oddities: list[str] = []
         """Errors that no client should ever get."""
@@ -62,7 +62,7 @@ class Clients:
     async def _one(self, client: int, until: asyncio.Event) -> None:
         dice = random.Random(f"{self._seed} client {client}")
         kinds, weights = list(_WEIGHTS), list(_WEIGHTS.values())
-        async with self._connect() as admin:
+        async with self._connect(client) as admin:
             while not until.is_set():
                 (kind,) = dice.choices(kinds, weights)
                 await self.operate(admin, client, kind, dice.choice(KEYS), dice)

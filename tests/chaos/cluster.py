@@ -20,7 +20,6 @@ from typing import Final, NamedTuple
 from daemon.run import EXIT_FAILURE, EXIT_OK
 from quorum.cli import dev_layout
 from quorum.cli.dev_layout import DevNode, Layout
-from quorum.wire.client import AdminClient
 from tests.chaos.launch import order
 from tests.chaos.network import Network
 
@@ -152,8 +151,10 @@ class ChaosCluster:
     def brokers(self) -> list[Daemon]:
         return [each for each in self.daemons.values() if each.node.role == "broker"]
 
-    def client(self, timeout_s: float) -> AdminClient:
-        return AdminClient([node.endpoint for node in self.layout.controllers], self.layout.cluster_id, timeout_s)
+    @property
+    def endpoints(self) -> list[str]:
+        """Where clients find the controllers."""
+        return [node.endpoint for node in self.layout.controllers]
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

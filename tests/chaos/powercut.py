@@ -33,7 +33,7 @@ from tests.chaos.final_log import FinalLog, read_final_log
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.judging import Judgement, judge
 from tests.chaos.volume import Volume, why_not
-from tests.chaos.wellness import NotWell, client_of, leader_of, until_equal, until_well
+from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
 from tests.chaos.witness import Witness
 
 
@@ -53,7 +53,7 @@ class PowerCuts:
         self._directory = directory
         self._dice = random.Random(f"{seed} power")
         self.cluster = ChaosCluster.create(directory / "cluster", self._dice, brokers=2)
-        self._clients = Clients(lambda: client_of(self.cluster), seed, 6, 0.01)
+        self._clients = Clients(lambda number: client_of(self.cluster, number), seed, 6, 0.01)
         self._lying = lying
         self._volumes: dict[str, Volume] = {}
         self._rounds: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class PowerCuts:
     async def _under_load(self, rounds: int, say: Callable[[str], None], began_s: float) -> None:
         for daemon in self.cluster.controllers:
             self._volumes[daemon.node.name] = _moved(daemon)
-        async with self.cluster.running(), client_of(self.cluster) as observer:
+        async with self.cluster.running(), observer_of(self.cluster) as observer:
             done = asyncio.Event()
             at_work = asyncio.create_task(self._clients.run(done))
             try:

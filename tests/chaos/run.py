@@ -14,7 +14,7 @@ from tests.chaos.cluster import ChaosCluster
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.judging import Judgement, judge
 from tests.chaos.nemesis import Nemesis, schedule
-from tests.chaos.wellness import NotWell, client_of, leader_of, until_equal, until_well
+from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
 
 
 class Report(NamedTuple):
@@ -35,11 +35,11 @@ async def run(
     """See the file's head. Leaves everything in `directory`."""
     dice = random.Random(f"{seed} nemesis")
     cluster = ChaosCluster.create(directory / "cluster", dice)
-    worker = Clients(lambda: client_of(cluster), seed, clients, pause_s)
+    worker = Clients(lambda number: client_of(cluster, number), seed, clients, pause_s)
     problems: list[str] = []
     began_s = time.monotonic()
     rounds = 0
-    async with cluster.running(), client_of(cluster) as observer:
+    async with cluster.running(), observer_of(cluster) as observer:
         nemesis = Nemesis(cluster, lambda: leader_of(observer))
         done = asyncio.Event()
         at_work = asyncio.create_task(worker.run(done))

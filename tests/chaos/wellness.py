@@ -13,6 +13,7 @@ import grpc
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from daemon.grpc_options import channel_options
+from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import AdminError
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster
@@ -20,20 +21,28 @@ from tests.chaos.history import Kind, Outcome
 
 WELL_WITHIN_S: Final = 60.0
 """Long, because the machine may be loaded; a healthy cluster needs a second or two."""
-OPERATION_TIMEOUT_S: Final = 2.0
+ONE_ATTEMPT_S: Final = 2.0
+REPEATED_S: Final = 6.0
+"""Time for several attempts."""
 
 
 class NotWell(Exception):
     """Everything was healed, and the cluster did not recover in time."""
 
 
-def client_of(cluster: ChaosCluster) -> SingleAttempts:
-    """A client that goes straight to the controllers, past the faulty network between them."""
-    endpoints = [node.endpoint for node in cluster.layout.controllers]
-    return SingleAttempts(endpoints, cluster.layout.cluster_id, OPERATION_TIMEOUT_S)
+def observer_of(cluster: ChaosCluster) -> AdminClient:
+    """A client that goes straight to the controllers, past the faulty network between them, and asks once."""
+    return SingleAttempts(cluster.endpoints, cluster.layout.cluster_id, ONE_ATTEMPT_S)
 
 
-async def leader_of(observer: SingleAttempts) -> int | None:
+def client_of(cluster: ChaosCluster, number: int) -> AdminClient:
+    """The odd ones ask once, the even ones until they know."""
+    if number % 2:
+        return observer_of(cluster)
+    return AdminClient(cluster.endpoints, cluster.layout.cluster_id, REPEATED_S)
+
+
+async def leader_of(observer: AdminClient) -> int | None:
     """Who leads, as the first controller says that answers."""
     try:
         status = await observer.describe_quorum()
@@ -42,7 +51,7 @@ async def leader_of(observer: SingleAttempts) -> int | None:
     return int(status.leader.leader_id) if status.leader.HasField("leader_id") else None
 
 
-async def until_well(cluster: ChaosCluster, clients: Clients, observer: SingleAttempts) -> None:
+async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminClient) -> None:
     """Until every daemon runs, a client's write is acknowledged, and each controller knows who leads.
 
     Raises:
@@ -67,7 +76,7 @@ async def until_well(cluster: ChaosCluster, clients: Clients, observer: SingleAt
         raise NotWell(f"not well within {WELL_WITHIN_S:g} s after everything was healed: {trouble}")
 
 
-async def _ignorant(cluster: ChaosCluster, observer: SingleAttempts) -> str:
+async def _ignorant(cluster: ChaosCluster, observer: AdminClient) -> str:
     """Which controller does not know yet who leads; empty if all know."""
     for daemon in cluster.controllers:
         try:
@@ -79,7 +88,7 @@ async def _ignorant(cluster: ChaosCluster, observer: SingleAttempts) -> str:
     return ""
 
 
-async def until_equal(cluster: ChaosCluster, observer: SingleAttempts) -> None:
+async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> None:
     """Until all controllers and brokers stand at the same offset with the same digest, the controllers with the same chain.
 
     Raises:
