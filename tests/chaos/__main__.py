@@ -2,6 +2,7 @@
 
     python -m tests.chaos --minutes 10               a fresh seed, which is printed
     python -m tests.chaos --minutes 10 --seed 7      the same schedule again
+    python -m tests.chaos --mutant stale-read        with a bug, which should be found
 
 Exit code 1 if a law broke; then the directory with logs, data and history is kept, and its place is printed.
 """
@@ -15,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.history import TELLING, Outcome
+from tests.chaos.launch import NO_MUTANT
 from tests.chaos.run import Report, run
 
 PROBLEMS_SHOWN = 10
@@ -26,13 +28,16 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults come (10)")
     parser.add_argument("--seed", type=int, help="of the schedule; a fresh one if it is not given")
-    parser.add_argument("--clients", type=int, default=6, help="clients at work at the same time (6)")
+    parser.add_argument("--clients", type=int, default=8, help="clients at work at the same time (8)")
+    parser.add_argument("--mutant", default=NO_MUTANT, metavar="NAME", help="put in this bug of tests/sim/mutants.py")
     parser.add_argument("--keep", action="store_true", help="keep the directory also after a good run")
     arguments = parser.parse_args()
     seed = secrets.randbits(31) if arguments.seed is None else arguments.seed
     directory = Path(tempfile.mkdtemp(prefix="metaquorum-chaos-"))
     say(f"seed {seed}, in {directory}")
-    report = asyncio.run(run(directory, seed, arguments.minutes * 60, say, arguments.clients))
+    report = asyncio.run(
+        run(directory, seed, arguments.minutes * 60, say, clients=arguments.clients, mutant=arguments.mutant)
+    )
     say(table(report))
     problems = report.judgement.problems
     if problems:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from daemon.run import EXIT_FAILURE, EXIT_OK
 from quorum.cli import dev_layout
 from quorum.cli.dev_layout import DevNode, Layout
-from tests.chaos.launch import order
+from tests.chaos.launch import NO_MUTANT, order
 from tests.chaos.network import Network
 
 ROOT: Final = Path(__file__).parents[2]
@@ -56,8 +56,9 @@ class Ended(NamedTuple):
 class Daemon:
     """One node's process, started again and again."""
 
-    def __init__(self, node: DevNode, directory: Path) -> None:
+    def __init__(self, node: DevNode, directory: Path, mutant: str) -> None:
         self.node = node
+        self._mutant = mutant
         self.control = directory / f"{node.name}.orders"
         self.wanted = False
         """It is to run; `supervise` sees to it."""
@@ -71,7 +72,7 @@ class Daemon:
 
     def start(self, environment: Mapping[str, str]) -> None:
         module = "broker_agent" if self.node.role == "broker" else "tests.chaos.launch"
-        control = [] if self.node.role == "broker" else ["--control", str(self.control)]
+        control = [] if self.node.role == "broker" else [str(self.control), self._mutant]
         command = [sys.executable, "-m", module, *control, "--config", str(self.node.config_path)]
         with self.node.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -110,17 +111,17 @@ class Daemon:
             return None
         return Ended(self.node.name, code, self.tail())
 
-    def tail(self, lines: int = 12) -> str:
+    def tail(self, lines: int = 4) -> str:
         return "\n".join(self.node.log_path.read_text(errors="replace").splitlines()[-lines:])
 
 
 class ChaosCluster:
     """See the file's head."""
 
-    def __init__(self, layout: Layout, network: Network) -> None:
+    def __init__(self, layout: Layout, network: Network, mutant: str) -> None:
         self.layout = layout
         self.network = network
-        self.daemons = {node.name: Daemon(node, layout.directory) for node in layout.nodes}
+        self.daemons = {node.name: Daemon(node, layout.directory, mutant) for node in layout.nodes}
         self.findings: list[Ended] = []
         self._environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "proto")])}
 
@@ -132,8 +133,9 @@ class ChaosCluster:
         *,
         brokers: int = 2,
         settings: Mapping[str, str] | None = None,
+        mutant: str = NO_MUTANT,
     ) -> "ChaosCluster":
-        """Formats three controllers and some brokers."""
+        """Formats three controllers and some brokers. `mutant`: a bug of the simulator's that is put into the controllers."""
         directory.mkdir(parents=True, exist_ok=True)
         layout = dev_layout.plan(directory, 3, brokers)
         dev_layout.write(layout, {**CONTROLLER_SETTINGS, **(settings or {})}, BROKER_SETTINGS)
@@ -141,7 +143,7 @@ class ChaosCluster:
         for node in layout.controllers:
             with node.config_path.open("a") as config:
                 config.write(f"controller.quorum.voters: {network.views(node.node_id)}\n")
-        return cls(layout, network)
+        return cls(layout, network, mutant)
 
     @property
     def controllers(self) -> list[Daemon]:
@@ -178,6 +180,7 @@ class ChaosCluster:
                 found = daemon.reaped()
                 if found is not None:
                     self.findings.append(found)
+                    daemon.wanted = False
                 if daemon.wanted and not daemon.runs and time.monotonic() >= daemon.starts_at_s:
                     daemon.start(self._environment)
             await asyncio.sleep(LOOK_S)

@@ -19,7 +19,7 @@ from metadata_log.log import Log
 from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
 from metadata_log.replay import Replay
-from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, walk
+from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, Segment, walk
 from metadata_log.segments import ARCHIVE_NAME
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
@@ -39,14 +39,18 @@ class Change(NamedTuple):
 
 
 class FinalLog(NamedTuple):
-    """One controller's history. `chains` is the chain at each batch's end, from `start` on."""
+    """One controller's history. `chains` is the chain at each batch's end, from the `first` batch on."""
 
     name: str
-    start: int
+    first: Batch
     end: int
     digest: bytes
     chains: dict[int, bytes]
     changes: list[Change]
+
+    @property
+    def start(self) -> int:
+        return self.first.base_offset
 
 
 def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
@@ -84,7 +88,7 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
     opened.log.close()
     return FinalLog(
         node.name,
-        batches[0].base_offset,
+        batches[0],
         batches[-1].end_offset,
         digests.pop(),
         {batch.end_offset: batch.chain for batch in batches},
@@ -97,8 +101,8 @@ def _digest(replay: Replay, batches: list[Batch]) -> bytes:
     return replay.image.digest_bytes
 
 
-def merged(logs: list[FinalLog]) -> tuple[list[Change], list[str]]:
-    """One history out of all, and where they contradict each other."""
+def merged(logs: list[FinalLog], recorded: Path) -> tuple[list[Change], list[str]]:
+    """One history out of all, and where they contradict each other. `recorded`: what `record` has copied."""
     problems = []
     known: dict[int, tuple[bytes, str]] = {}
     changes: dict[int, list[Change]] = {}
@@ -108,17 +112,57 @@ def merged(logs: list[FinalLog]) -> tuple[list[Change], list[str]]:
             if first != value:
                 problems.append(f"{log.name} and {whose} have different histories up to offset {end}")
                 break
-        by_end: dict[int, list[Change]] = {}
-        for change in log.changes:
-            by_end.setdefault(change.end_offset, []).append(change)
-        changes.update(by_end)
+        changes.update(_by_end(log.changes))
     if len({log.end for log in logs}) > 1:
         problems.append("logs end apart: " + ", ".join(f"{log.name} at {log.end}" for log in logs))
     if len({log.digest for log in logs}) > 1:
         problems.append("images differ: " + ", ".join(f"{log.name} {log.digest.hex()[:12]}" for log in logs))
-    if min(log.start for log in logs) > 0:
-        problems.append(f"nobody has the log from its beginning: {', '.join(f'{e.name} {e.start}' for e in logs)}")
+    oldest = min(logs, key=lambda log: log.start)
+    earlier = _before(oldest.first, recorded)
+    if (earlier[0].base_offset if earlier else oldest.start) > 0:
+        problems.append(f"nobody has the log from its beginning, the oldest is {oldest.name} with {oldest.start}")
+    changes.update(_by_end([change for batch in earlier for change in _changes(batch)]))
     return [change for end in sorted(changes) for change in changes[end]], problems
+
+
+def _by_end(changes: Iterable[Change]) -> dict[int, list[Change]]:
+    found: dict[int, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.end_offset, []).append(change)
+    return found
+
+
+def record(node: DevNode, recorded: Path) -> None:
+    """Copies the segments as they are now. A controller that starts anew at a snapshot removes its log, and when all of them
+    have done so the beginning would be known to nobody.
+    """
+    metadata = node.data_directory / LOG_DIRECTORY
+    target = recorded / node.name
+    target.mkdir(parents=True, exist_ok=True)
+    for path in (*metadata.glob("*.log"), *metadata.glob(f"{ARCHIVE_NAME}/*.log")):
+        try:
+            shutil.copyfile(path, target / path.name)
+        except FileNotFoundError:
+            continue  # it has just gone, and was copied before
+
+
+def _before(first: Batch, recorded: Path) -> list[Batch]:
+    """All that was recorded and that `first` continues: found backwards along the chain, which only committed batches bear."""
+    ending: dict[int, list[Batch]] = {}
+    if first.base_offset > 0:
+        for directory in recorded.iterdir():
+            for batch in _raw(directory):
+                ending.setdefault(batch.end_offset, []).append(batch)
+    found: list[Batch] = []
+    following = first
+    while following.base_offset > 0:
+        candidates = ending.get(following.base_offset, [])
+        before = next((each for each in candidates if verify_chain(following, each.chain)), None)
+        if before is None:
+            break
+        found.append(before)
+        following = before
+    return found[::-1]
 
 
 def _whole(log: Log) -> Iterator[Batch]:
@@ -129,18 +173,24 @@ def _whole(log: Log) -> Iterator[Batch]:
 
 
 def _raw(path: Path, until: int | None = None) -> Iterator[Batch]:
-    """What is in the segments there, as far as `until`: a log begins amid its first segment where it was cut at a snapshot."""
+    """What is in the segments there, as far as `until`: a log begins amid its first segment where it was cut at a snapshot.
+
+    A copy of a file that was being written may end with half a batch.
+    """
     if not path.is_dir():
         return
     directory = RealDirectory(path)
     for name in segment_names(directory):
         segment = Segment.open(directory, name)
-        for _, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
-            if until is not None and batch.end_offset > until:
-                segment.close()
-                return
-            yield batch
-        segment.close()
+        try:
+            for _, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
+                if until is not None and batch.end_offset > until:
+                    return
+                yield batch
+        except BadBatch:
+            continue
+        finally:
+            segment.close()
 
 
 def _joined(batches: Iterable[Batch]) -> list[Batch]:

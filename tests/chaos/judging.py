@@ -18,6 +18,7 @@ SHOWN_AFTER: Final = 7
 """Operations drawn around a violation."""
 
 
+RECORDED: Final = "recorded"
 DRAWN_MAX: Final = 10
 
 
@@ -44,7 +45,7 @@ class Judgement(NamedTuple):
 
 def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], problems: list[str]) -> Judgement:
     """Reads the directories, which nobody may have open. `problems` are those that are known already."""
-    found = [*problems, *map(str, cluster.findings)]
+    found = [*map(str, cluster.findings), *problems]
     logs = []
     for node in cluster.layout.controllers:
         try:
@@ -54,7 +55,7 @@ def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], prob
     changes: list[Change] = []
     contradictions = ["no log can be read"]
     if logs:
-        changes, contradictions = merged(logs)
+        changes, contradictions = merged(logs, directory / RECORDED)
     found += contradictions
     witness = Witness(changes)
     for number, (why, operation) in enumerate(witnesses.problems_of(history, witness)):

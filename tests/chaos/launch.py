@@ -1,4 +1,6 @@
-"""`python -m tests.chaos.launch --control SOCKET --config FILE ...`: production's `quorumd`, on a faulty disk and clock.
+"""`python -m tests.chaos.launch SOCKET MUTANT --config FILE ...`: production's `quorumd`, on a faulty disk and clock.
+
+MUTANT is one of the simulator's seeded bugs, by name, or `-`: then the code is as it is.
 
 Orders come as lines of JSON over a Unix socket and are answered by `ok`, on a thread of their own, so that they are taken
 also while the daemon's event loop stands still. See `disk_faults.Faults.take` for what can be ordered.
@@ -8,12 +10,14 @@ import json
 import socket
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from daemon.clock import RealClock
 from quorum.__main__ import main
 from tests.chaos.disk_faults import Faults, put_in
 
+NO_MUTANT = "-"
 ORDER_BYTES_MAX = 4_096
 
 
@@ -21,6 +25,15 @@ def step_wall_clock(faults: Faults) -> None:
     """The wall clock of this process jumps as `faults` says; the clock that measures waits does not."""
     real = RealClock.wall_ms
     RealClock.wall_ms = lambda self: real(self) + faults.wall_step_ms  # type: ignore[method-assign]
+
+
+def mutated(name: str) -> AbstractContextManager[None]:
+    """The bug `name` in this process's code; `-`: none. (What finds bugs is imported only where one is wanted.)"""
+    if name == NO_MUTANT:
+        return nullcontext()
+    from tests.sim import mutants
+
+    return mutants.put_in(name)
 
 
 def listen(path: Path, faults: Faults) -> None:
@@ -53,9 +66,10 @@ def order(path: Path, **fault: object) -> bool:
 
 
 if __name__ == "__main__":
-    assert sys.argv[1] == "--control"
+    socket_path, mutant = sys.argv[1:3]
     all_faults = Faults()
     step_wall_clock(all_faults)
     put_in(all_faults)
-    listen(Path(sys.argv[2]), all_faults)
-    main(sys.argv[3:])
+    listen(Path(socket_path), all_faults)
+    with mutated(mutant):
+        main(sys.argv[3:])

@@ -29,9 +29,9 @@ from metadata_log.errors import LogFormatError
 from tests.chaos import history as histories
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster, Daemon
-from tests.chaos.final_log import FinalLog, read_final_log
+from tests.chaos.final_log import FinalLog, read_final_log, record
 from tests.chaos.history import TELLING, Operation, Outcome
-from tests.chaos.judging import Judgement, judge
+from tests.chaos.judging import RECORDED, Judgement, judge
 from tests.chaos.volume import Volume, why_not
 from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
 from tests.chaos.witness import Witness
@@ -53,7 +53,7 @@ class PowerCuts:
         self._directory = directory
         self._dice = random.Random(f"{seed} power")
         self.cluster = ChaosCluster.create(directory / "cluster", self._dice, brokers=2)
-        self._clients = Clients(lambda number: client_of(self.cluster, number), seed, 6, 0.01)
+        self._clients = Clients(lambda number, dice: client_of(self.cluster, number, dice), seed, 8, 0.01)
         self._lying = lying
         self._volumes: dict[str, Volume] = {}
         self._rounds: Counter[str] = Counter()
@@ -88,6 +88,8 @@ class PowerCuts:
                     if not self.problems:
                         await until_well(self.cluster, self._clients, observer)
                         self._check_reads()
+                    for node in self.cluster.layout.controllers:
+                        record(node, self._directory / RECORDED)
                     seconds = time.monotonic() - began_s
                     told = sum(1 for each in self._clients.history if each.outcome in TELLING)
                     say(f"{seconds:6.0f} s  round {self._rounds.total():3}  answered {told:6}")

@@ -22,6 +22,7 @@ from tests.chaos.history import Kind, Outcome
 WELL_WITHIN_S: Final = 60.0
 """Long, because the machine may be loaded; a healthy cluster needs a second or two."""
 ONE_ATTEMPT_S: Final = 2.0
+PATIENCE_S: Final = (0.3, 0.7, 2.0, 2.0)
 REPEATED_S: Final = 6.0
 """Time for several attempts."""
 
@@ -35,11 +36,14 @@ def observer_of(cluster: ChaosCluster) -> AdminClient:
     return SingleAttempts(cluster.endpoints, cluster.layout.cluster_id, ONE_ATTEMPT_S)
 
 
-def client_of(cluster: ChaosCluster, number: int) -> AdminClient:
-    """The odd ones ask once, the even ones until they know."""
+def client_of(cluster: ChaosCluster, number: int, dice: random.Random) -> AdminClient:
+    """The odd ones ask once, and some of them lose patience soon: if all stayed with a leader that stands still, nobody would
+    write behind its back, and what it says when it wakes would be true. The even ones ask until they know.
+    """
+    endpoints = dice.sample(cluster.endpoints, len(cluster.endpoints))
     if number % 2:
-        return observer_of(cluster)
-    return AdminClient(cluster.endpoints, cluster.layout.cluster_id, REPEATED_S)
+        return SingleAttempts(endpoints, cluster.layout.cluster_id, dice.choice(PATIENCE_S))
+    return AdminClient(endpoints, cluster.layout.cluster_id, REPEATED_S)
 
 
 async def leader_of(observer: AdminClient) -> int | None:
