@@ -36,9 +36,9 @@ class Answer(NamedTuple):
 class SingleAttempts(AdminClient):
     """An AdminClient that asks once for a change: whatever may have happened is said to the caller."""
 
-    async def _ask(self, method: str, request: Any, *, repeatable: bool = True) -> Any:
+    async def _ask(self, method: str, request: Any, *, repeatable: bool = True, **options: Any) -> Any:
         is_read = method.startswith(("Describe", "List"))
-        return await super()._ask(method, request, repeatable=repeatable and is_read)
+        return await super()._ask(method, request, repeatable=repeatable and is_read, **options)
 
 
 class Clients:

@@ -19,7 +19,7 @@ from metadata_log.log import Log
 from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
 from metadata_log.replay import Replay
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, Segment, walk
+from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from metadata_log.segments import ARCHIVE_NAME
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
@@ -181,16 +181,14 @@ def _raw(path: Path, until: int | None = None) -> Iterator[Batch]:
         return
     directory = RealDirectory(path)
     for name in segment_names(directory):
-        segment = Segment.open(directory, name)
-        try:
-            for _, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
-                if until is not None and batch.end_offset > until:
-                    return
-                yield batch
-        except BadBatch:
-            continue
-        finally:
-            segment.close()
+        with directory.open(name) as file:
+            try:
+                for _, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
+                    if until is not None and batch.end_offset > until:
+                        return
+                    yield batch
+            except BadBatch:
+                continue
 
 
 def _joined(batches: Iterable[Batch]) -> list[Batch]:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias
 from metadata_log.files import RealDirectory
 from metadata_log.log_notes import FlushedNote
 from metadata_log.recovery import segment_names
-from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, walk
+from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, base_offset_of, walk
 from quorum.runtime.opening import LOG_DIRECTORY
 from tests.chaos.cluster import ChaosCluster, Daemon
 from tests.chaos.disk_faults import CALLS
@@ -194,27 +194,24 @@ def tear(metadata: RealDirectory, dice: random.Random) -> bool:
     flushed = note.read()
     note.close()
     names = segment_names(metadata)
-    if flushed is None or not names:
+    if flushed is None or not names or (base_offset_of(names[-1]) or 0) > flushed.end:
         return False
-    segment = Segment.open(metadata, names[-1])
-    try:
-        size = segment.file.size()
+    with metadata.open(names[-1]) as file:
         position = SEGMENT_HEADER_BYTES
-        for position, batch in walk(segment.file, SEGMENT_HEADER_BYTES, size):
-            if batch.base_offset >= flushed.end:
-                break
-            position += len(batch.data)
-        if segment.header.start.offset > flushed.end:
-            return False
+        try:
+            for position, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
+                if batch.base_offset >= flushed.end:
+                    break
+                position += len(batch.data)
+        except BadBatch as e:
+            position = e.position  # a write that was cut short by the kill
         match dice.choice(["garbage", "cut", "zeros"]):
             case "garbage":
-                segment.file.write_at(position + dice.randint(0, 200), dice.randbytes(dice.randint(1, 3_000)))
+                file.write_at(position + dice.randint(0, 200), dice.randbytes(dice.randint(1, 3_000)))
             case "cut":
-                segment.file.truncate(min(size, position + dice.randint(0, 300)))
+                file.truncate(min(file.size(), position + dice.randint(0, 300)))
             case _:
-                segment.file.write_at(position, bytes(dice.randint(1, 600)))
-    finally:
-        segment.close()
+                file.write_at(position, bytes(dice.randint(1, 600)))
     return True
 
 

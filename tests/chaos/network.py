@@ -157,16 +157,18 @@ class Link:
         for writer in self._near:
             writer.transport.abort()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A task of our own: asyncio's would complain aloud of being cancelled."""
+        task = asyncio.get_running_loop().create_task(self._serve_one(reader, writer))
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._near.add(writer)
         try:
             await self._serve(reader, writer)
         finally:
             self._near.discard(writer)
-            self._tasks.discard(task)
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
