@@ -82,8 +82,6 @@ def on_log_grown(q: QuorumState, term: Leader, *, voters_changed: bool) -> None:
             term.replicas.setdefault(voter, ReplicaProgress(progress_ms=q.now_ms))
         _drop_strangers(q, term)
         advance_high_watermark(q, term)
-        if q.role is not term:
-            return
         # Fewer voters may make a majority of what has been echoed already, and nobody else may come to say so again.
         count_echoes(q, term)
         _begin_quorum_epoch(q, term)

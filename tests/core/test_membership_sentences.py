@@ -303,6 +303,16 @@ def test_a_newcomer_is_waited_for() -> None:
     assert appended(effects) == (1, 2, 3, 4)
 
 
+def test_a_newcomer_that_has_gone_silent_is_waited_for_too() -> None:
+    """It had caught up once, and may be switched off by now."""
+    solo = with_observer()
+    for _ in range(3):
+        solo.wait(solo.config.check_quorum_ms // 2)
+        solo.fetch(2, high_watermark=4)
+    assert none_of(AppendControl, solo.request(add(timeout_ms=100)))
+    assert "to fetch" in answer(solo.wait(100)).message
+
+
 @pytest.mark.parametrize(("stands_at", "word"), [(None, "to fetch"), (2, "stands at 2 of 4")])
 def test_the_answer_says_what_was_waited_for(stands_at: int | None, word: str) -> None:
     solo = working_leader()
@@ -491,6 +501,16 @@ def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
     assert solo.core.is_leading
 
 
+def test_a_target_that_could_win_without_it_is_waited_for_all_the_same() -> None:
+    """Nobody has the newest record yet, so nobody would refuse 2; but who asked for the transfer may have written that."""
+    solo = working_leader()
+    solo.wait(solo.config.fetch_wait_ms)
+    solo.append()
+    assert not answers(solo.request(transfer(2)))
+    assert not answers(solo.fetch(2, 4))
+    assert answer(solo.fetch(2, 5)).error is ErrorCode.NONE
+
+
 def test_under_load_the_target_is_level_when_a_majority_cannot_refuse_it() -> None:
     """The leader has one record more. 3 was given it before 2 asked, and would refuse 2; the next time 2 comes first."""
     solo = working_leader()
@@ -634,6 +654,18 @@ def test_a_leader_that_nobody_has_named_is_asked_and_not_believed() -> None:
     effects = solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))
     (asked,) = requests(effects + solo.wait(solo.config.retry_backoff_ms), FetchRequest)
     assert asked.destination == 7
+
+
+def test_a_node_whose_leader_is_gone_asks_whoever_knocks() -> None:
+    """It would go back to the leader that it knew, again and again, and ask nobody else."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(1, None, 2))
+    solo.request(BeginQuorumEpochRequest(key(7), key(1), 9))
+    assert (solo.core.epoch, solo.core.role) == (1, Role.FOLLOWER)
+    failed = only(SendRequest, solo.started)
+    solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))
+
+    asked = requests(solo.wait(3000), FetchRequest)
+    assert 7 in [each.destination for each in asked]
 
 
 def test_a_stranger_that_knows_another_disk_is_not_asked() -> None:
