@@ -6,6 +6,7 @@ directory that a restart will not mend; 128 + n at a second SIGINT or SIGTERM.
 
 import argparse
 import asyncio
+import gc
 import os
 import random
 import secrets
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
     options = parser.parse_args(arguments)
+    gc.set_threshold(50_000, 50, 1_000)  # nothing here is cyclic garbage in any amount, and millions of objects stay
     sys.exit(run(lambda: _configured(options.config, options.set)))
 
 
