@@ -92,6 +92,7 @@ def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
         else None,
         "chain": answer.chain.hex(),
         "digest": answer.digest.hex(),
+        "concern": answer.concern or None,
     }
 
 
@@ -140,5 +141,6 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
         ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
         ("Chain", document["chain"][:16] or None),
         ("Digest", document["digest"][:16] or None),
+        ("Concern", document["concern"]),
         ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
     ]

@@ -83,6 +83,8 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
         max_bytes=q.config.fetch_bytes_max,
         read_token=read_token,
         incarnation=q.incarnation,
+        applied_offset=q.applied[0],
+        digest=q.applied[1],
     )
 
 

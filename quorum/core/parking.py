@@ -78,4 +78,5 @@ def response_to(
         snapshot=snapshot,
         successors=tuple([key.node_id for key in ranked]),
         read_token=token,
+        image_differs=term.replicas[request.replica].image_differs,
     )

@@ -49,6 +49,8 @@ class ReplicaProgress:
     echoed_token: int = 0
     confirmed_ms: int | None = None
     """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
+    image_differs: bool = False
+    """As the runtime has told (`runtime.digests`); each answer passes it on."""
     processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
     """Tokens of the newest replies and when they left."""

@@ -69,6 +69,7 @@ class QuorumState:
 
     __slots__ = (
         "_announced",
+        "applied",
         "awaiting_log",
         "config",
         "disputes",
@@ -132,6 +133,8 @@ class QuorumState:
         """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
         self.disputes: dict[ReplicaKey, Dispute] = {}
         """What is in dispute, and with whom: under this node's own key, with its leader; as leader, with those voters."""
+        self.applied: tuple[Offset, bytes] = (0, b"")
+        """How far the image reaches here and its digest there, for the fetches to carry; the core makes nothing of it."""
         self.shutting_down = False
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""

@@ -274,6 +274,17 @@ class RaftCore:
             case _ as request:
                 assert_never(request)
 
+    # --- what it carries for the state machines -------------------------------------------------------------------
+
+    def carry_digest(self, offset: Offset, digest: bytes) -> None:
+        """From now on fetches say that this node's image reaches to `offset` and has `digest`; empty: nothing to compare."""
+        self._q.applied = (offset, digest)
+
+    def carry_verdict(self, replica: ReplicaKey, *, image_differs: bool) -> None:
+        """As leader: from now on answers to `replica` say whether its image differs from a majority's."""
+        if isinstance(self._q.role, Leader) and replica in self._q.role.replicas:
+            self._q.role.replicas[replica].image_differs = image_differs
+
     # --- time -----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:

@@ -57,7 +57,7 @@ class Standing(NamedTuple):
 
     def __str__(self) -> str:
         """Empty for a node in full standing."""
-        lost = "" if self.lost is None else f"lost its log from below {self.lost.end}"
+        lost = "" if self.lost is None else f"short of {self.lost.end}, which it had durably"
         return ", ".join(text for text in ("damaged" if self.damaged else "", lost) if text)
 
 

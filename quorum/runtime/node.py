@@ -33,10 +33,11 @@ from metadata_log.records import Endpoint, Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
-from quorum.core.messages import PeerRequest, ReadLogRequest, ReadLogResponse, place_of
+from quorum.core.messages import FetchRequest, FetchResponse, PeerRequest, ReadLogRequest, ReadLogResponse, place_of
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
+from quorum.runtime.agreement import Agreement
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
 from quorum.runtime.node_config import NodeConfig
@@ -118,6 +119,8 @@ class Node:
             lease_ms=self._lease_ms,
         )
 
+        self._agreement = Agreement(self.me, self.core, self.state, self._resign)
+
     # --- the turn --------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int, wall_ms: int) -> None:
@@ -180,6 +183,8 @@ class Node:
             case RaftRequest(request, reply_to):
                 self._take_request(request, reply_to)
             case RaftResponse(source, request, response):
+                if isinstance(response, FetchResponse):
+                    self._agreement.heard_answer(source, response)
                 if not isinstance(request, ReadLogRequest) and not isinstance(response, ReadLogResponse):
                     self._step(raft.ResponseReceived(source, request, response))
             case RaftFailure(destination, request, failure):
@@ -208,6 +213,8 @@ class Node:
             answer = read_log(request, self.log, self.commit_target, epoch=epoch, leader_id=leader_id)
             self._world.reply(reply_to, answer)
             return
+        if isinstance(request, FetchRequest):
+            self._agreement.heard_fetch(request)
         place = place_of(request)
         chain = None if place is None else self.log.chain_at(place)
         self._step(raft.RequestReceived(request, reply_to, chain))
@@ -305,6 +312,7 @@ class Node:
             case fx.InstallSnapshot(snapshot):
                 self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
+                self._agreement.leadership_changed()
                 if not leading:
                     self.active.end("this controller does not lead", self.leader_hint())
             case fx.HighWatermarkAdvanced():
@@ -354,15 +362,21 @@ class Node:
         """How far this node may apply: what is committed, as far as its own disk holds it."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
+    def _resign(self, reason: str) -> None:
+        self._step(raft.Resign(self.core.epoch, reason))
+
     def _apply(self) -> None:
         if self._load is not None or self.state.applied >= (until := self.commit_target):
             return
+        before = self.state.applied
         for mark in self.state.apply(self.log, until):
             self.active.mark_passed()
             voters = Voters(self.core.voter_history.at(mark.end.offset).voters)
             job = self.snapshotter.job_for(mark, self.log, voters)
             if job is not None:
                 self._world.start_job(job)
+        if self.state.applied != before:
+            self._agreement.applied()
 
     def _has_more_to_do(self) -> bool:
         applying = self._load is None and self.state.stopped is None and self.state.applied < self.commit_target
@@ -370,6 +384,7 @@ class Node:
 
     def _maybe_activate(self) -> None:
         core = self.core
+        self._agreement.resign_if_stopped()
         if self.active.on or not core.is_leading or core.high_watermark is None or self._load is not None:
             return
         if self.state.applied == self.log.shape.end:
@@ -422,8 +437,18 @@ class Node:
         if job.install:
             self.log.reset_to(job.end, job.meta.chain, job.meta.timestamp_ms)
         self.state.load(job.image)
+        self._agreement.applied()
         if job.install:
             self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters))
+
+    @property
+    def concern(self) -> str:
+        """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
+        differing = self.state.digests.differing()
+        images = f"images differ: that of {differing} is not this one's" if differing else ""
+        standing = str(self.core.standing)
+        known = (f"the log is {standing}" if standing else "", self.core.complaint, self.state.stopped or "", images)
+        return "; ".join(text for text in known if text)
 
     # --- what others may look at -----------------------------------------------------------------------------------
 

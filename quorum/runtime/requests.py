@@ -146,3 +146,5 @@ class NodeStatus:
     generation: int
     bootstrap: Voters
     """The voter set that the cluster was formatted with."""
+    concern: str = ""
+    """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""

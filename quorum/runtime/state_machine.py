@@ -22,6 +22,7 @@ from metadata_log.image import MetadataImage, Provenance
 from metadata_log.log import Log
 from metadata_log.records import MetadataRecord
 from metadata_log.replay import Replay, ReplayStopped
+from quorum.runtime.digests import Digests
 
 APPLY_BYTES_PER_TURN = 256 << 10
 """How much a follower replays before it looks up again: about 4,000 records, a few milliseconds."""
@@ -53,6 +54,8 @@ class StateMachine:
         self._proposals: deque[_Proposal] = deque()
         self._proposing = False
         self._stopped: str | None = None
+        self.digests = Digests()
+        """Of the committed image at the newest batch ends."""
         self.bytes_since_mark = 0
         """Committed bytes of data batches since the last mark: what the next snapshot would save a reader."""
         self.last_mark_ms = 0
@@ -75,7 +78,8 @@ class StateMachine:
 
     @property
     def stopped(self) -> str | None:
-        """Why replay stands still, if it does: a record that this code cannot apply. Raft lives on without it."""
+        """Why replay stands still, if it does: a record that this code cannot apply, or an image that is not the others'. Raft
+        lives on without it."""
         return self._stopped
 
     def load(self, image: MetadataImage) -> None:
@@ -83,8 +87,14 @@ class StateMachine:
         assert not self._proposing
         self._replay = Replay(image)
         self._stopped = None
+        self.digests.forget()
+        self.digests.note(self.applied, image.digest_bytes)
         self.bytes_since_mark = 0
         self.last_mark_ms = image.provenance.timestamp_ms
+
+    def stop(self, reason: str) -> None:
+        """Nothing more is applied until an image is loaded: this one is not to be believed."""
+        self._stopped = reason
 
     def begin_proposing(self) -> None:
         """This node is the active controller from here on: the committed image is the whole log."""
@@ -124,6 +134,7 @@ class StateMachine:
         newest: MetadataImage | None = None
         while self._proposals and self._proposals[0].end.offset <= until:
             end, newest, is_mark, record_bytes = self._proposals.popleft()
+            self.digests.note(end.offset, newest.digest_bytes)
             self.bytes_since_mark += record_bytes
             if is_mark:
                 marks.append(self._pass_mark(end, newest))
@@ -138,6 +149,7 @@ class StateMachine:
         except ReplayStopped as e:
             self._stopped = str(e)
             return []
+        self.digests.note(self.applied, self.committed.digest_bytes)
         if self.last_mark_ms == 0 and batches:
             self.last_mark_ms = batches[0].first_timestamp_ms
         last_mark_end = result.marks[-1].end.offset if result.marks else 0

@@ -29,6 +29,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         replicas=_replicas(node, now_ms),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
+        concern=node.concern,
     )
 
 

@@ -255,6 +255,7 @@ def to_describe_quorum_response(status: NodeStatus) -> admin_pb2.DescribeQuorumR
         observers=[_replica(each) for each in status.replicas if not each.is_voter],
         generation=status.generation,
         bootstrap_voters=[to_voter(each) for each in status.bootstrap.voters],
+        concern=status.concern,
     )
 
 

@@ -18,9 +18,10 @@ LOOK_INTERVAL_S = 0.2
 
 
 async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) -> None:
-    """Until it is cancelled: keeps `health` true, and logs each change of role, epoch or leader."""
+    """Until it is cancelled: keeps `health` true, and logs each change of role, epoch or leader, and each concern."""
     before: tuple[object, ...] = ()
     was_ready = False
+    concern = ""
     await health.set(LIVE, None)
     while True:
         status = node.status()
@@ -31,6 +32,9 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
                 logs.bind(role=status.role, epoch=status.epoch)
             log.info("role", leader_id=status.leader.leader_id, log_end_offset=status.log_end_offset)
             notify(f"STATUS={status.role} in epoch {status.epoch}, leader {status.leader.leader_id}")
+        if status.concern != concern:
+            concern = status.concern
+            log.error("concern", reason=concern or "over")
         trouble = trouble_of(status)
         await health.set(QUORUM, trouble)
         await health.set(ADMIN, trouble)

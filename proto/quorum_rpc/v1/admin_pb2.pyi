@@ -451,7 +451,7 @@ class ReplicaStatus(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters")
+    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters", "concern")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -471,6 +471,7 @@ class DescribeQuorumResponse(_message.Message):
     OBSERVERS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_VOTERS_FIELD_NUMBER: _ClassVar[int]
+    CONCERN_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     cluster_id: str
@@ -490,7 +491,8 @@ class DescribeQuorumResponse(_message.Message):
     observers: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
     generation: int
     bootstrap_voters: _containers.RepeatedCompositeFieldContainer[_voter_pb2.Voter]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ...) -> None: ...
+    concern: str
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ..., concern: _Optional[str] = ...) -> None: ...
 
 class AdminAddVoterRequest(_message.Message):
     __slots__ = ("context", "voter")
