@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 from metadata_log.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
 from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory, File
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
 from metadata_log.records import Voters
 from snapshots.format import (
@@ -136,7 +136,7 @@ class SnapshotStore:
 
         Raises:
             SnapshotNotFound: also for the bootstrap one, which is nobody else's.
-            PositionOutOfRange: if `position` is negative or at or beyond the end.
+            PositionOutOfRange: if `position` is negative or beyond the end; at the end there are no bytes.
         """
         if end == BOOTSTRAP_END:
             raise SnapshotNotFound(f"there is no snapshot {end} here")
@@ -146,7 +146,7 @@ class SnapshotStore:
             raise SnapshotNotFound(f"there is no snapshot {end} here") from e
         try:
             size = file.size()
-            if not 0 <= position < size:
+            if not 0 <= position <= size:
                 raise PositionOutOfRange(f"position {position} of snapshot {end}, which has {size} bytes")
             return size, file.read_at(position, max_bytes)
         finally:
@@ -184,6 +184,28 @@ class SnapshotStore:
         file = self._part[1]
         file.write_at(position, data)
         self._part = (end, file, position + len(data))
+
+    def resume_part(self, above: Offset) -> tuple[OffsetAndEpoch, int] | None:
+        """The newest download, or snapshot of one's own, that was broken off by the end of a process: whose, and how far.
+
+        It goes on from there: all nodes write the same bytes, and the whole is verified in the end. What ends at or below
+        `above` is of no use any more, and goes, as do all others.
+        """
+        found = [parsed[0] for parsed in map(parse_name, self.directory.names()) if parsed is not None and parsed[1]]
+        newest = max((end for end in found if end.offset > above), default=None)
+        for end in found:
+            if end != newest:
+                self.directory.remove(part_name(end))
+        if newest is None:
+            return None
+        file = self.directory.open(part_name(newest))
+        self._part = (newest, file, file.size())
+        return newest, file.size()
+
+    def drop_part(self, upto: Offset) -> None:
+        """A download that ends at or below `upto` is of no use any more."""
+        if self._part is not None and self._part[0].offset <= upto:
+            self._drop_part()
 
     def complete_part(self, end: OffsetAndEpoch) -> SnapshotMeta:
         """The download is whole: verified, made durable, and renamed into place. Its records are for `read_records` to read.

@@ -19,9 +19,9 @@ from typing import Any
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, OffsetAndEpoch
-from quorum.core import disputes, election
+from quorum.core import disputes, download, election
 from quorum.core.divergence import truncation_point
-from quorum.core.effects import AppendBatches, InstallSnapshot, TruncateLog, WriteSnapshotChunk
+from quorum.core.effects import AppendBatches, TruncateLog
 from quorum.core.inputs import Failure
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
@@ -33,7 +33,11 @@ from quorum.core.votes import suspect, wait_of_rank
 
 def may_fetch(q: QuorumState) -> bool:
     """Whether a fetch may leave as soon as `retry_at_ms` has come."""
-    if q.shutting_down or q.in_flight is not None or q.awaiting_log or q.shape.flushed_end != q.shape.end:
+    if q.shutting_down or q.in_flight is not None:
+        return False
+    if q.installing is not None:
+        return isinstance(q.role, Follower)
+    if q.awaiting_log or q.shape.flushed_end != q.shape.end:
         return False
     match q.role:
         case Follower():
@@ -51,8 +55,10 @@ def fetch_if_due(q: QuorumState) -> None:
         return
     request: FetchRequest | FetchSnapshotRequest
     match q.role:
-        case Follower(leader_id=leader_id, download=Download() as download):
-            destination, request = leader_id, _snapshot_request(q, download)
+        case Follower(leader_id=leader_id) if q.installing is not None:
+            destination, request = leader_id, download.request_for(q, q.installing)
+        case Follower(leader_id=leader_id, download=Download() as wanted):
+            destination, request = leader_id, download.request_for(q, wanted)
         case Follower(leader_id=leader_id, read_token=read_token):
             destination, request = leader_id, _fetch_request(q, read_token)
         case _:
@@ -85,12 +91,6 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
         incarnation=q.incarnation,
         applied_offset=q.applied[0],
         digest=q.applied[1],
-    )
-
-
-def _snapshot_request(q: QuorumState, download: Download) -> FetchSnapshotRequest:
-    return FetchSnapshotRequest(
-        q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
     )
 
 
@@ -165,7 +165,7 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         )
     q.role = role = _heard_well(q, role, response.successors, **told)
     if response.snapshot is not None:
-        return _begin_download(q, role, response.snapshot)
+        return download.begin(q, role, response.snapshot)
     if response.diverging is not None:
         return _truncate(q, request, response.diverging)
     if response.batches:
@@ -220,47 +220,28 @@ def _truncate(q: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) 
 # --- snapshots -------------------------------------------------------------------------------------------------------
 
 
-def _begin_download(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
-    if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
-        raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
-    q.role = replace(role, download=Download(snapshot))
-
-
 def on_snapshot_response(
     q: QuorumState, source: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse
 ) -> None:
     role = _follows(q, source, request, response)
     if role is None:
         return
-    download = role.download
-    if download is None or download.snapshot != request.snapshot or download.position != request.position:
+    if q.installing is not None:
+        if response.error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
+            download.on_still_there(q, _heard_well(q, role, role.successors))
+        return
+    wanted = role.download
+    if wanted is None or wanted.snapshot != request.snapshot or wanted.position != request.position:
         return
     match response.error:
         case ErrorCode.NONE:
-            _take_chunk(q, _heard_well(q, role, role.successors), download, response)
+            download.take_chunk(q, _heard_well(q, role, role.successors), wanted, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
-            # The leader has a newer one by now. Drop this, and let a fetch say which.
-            q.role = replace(role, download=None)
+            download.drop(q, role)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:
             suspect(q, role)
         case _:
             pass
-
-
-def _take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
-    position = download.position + len(response.data)
-    same_file = response.position == download.position and download.size in (None, response.size)
-    if not same_file or not response.data or position > response.size:
-        q.role = replace(role, download=None)
-        return q.back_off()
-    q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
-    if position < response.size:
-        q.role = replace(role, download=Download(download.snapshot, position, response.size))
-    else:
-        q.role = replace(role, download=None)
-        q.awaiting_log = True
-        q.effects.append(InstallSnapshot(download.snapshot))
-    return None
 
 
 # --- giving up on the leader -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from metadata_log.ids import Offset
 from metadata_log.log_shape import LogShape
 from metadata_log.records import KRaftVersion, Voters
-from quorum.core import follower, leader
+from quorum.core import download, follower, leader
 from quorum.core.inputs import (
     Appended,
     BatchesRefused,
@@ -49,11 +49,12 @@ def on_report(q: QuorumState, report: LogReport) -> None:
             assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
             q.shape, q.awaiting_log = shape, False
             q.voters = VoterHistory.from_snapshot(voters)
+            download.on_installed(q)
             q.raise_high_watermark(shape.start.offset)
             follower.on_log_replaced(q)
-        case SnapshotInstallFailed():
+        case SnapshotInstallFailed(snapshot=snapshot, reason=reason):
             q.awaiting_log = False
-            q.back_off()
+            download.on_install_failed(q, snapshot, reason)
         case _:
             assert_never(report)
 

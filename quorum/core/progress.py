@@ -15,6 +15,9 @@ from quorum.core.processes import Processes
 FOREVER_MS = 1 << 62
 """A time that never comes: when a quorum of one goes out of date."""
 
+INSTALL_MS_MAX = 60_000
+"""For so long a replica that stands at one position of a snapshot counts as getting further: it may be loading it."""
+
 REPLIES_REMEMBERED = 8
 """A follower has one fetch in flight, so only the newest reply matters; a few more serve late duplicates."""
 
@@ -46,6 +49,8 @@ class ReplicaProgress:
     told_end: Offset = 0
     """The leader's log end when it was last answered."""
     snapshot_position: tuple[Offset, int] | None = None
+    snapshot_since_ms: int = 0
+    """When it was first heard of at that position."""
     echoed_token: int = 0
     confirmed_ms: int | None = None
     """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
@@ -77,6 +82,8 @@ class ReplicaProgress:
 
     def heard_snapshot_fetch(self, end: Offset, position: int, now_ms: int) -> None:
         if self.snapshot_position != (end, position):
+            self.snapshot_since_ms = now_ms
+        if now_ms - self.snapshot_since_ms < INSTALL_MS_MAX:
             self.progress_ms = now_ms
         self.snapshot_position = (end, position)
         self.last_fetch_ms = now_ms

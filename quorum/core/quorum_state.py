@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass, replace
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
+from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log_shape import LogShape
 from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
@@ -38,7 +38,18 @@ from quorum.core.messages import (
     Response,
 )
 from quorum.core.pending import last_word
-from quorum.core.roles import TRANSITIONS, Follower, Leader, Prospective, Resigned, Role, RoleState, Unattached, Why
+from quorum.core.roles import (
+    TRANSITIONS,
+    Download,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    RoleState,
+    Unattached,
+    Why,
+)
 from quorum.core.standing import FULL, Standing
 from quorum.core.testimony import Dispute
 from quorum.core.voters import VoterHistory, VoterSet
@@ -75,15 +86,18 @@ class QuorumState:
         "disputes",
         "effects",
         "election",
+        "failed_install",
         "failures",
         "heard_of",
         "in_flight",
         "incarnation",
+        "installing",
         "joining",
         "known_high_watermark",
         "me",
         "now_ms",
         "number",
+        "part",
         "retry_at_ms",
         "rng",
         "role",
@@ -105,6 +119,7 @@ class QuorumState:
         rng: random.Random,
         now_ms: int,
         standing: Standing = FULL,
+        part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
         self.me = me
@@ -135,6 +150,12 @@ class QuorumState:
         """What is in dispute, and with whom: under this node's own key, with its leader; as leader, with those voters."""
         self.applied: tuple[Offset, bytes] = (0, b"")
         """How far the image reaches here and its digest there, for the fetches to carry; the core makes nothing of it."""
+        self.part: Download | None = part
+        """What is here of a snapshot that is being fetched: kept through changes of leader and role (see `download`)."""
+        self.installing: Download | None = None
+        """The snapshot that is whole and being installed."""
+        self.failed_install: tuple[OffsetAndEpoch | None, int, str] = (None, 0, "")
+        """Which snapshot could not be installed, how often, and why."""
         self.shutting_down = False
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""

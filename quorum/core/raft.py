@@ -6,6 +6,7 @@
     election   pre-votes and votes                                                    (prospective, candidate)
     follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
     leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
+    download   fetching a snapshot, from where it broke off                           (follower)
     serving, parking   how a leader answers a fetch
     standing, damage   what a node may do whose disk has broken a promise             (any role)
     disputes           whose history is it, if two differ                             (any role)
@@ -39,6 +40,7 @@ from quorum.core import (
     damage,
     describe,
     disputes,
+    download,
     election,
     follower,
     joining,
@@ -93,7 +95,7 @@ from quorum.core.messages import (
 from quorum.core.parking import high_watermark_told
 from quorum.core.progress import ReplicaStatus
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Follower, Leader, Resigned, Role, Why
+from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Why
 from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory, VoterSet
 
@@ -112,6 +114,7 @@ class RaftCore:
         rng: random.Random,
         now_ms: int,
         standing: Standing = FULL,
+        part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
         """`my_endpoints`: where this node is to be reached, as configured; none: it never speaks of that by itself."""
@@ -124,6 +127,7 @@ class RaftCore:
             rng=rng,
             now_ms=now_ms,
             standing=standing,
+            part=part,
             my_endpoints=my_endpoints,
         )
         damage.restore_if_whole(self._q)
@@ -343,7 +347,7 @@ class RaftCore:
     @property
     def complaint(self) -> str:
         """What this node holds against another, or another against it, in one sentence; empty: nothing."""
-        return disputes.complaint(self._q)
+        return disputes.complaint(self._q) or download.complaint(self._q)
 
     @property
     def fetch_key(self) -> ReplicaKey:

@@ -106,6 +106,7 @@ class Node:
             rng=rng,
             now_ms=now_ms,
             my_endpoints=config.endpoints,
+            part=opened.part,
         )
         self.active = ActiveController(
             config=config,

@@ -14,6 +14,7 @@ from metadata_log.log import Log
 from metadata_log.records import Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
+from quorum.core.roles import Download
 from quorum.core.voters import VoterHistory
 from quorum.runtime import election_file
 from quorum.runtime.forgotten import NewDirectoryId, begin_as_another
@@ -38,6 +39,8 @@ class Opened(NamedTuple):
     """The voter set that the cluster was formatted with; never changes."""
     load: LoadSnapshotJob | None
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
+    part: Download | None = None
+    """A download that the last process did not finish."""
 
 
 def open_directory(
@@ -92,7 +95,9 @@ def open_directory(
             voters=history.latest,
             new_directory_id=new_directory_id,
         )
-    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load)
+    found = snapshotter.store.resume_part(log.shape.end)
+    part = None if found is None else Download(*found)
+    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load, part)
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:

@@ -41,6 +41,7 @@ class Snapshotter:
         chain = log.chain_at(mark.end.offset)
         assert chain is not None, f"the mark's end {mark.end} is a batch boundary of this log"
         self._busy = True
+        self.store.drop_part(mark.end.offset)
         timestamp_ms = mark.image.provenance.timestamp_ms
         return WriteSnapshotJob(
             self.store, SnapshotMeta(mark.end, timestamp_ms, chain, voters, KRAFT_VERSION), mark.image

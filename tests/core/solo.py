@@ -12,6 +12,7 @@ from quorum.core.effects import AppendBatches, AppendControl, Effect, ElectionSt
 from quorum.core.inputs import Appended, Flushed, Input, RequestReceived, ResponseReceived, TimerFired, Truncated
 from quorum.core.messages import FetchRequest, FetchResponse, Request, Response, VoteRequest, VoteResponse, place_of
 from quorum.core.raft import RaftCore
+from quorum.core.roles import Download
 from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory
 from tests.core.cluster import directory, voters_of
@@ -58,6 +59,7 @@ class Solo:
         me: ReplicaKey = key(1),  # noqa: B008 -- a value
         seed: int = 0,
         standing: Standing = FULL,
+        part: Download | None = None,
         log: FakeLog | None = None,
         watermark_linger_ms: int = 0,
         auto_join: bool = False,
@@ -78,6 +80,7 @@ class Solo:
             now_ms=self.now_ms,
             my_endpoints=endpoints,
             standing=standing,
+            part=part,
         )
         self.started = self._perform(self.core.start(self.now_ms))
 

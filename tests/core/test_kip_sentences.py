@@ -411,8 +411,9 @@ def test_a_snapshot_is_fetched_by_position_and_installed() -> None:
     effects = solo.respond(2, request, chunk(request, bytes(4)))
     assert [type(e) for e in effects] == [WriteSnapshotChunk, InstallSnapshot]
 
-    # While it is being installed, the node neither fetches nor runs.
-    solo.wait(3000)
+    # While it is being installed, the node does not run, and asks only whether its leader is still there.
+    asked = [effect.request for effect in requests(solo.wait(3000), FetchSnapshotRequest)]
+    assert [request.position for request in asked if isinstance(request, FetchSnapshotRequest)] == [10]
     assert solo.core.role is Role.FOLLOWER
     solo.log.install(OffsetAndEpoch(9, 2), bytes(32))
     effects = solo.step(SnapshotInstalled(solo.log.shape(), voters_of(1, 2, 3)))

@@ -63,7 +63,8 @@ def test_chunks_in_any_size_make_the_file_again() -> None:
     assert here.complete_part(end) == there.read_meta(end)
     assert list(read_records(here.directory, end)) == list(image_at(500).canonical_records())
     assert here.list()[0].size == size == there.list()[0].size
-    for wrong in (-1, size, size + 1):
+    assert there.read_chunk(end, size, 10) == (size, b"")
+    for wrong in (-1, size + 1):
         with pytest.raises(PositionOutOfRange):
             there.read_chunk(end, wrong, 10)
 

@@ -43,6 +43,7 @@ class LoneNode:
         new_directory_id: NewDirectoryId | None = None,
     ) -> None:
         self.config = config or NodeConfig()
+        self.disk = disk
         self.now_ms = 1_000
         self.sent: list[tuple[NodeId, PeerRequest]] = []
         self.answers: dict[ReplyTo, Answer] = {}

@@ -9,7 +9,7 @@ from quorum.core.effects import ElectionState
 from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.runtime import election_file
 from quorum.runtime.opening import LOG_DIRECTORY
-from snapshots.format import SnapshotMeta, snapshot_name
+from snapshots.format import SnapshotMeta, part_name, snapshot_name
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
@@ -137,3 +137,52 @@ def test_a_whole_snapshot_that_cannot_be_loaded_keeps_no_name() -> None:
     again = LoneNode(disk)
     again.run_until_idle()
     assert (again.stopped, again.node.state.committed) == (None, _image(OLD))
+
+
+def test_a_download_goes_on_after_a_restart_and_is_loaded() -> None:
+    """What the last process has fetched is not fetched again; the whole is verified all the same."""
+    elsewhere = MemoryDirectory("/elsewhere")
+    _write(elsewhere, NEW)
+    data = elsewhere.read(snapshot_name(NEW), 1 << 20)
+    half = len(data) // 2
+    lone = _follower_with_old_snapshot()
+    _fetch_was_redirected(lone)
+    lone.respond(_piece(lone, len(data), 0, data[:half]))
+
+    lone = LoneNode(lone.disk)
+    _fetch_was_redirected(lone)
+    _, asked = lone.sent[-1]
+    assert isinstance(asked, FetchSnapshotRequest) and asked.position == half
+    lone.respond(_piece(lone, len(data), half, data[half:]))
+    lone.run_until_idle()
+    assert lone.stopped is None and lone.node.state.committed == _image(NEW)
+    assert lone.disk.subdirectory(LOG_DIRECTORY).read(snapshot_name(NEW), 1 << 20) == data
+
+
+def test_a_download_that_a_power_cut_has_torn_is_fetched_once_more() -> None:
+    """The length of its file was on the disk, its bytes were not."""
+    elsewhere = MemoryDirectory("/elsewhere")
+    _write(elsewhere, NEW)
+    data = elsewhere.read(snapshot_name(NEW), 1 << 20)
+    disk = formatted_disk(VOTERS)
+    disk.subdirectory(LOG_DIRECTORY).open(part_name(NEW), create=True).write_at(0, bytes(len(data)))
+    lone = _follower_with_old_snapshot(disk)
+    _fetch_was_redirected(lone)
+    lone.respond(_piece(lone, len(data), len(data), b""))
+    lone.run_until_idle()
+    _fetch_was_redirected(lone)
+    lone.respond(_piece(lone, len(data), 0, data))
+    lone.run_until_idle()
+    assert lone.stopped is None and lone.node.state.committed == _image(NEW)
+
+
+def _fetch_was_redirected(lone: LoneNode) -> None:
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest)
+    lone.respond(FetchResponse(ErrorCode.NONE, 1, 2, fetch.number, snapshot=NEW))
+
+
+def _piece(lone: LoneNode, size: int, position: int, data: bytes) -> FetchSnapshotResponse:
+    _, asked = lone.sent[-1]
+    assert isinstance(asked, FetchSnapshotRequest) and asked.position == position
+    return FetchSnapshotResponse(ErrorCode.NONE, 1, 2, asked.number, size, position, data)

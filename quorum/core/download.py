@@ -1,0 +1,110 @@
+"""Fetching a snapshot, piece by piece, where what comes next is gone from the leader's log (KIP-630).
+
+    UseSnapshot --> FetchSnapshot(position) --> WriteSnapshotChunk --> ... --> InstallSnapshot --> SnapshotInstalled
+
+It is large, so it must not begin anew for every little thing. All nodes write the same bytes at the same offset, so what
+is here already (`q.part`) is good whoever leads next: a download goes on where it was after a break, an election, or a restart,
+of which the runtime says how much of a `.part` file it has found. The whole is verified before anything stands on it.
+
+A file that does not verify is fetched once more from its beginning at once (the crash that interrupted it may have left a
+torn piece), then after a while, then not any more: if the leader's own file is bad, fetching it for ever mends
+nothing. The node goes on voting, says so (`complaint`), and takes the next snapshot that the leader offers.
+
+Reading a snapshot into an image takes long. Meanwhile the follower asks on, at the position that is the end of the file:
+so it knows that its leader is there, and its leader that it is, which for `progress.INSTALL_MS_MAX` counts as getting
+further. Otherwise two of three could lose a leader because one of them is being brought up to date.
+"""
+
+from dataclasses import replace
+
+from metadata_log.ids import OffsetAndEpoch
+from quorum.core.effects import InstallSnapshot, WriteSnapshotChunk
+from quorum.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.quorum_state import QuorumState, SafetyViolated
+from quorum.core.roles import Download, Follower
+
+INSTALLS_MAX = 3
+"""So often is one snapshot fetched that cannot be loaded."""
+
+
+def request_for(q: QuorumState, download: Download) -> FetchSnapshotRequest:
+    return FetchSnapshotRequest(
+        q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
+    )
+
+
+def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
+    """The leader has nothing else for this node than `snapshot`.
+
+    Raises:
+        SafetyViolated: if that would take back what is committed.
+    """
+    if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
+        raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
+    failed, times, _ = q.failed_install
+    if failed == snapshot and times >= INSTALLS_MAX:
+        q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+        return
+    part = q.part if q.part is not None and q.part.snapshot == snapshot else Download(snapshot)
+    q.role = replace(role, download=part)
+
+
+def take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
+    """A piece has come; the last one of them is followed by the installation."""
+    position = download.position + len(response.data)
+    same_file = response.position == download.position and download.size in (None, response.size)
+    stands_still = not response.data and position != response.size
+    if not same_file or stands_still or not 0 < position <= response.size:
+        drop(q, role)
+        return q.back_off()
+    if response.data:
+        q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
+    q.part = Download(download.snapshot, position, response.size)
+    if position < response.size:
+        q.role = replace(role, download=q.part)
+    else:
+        q.role = replace(role, download=None)
+        q.installing, q.part = q.part, None
+        q.awaiting_log = True
+        q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+        q.effects.append(InstallSnapshot(download.snapshot))
+    return None
+
+
+def drop(q: QuorumState, role: Follower) -> None:
+    """It is another file than the one that was begun: a fetch will say which."""
+    q.role, q.part = replace(role, download=None), None
+
+
+def on_still_there(q: QuorumState, role: Follower) -> None:
+    """The leader has heard that the installation goes on."""
+    q.role = role
+    q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+
+
+def on_installed(q: QuorumState) -> None:
+    _over(q)
+    q.failed_install = (None, 0, "")
+
+
+def _over(q: QuorumState) -> None:
+    """The next fetch leaves at once, whatever became of the question whether the leader is still there."""
+    q.installing = q.part = q.in_flight = None
+    q.retry_at_ms = q.now_ms
+
+
+def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str) -> None:
+    """The second time it is begun at once, the next only after a while."""
+    _over(q)
+    failed, times, _ = q.failed_install
+    times = times + 1 if failed == snapshot else 1
+    q.failed_install = (snapshot, times, reason)
+    if times > 1:
+        q.retry_at_ms = q.now_ms + q.config.fetch_timeout_ms // 2
+
+
+def complaint(q: QuorumState) -> str:
+    snapshot, times, reason = q.failed_install
+    if times < INSTALLS_MAX:
+        return ""
+    return f"snapshot {snapshot} of node {q.leader_id} was fetched {times} times and cannot be loaded: {reason}"

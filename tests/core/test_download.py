@@ -1,0 +1,153 @@
+"""Snapshots that break off, do not verify, or take long: sentences about `quorum.core.download`."""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import OffsetAndEpoch
+from quorum.core.download import INSTALLS_MAX
+from quorum.core.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
+from quorum.core.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from quorum.core.progress import INSTALL_MS_MAX
+from quorum.core.roles import Download, Role
+from tests.core.cluster import Cluster, voters_of
+from tests.core.solo import Solo, fetch_in, key, none_of, only
+
+WANTED = OffsetAndEpoch(9, 2)
+SIZE = 10
+
+
+def asked_in(effects: list[Effect]) -> FetchSnapshotRequest:
+    found = [e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, FetchSnapshotRequest)]
+    assert len(found) == 1, effects
+    return found[0]
+
+
+def redirected(solo: Solo, fetch: FetchRequest, leader_id: int = 2) -> list[Effect]:
+    """The leader says: load the snapshot that ends at 9."""
+    return solo.respond(
+        leader_id, fetch, FetchResponse(ErrorCode.NONE, solo.core.epoch, leader_id, fetch.number, snapshot=WANTED)
+    )
+
+
+def piece(solo: Solo, asked: FetchSnapshotRequest, count: int, leader_id: int = 2) -> list[Effect]:
+    """The next `count` bytes come."""
+    response = FetchSnapshotResponse(
+        ErrorCode.NONE, solo.core.epoch, leader_id, asked.number, SIZE, asked.position, bytes(count)
+    )
+    return solo.respond(leader_id, asked, response)
+
+
+def downloading(part: Download | None = None) -> tuple[Solo, FetchSnapshotRequest]:
+    solo = Solo(election=ElectionState(3, None, None), part=part)
+    return solo, asked_in(redirected(solo, solo.follow()))
+
+
+def test_a_download_goes_on_under_another_leader() -> None:
+    """All nodes write the same bytes at the same offset."""
+    solo, asked = downloading()
+    piece(solo, asked, 6)
+    fetch = fetch_in(solo.request(BeginQuorumEpochRequest(key(3), solo.core.me, 4)))
+    assert asked_in(redirected(solo, fetch, leader_id=3)).position == 6
+
+
+def test_a_download_goes_on_after_a_break() -> None:
+    """The piece that did not come is asked for again, and nothing else."""
+    solo, asked = downloading()
+    asked = asked_in(piece(solo, asked, 6))
+    solo.step(RequestFailed(2, asked, Failure.BROKEN))
+    assert asked_in(solo.wait(100)).position == 6
+
+
+def test_a_download_goes_on_after_a_restart() -> None:
+    """As far as the runtime has found a part of the same snapshot; of another it is of no use."""
+    _, asked = downloading(Download(WANTED, 7))
+    assert asked.position == 7
+    _, asked = downloading(Download(OffsetAndEpoch(5, 1), 7))
+    assert asked.position == 0
+
+
+def test_a_part_that_was_whole_is_installed_without_another_byte() -> None:
+    """The process died between the last piece and the rename."""
+    solo, asked = downloading(Download(WANTED, SIZE))
+    effects = piece(solo, asked, 0)
+    assert only(InstallSnapshot, effects).snapshot == WANTED and none_of(WriteSnapshotChunk, effects)
+
+
+def test_a_part_that_is_too_long_is_begun_anew() -> None:
+    """It is not what the leader has: from the beginning, then."""
+    solo, asked = downloading(Download(WANTED, SIZE + 1))
+    solo.respond(2, asked, FetchSnapshotResponse(ErrorCode.POSITION_OUT_OF_RANGE, 3, 2, asked.number))
+    assert asked_in(redirected(solo, fetch_in(solo.wait(100)))).position == 0
+
+
+def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
+    """Once more at once, then after a while, then no more; the node goes on voting, and takes the next one."""
+    solo, asked = downloading()
+    waits = []
+    for _ in range(INSTALLS_MAX):
+        only(InstallSnapshot, piece(solo, asked, SIZE))
+        began_ms = solo.now_ms
+        effects = solo.step(SnapshotInstallFailed(WANTED, "a bad footer"))
+        while none_of(SendRequest, effects):
+            effects = solo.wait(10)
+        waits.append(solo.now_ms - began_ms)
+        effects = redirected(solo, fetch_in(effects))
+        if not none_of(SendRequest, effects):
+            asked = asked_in(effects)
+    assert waits[0] == 0 < waits[1]
+    assert "cannot be loaded: a bad footer" in solo.core.complaint
+    fetch = fetch_in(solo.wait(200))
+    newer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, snapshot=OffsetAndEpoch(12, 2))
+    assert asked_in(solo.respond(2, fetch, newer)).snapshot.offset == 12
+
+
+def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> None:
+    """It asks on at the end of the file; then the log goes on from there at once."""
+    solo, asked = downloading()
+    piece(solo, asked, SIZE)
+    for _ in range(30):
+        asked = asked_in(solo.wait(solo.config.fetch_wait_ms))
+        assert asked.position == SIZE
+        piece(solo, asked, 0)
+    assert solo.core.role is Role.FOLLOWER
+    solo.wait(solo.config.fetch_wait_ms)
+    solo.log.install(WANTED, bytes(32))
+    effects = solo.step(SnapshotInstalled(solo.log.shape(), voters_of(1, 2, 3)))
+    assert fetch_in(effects).fetch_offset == 9
+
+
+def test_standing_at_one_position_is_progress_for_a_while_only() -> None:
+    """A follower that loads for ever, or asks for one piece again and again, keeps no leader in office for ever."""
+    solo = Solo()
+    solo.elect()
+    began_ms = solo.now_ms
+    while solo.core.is_leading:
+        solo.request(FetchSnapshotRequest(key(2), solo.core.epoch, 1, OffsetAndEpoch(1, 1), 500, 100))
+        solo.wait(100)
+    assert INSTALL_MS_MAX <= solo.now_ms - began_ms <= INSTALL_MS_MAX + 2 * solo.config.check_quorum_ms
+
+
+def test_a_long_installation_does_not_cost_the_leader_its_office() -> None:
+    """Two of three are up, and one of them loads a snapshot for five seconds."""
+    cluster = Cluster(3).boot_all()
+    leader = cluster.elect()
+    follower, away = (node for node in cluster.nodes.values() if node is not leader)
+    cluster.propose(leader.id, 3)
+    cluster.run(200)
+    cluster.crash(follower.id)
+    cluster.propose(leader.id, 3)
+    cluster.run(200)
+    leader.take_snapshot(leader.high_watermark)
+    cluster.install_ms = 5_000
+    epoch = leader.up.epoch
+    follower.boot_up()
+    cluster.run(50)
+    cluster.crash(away.id)
+    cluster.run(8_000)
+    assert leader.up.is_leading and leader.up.epoch == epoch
+    assert follower.log.end == leader.log.end
