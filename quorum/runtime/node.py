@@ -107,6 +107,7 @@ class Node:
             now_ms=now_ms,
             my_endpoints=config.endpoints,
             part=opened.part,
+            standing=opened.standing,
         )
         self.active = ActiveController(
             config=config,
@@ -256,6 +257,8 @@ class Node:
             self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
 
     def _settle(self) -> None:
+        if self.log.lost is not None and self.core.standing.lost is None:
+            self.log.forget_loss()
         self._apply()
         self._maybe_activate()
         if self.active.on:

@@ -15,6 +15,7 @@ from metadata_log.records import Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
 from quorum.core.roles import Download
+from quorum.core.standing import FULL, Lost, Standing
 from quorum.core.voters import VoterHistory
 from quorum.runtime import election_file
 from quorum.runtime.forgotten import NewDirectoryId, begin_as_another
@@ -41,6 +42,8 @@ class Opened(NamedTuple):
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
     part: Download | None = None
     """A download that the last process did not finish."""
+    standing: Standing = FULL
+    """What is left of the node's standing, given what its log has lost."""
 
 
 def open_directory(
@@ -48,8 +51,10 @@ def open_directory(
 ) -> Opened:
     """Reads the directory of a formatted controller.
 
-    One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `forgotten`); then `identity` in
-    the result is another than the one given.
+    A log that has lost its durable end is opened without it, and `standing` says so: the node may not count before it is
+    there again. One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `forgotten`); then
+    `identity` in the result is another than the one given. A tool that only looks gives no source of ids, and is told the
+    truth instead.
 
     Raises:
         CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
@@ -70,7 +75,11 @@ def open_directory(
     _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or genesis_chain, genesis_chain)
     load = snapshotter.newest_load_job()
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
-    log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log)
+    # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
+    accept_loss = new_directory_id is not None and len(bootstrap.voters.voters) > 1
+    log = Log.open(
+        metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log, accept_loss=accept_loss
+    )
     if log.damage:
         damaged = log.damage[0]
         raise CorruptLog.at(
@@ -95,9 +104,12 @@ def open_directory(
             voters=history.latest,
             new_directory_id=new_directory_id,
         )
+        if log.lost is not None:
+            log.forget_loss()  # as this replica it has promised nothing
+    standing = FULL if log.lost is None else Standing(lost=Lost(log.lost.end, election.epoch))
     found = snapshotter.store.resume_part(log.shape.end)
     part = None if found is None else Download(*found)
-    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load, part)
+    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load, part, standing)
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:

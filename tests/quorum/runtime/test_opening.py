@@ -10,8 +10,10 @@ from metadata_log.files import Directory
 from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import ReplicaKey, uuid_text
 from metadata_log.records import NoOp
+from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
-from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from quorum.core.standing import FULL, Lost, Standing
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened, open_directory
@@ -164,3 +166,69 @@ def test_a_node_that_has_forgotten_its_vote_is_not_asked_for_it() -> None:
         lone.turn()
     assert not any(isinstance(request, VoteRequest) for _, request in lone.sent)
     assert lone.node.me == ReplicaKey(1, NEW_ID)
+
+
+# --- a durable end that was lost -------------------------------------------------------------------------------------
+
+
+def _voter_with_a_rotten_end() -> MemoryDirectory:
+    """Node 1 of three had three records durably, and can read but two of them."""
+    disk = formatted_disk(THREE)
+    opened = open_directory(disk, _identity(), NodeConfig())
+    batches = [opened.log.append([NoOp()], 4, 1) for _ in range(3)]
+    opened.log.flush()
+    opened.log.close()
+    election_file.save(disk, ElectionState(5, None, 2))
+    metadata = disk.subdirectory("@metadata")
+    name = segment_names(metadata)[-1]
+    metadata.flip_bit(name, metadata.read(name, 1 << 30).index(batches[-1].data) + 40)
+    return disk
+
+
+def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_again() -> None:
+    """At every start until then. It fetches as nobody, so what it acknowledges is nobody's word."""
+    disk = _voter_with_a_rotten_end()
+    for _ in range(2):
+        opened = _reopened(disk)
+        assert (opened.log.shape.end, opened.standing) == (2, Standing(lost=Lost(3, 5)))
+        opened.log.close()
+    lone = LoneNode(disk, new_directory_id=lambda: NEW_ID)
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest) and fetch.fetch_offset == 2
+    assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
+    assert "short of 3" in lone.node.concern
+
+    elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
+    for epoch in (4, 4, 5):
+        elsewhere.append([NoOp()], epoch, 1)
+    batches = elsewhere.read(2, 1 << 20)
+    lone.respond(FetchResponse(ErrorCode.NONE, 5, 2, fetch.number, high_watermark=2, batches=batches))
+    lone.run_until_idle()
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest)
+    lone.respond(FetchResponse(ErrorCode.NONE, 5, 2, fetch.number, high_watermark=3))
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest) and fetch.replica == lone.node.me
+    assert lone.node.concern == "" and _reopened(disk).standing == FULL
+
+
+def test_a_lone_voter_that_has_lost_its_durable_end_does_not_start() -> None:
+    """Nobody could give it back what it has promised."""
+    disk = formatted_disk(OURS)
+    LoneNode(disk).run_until_idle()
+    metadata = disk.subdirectory("@metadata")
+    name = segment_names(metadata)[-1]
+    log = open_directory(disk, _identity(), NodeConfig()).log
+    last = log.read(0, 1 << 20)[-1]
+    log.close()
+    metadata.flip_bit(name, metadata.read(name, 1 << 30).index(last.data) + 40)
+    with pytest.raises(CorruptLog, match="had been durable"):
+        _reopened(disk)
+
+
+def test_a_forgotten_vote_takes_a_lost_end_with_it() -> None:
+    """Under its new id the node has promised nothing."""
+    disk = _voter_with_a_rotten_end()
+    disk.remove(election_file.FILE_NAME)
+    opened = _reopened(disk)
+    assert opened.identity.directory_id == NEW_ID and opened.standing == FULL and opened.log.lost is None
