@@ -33,7 +33,16 @@ from metadata_log.records import Endpoint, Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
-from quorum.core.messages import FetchRequest, FetchResponse, PeerRequest, ReadLogRequest, ReadLogResponse, place_of
+from quorum.core.messages import (
+    ChainRequest,
+    ChainResponse,
+    FetchRequest,
+    FetchResponse,
+    PeerRequest,
+    ReadLogRequest,
+    ReadLogResponse,
+    place_of,
+)
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
@@ -218,7 +227,18 @@ class Node:
         if isinstance(request, FetchRequest):
             self._agreement.heard_fetch(request)
         place = place_of(request)
-        chain = None if place is None else self.log.chain_at(place)
+        try:
+            chain = None if place is None else self.log.chain_at(place)
+        except CorruptLog:
+            if not isinstance(request, ChainRequest):
+                raise
+            # A witness whose own disk is damaged there has nothing to say, and that is no reason to die.
+            shape, hint = self.log.shape, self.core.leader_id
+            silent = ChainResponse(
+                ErrorCode.STORAGE_ERROR, self.core.epoch, hint, None, shape.flushed_end, shape.last_epoch
+            )
+            self._world.reply(reply_to, silent)
+            return
         self._step(raft.RequestReceived(request, reply_to, chain))
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:
