@@ -106,7 +106,7 @@ async def test_quorum_documents(run: Run) -> None:
         "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member],
         "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
         "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",
-        "snapshot": None, "chain": "str", "digest": "str",
+        "snapshot": None, "chain": "str", "digest": "str", "concern": None,
     }  # fmt: skip
     replicas = (await run("quorum", "replication", "-o", "jsonl")).stdout.splitlines()
     assert [json.loads(line)["status"] for line in replicas] == ["leader", "follower", "observer"]
