@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.chaos.history import TELLING, Outcome
 from tests.chaos.launch import NO_MUTANT
+from tests.chaos.nemesis import FAULTS
 from tests.chaos.run import Report, run
 
 PROBLEMS_SHOWN = 10
@@ -30,14 +31,24 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of the schedule; a fresh one if it is not given")
     parser.add_argument("--clients", type=int, default=8, help="clients at work at the same time (8)")
     parser.add_argument("--mutant", default=NO_MUTANT, metavar="NAME", help="put in this bug of tests/sim/mutants.py")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(FAULTS), metavar="FAULT", help="faults of this kind only"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the directory also after a good run")
     arguments = parser.parse_args()
     seed = secrets.randbits(31) if arguments.seed is None else arguments.seed
     directory = Path(tempfile.mkdtemp(prefix="metaquorum-chaos-"))
     say(f"seed {seed}, in {directory}")
-    report = asyncio.run(
-        run(directory, seed, arguments.minutes * 60, say, clients=arguments.clients, mutant=arguments.mutant)
+    work = run(
+        directory,
+        seed,
+        arguments.minutes * 60,
+        say,
+        clients=arguments.clients,
+        mutant=arguments.mutant,
+        only=arguments.only or (),
     )
+    report = asyncio.run(work)
     say(table(report))
     problems = report.judgement.problems
     if problems:

@@ -28,6 +28,7 @@ LOOK_S: Final = 0.05
 CONTROLLER_SETTINGS: Final = {
     "log.format": "json",
     "broker.session.timeout.ms": "3000",
+    "controller.quorum.auto.join.enable": "true",
     "metadata.log.segment.bytes": str(2 << 20),
     "metadata.log.max.record.bytes.between.snapshots": str(96 << 10),
     "metadata.max.retention.bytes": str(1 << 20),

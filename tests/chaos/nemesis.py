@@ -13,13 +13,14 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.files import RealDirectory
 from metadata_log.log_notes import FlushedNote
 from metadata_log.recovery import segment_names
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, base_offset_of, walk
+from quorum.runtime.election_file import FILE_NAME
 from quorum.runtime.opening import LOG_DIRECTORY
 from tests.chaos.cluster import ChaosCluster, Daemon
 from tests.chaos.disk_faults import CALLS
@@ -46,10 +47,11 @@ class Round(NamedTuple):
     calm_s: float
 
 
-def schedule(dice: random.Random) -> Round:
-    """The next round."""
+def schedule(dice: random.Random, only: Sequence[str] = ()) -> Round:
+    """The next round. `only`: faults of these kinds; all, if none is named."""
     count = dice.choice([1, 1, 2, 2, 3])
-    kinds = dice.choices(list(FAULTS), [weight for weight, _ in FAULTS.values()], k=count)
+    names = list(only or FAULTS)
+    kinds = dice.choices(names, [FAULTS[name][0] for name in names], k=count)
     faults = tuple(
         Fault(kind, dice.uniform(0, 1.5) if index else 0.0, dice.uniform(0.3, 4.0), dice.getrandbits(32))
         for index, kind in enumerate(kinds)
@@ -64,6 +66,7 @@ class Nemesis:
         self.cluster = cluster
         self.counts: Counter[str] = Counter()
         """Faults that took place, by kind."""
+        self.somebody_has_forgotten = False
         self._leader = leader
 
     async def carry_out(self, planned: Round) -> None:
@@ -84,6 +87,7 @@ class Nemesis:
 
     def forgive(self) -> None:
         """All are well: from here on a daemon that gives up has no excuse."""
+        self.somebody_has_forgotten = False
         for daemon in self.cluster.daemons.values():
             daemon.may_give_up = False
 
@@ -215,6 +219,25 @@ def tear(metadata: RealDirectory, dice: random.Random) -> bool:
     return True
 
 
+async def forget_vote(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
+    """A controller's `quorum-state` is gone: it may have voted, so it must not be the voter that it was, and joins as another.
+
+    Never a second one before the first is a voter again: two would be a majority.
+    """
+    if nemesis.somebody_has_forgotten:
+        return False
+    nemesis.somebody_has_forgotten = True
+    daemon = await nemesis.controller(dice)
+    daemon.starts_at_s = time.monotonic() + 60
+    daemon.send(signal.SIGKILL)
+    while daemon.runs:
+        await asyncio.sleep(0.01)
+    (daemon.node.data_directory / FILE_NAME).unlink(missing_ok=True)
+    daemon.starts_at_s = time.monotonic() + lasts_s
+    await asyncio.sleep(lasts_s)
+    return True
+
+
 async def isolate(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
     """One controller and the others hear nothing of each other; what was sent meanwhile comes afterwards."""
     me = (await nemesis.controller(dice)).node.node_id
@@ -299,6 +322,7 @@ FAULTS: Final[dict[str, tuple[int, FaultFunction]]] = {
     "slow disk": (6, slow_disk),
     "wall clock step": (4, wall_clock),
     "torn tail": (6, torn_tail),
+    "forgotten vote": (5, forget_vote),
     "isolated": (8, isolate),
     "one-way cut": (8, one_way),
     "A and B see only C": (5, bridge),

@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ async def run(
     clients: int = 8,
     pause_s: float = 0.03,
     mutant: str = NO_MUTANT,
+    only: Sequence[str] = (),
 ) -> Report:
     """See the file's head. Leaves everything in `directory`."""
     dice = random.Random(f"{seed} nemesis")
@@ -55,7 +56,7 @@ async def run(
         try:
             await until_well(cluster, worker, observer)
             while time.monotonic() - began_s < seconds and not cluster.findings:
-                planned = schedule(dice)
+                planned = schedule(dice, only)
                 rounds += 1
                 with (directory / "schedule").open("a") as file:
                     file.write(f"{time.monotonic_ns()} round {rounds}: {'; '.join(map(str, planned.faults))}\n")

@@ -56,7 +56,7 @@ async def leader_of(observer: AdminClient) -> int | None:
 
 
 async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminClient) -> None:
-    """Until every daemon runs, a client's write is acknowledged, and each controller knows who leads.
+    """Until every daemon runs, a client's write is acknowledged, and each controller votes and knows who leads.
 
     Raises:
         NotWell: with what was missing last.
@@ -81,7 +81,9 @@ async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminCli
 
 
 async def _ignorant(cluster: ChaosCluster, observer: AdminClient) -> str:
-    """Which controller does not know yet who leads; empty if all know."""
+    """Which controller does not know yet who leads, or does not vote; empty if all do."""
+    voters: dict[int, set[bytes]] = {}
+    me: dict[int, bytes] = {}
     for daemon in cluster.controllers:
         try:
             status = await observer.describe_quorum(daemon.node.endpoint)
@@ -89,7 +91,10 @@ async def _ignorant(cluster: ChaosCluster, observer: AdminClient) -> str:
             return f"{daemon.node.name}: {e}"
         if not status.leader.HasField("leader_id"):
             return f"{daemon.node.name} knows no leader"
-    return ""
+        me[status.node_id] = status.directory_id
+        voters[status.node_id] = {each.directory_id for each in status.voters}
+    strangers = [f"{node_id}" for node_id in me if any(me[node_id] not in seen for seen in voters.values())]
+    return f"not a voter to everybody: {', '.join(strangers)}" if strangers else ""
 
 
 async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> None:
