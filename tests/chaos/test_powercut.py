@@ -1,5 +1,6 @@
 """A slice of `make powercut`; where power cannot be cut it says why."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,8 @@ async def test_an_fsync_that_does_nothing_is_found(directory: Path) -> None:
     assert cut.rounds["all"] == 1
     assert cut.judgement.lost > 0
     assert any("of 3 disks after their power was cut" in problem for problem in cut.judgement.problems)
+
+
+def test_without_root_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1_000)
+    assert why_not(tmp_path) == "this needs root: it mounts file systems on loop devices"

@@ -114,4 +114,4 @@ def _trial(volume: Volume) -> str | None:
 def _command(*words: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode:
-        raise VolumeError(f"{' '.join(words)}: {done.stderr.strip() or f'exit code {done.returncode}'}")
+        raise VolumeError(f"{' '.join(words)}: {' '.join(done.stderr.split()) or f'exit code {done.returncode}'}")

@@ -38,9 +38,11 @@ def observer_of(cluster: ChaosCluster) -> AdminClient:
 
 def client_of(cluster: ChaosCluster, number: int, dice: random.Random) -> AdminClient:
     """The odd ones ask once, and some of them lose patience soon: if all stayed with a leader that stands still, nobody would
-    write behind its back, and what it says when it wakes would be true. The even ones ask until they know.
+    write behind its back, and what it says when it wakes would be true. The even ones ask until they know, and every other one
+    of these asks brokers, who ask the controllers.
     """
-    endpoints = dice.sample(cluster.endpoints, len(cluster.endpoints))
+    known = [node.endpoint for node in cluster.layout.brokers] if number % 4 == 0 else cluster.endpoints
+    endpoints = dice.sample(known, len(known))
     if number % 2:
         return SingleAttempts(endpoints, cluster.layout.cluster_id, dice.choice(PATIENCE_S))
     return AdminClient(endpoints, cluster.layout.cluster_id, REPEATED_S)
