@@ -19,6 +19,7 @@ from tests.chaos.history import TELLING, Outcome
 from tests.chaos.launch import NO_MUTANT
 from tests.chaos.nemesis import FAULTS
 from tests.chaos.run import Report, run
+from tests.chaos.wellness import until_terminated
 
 PROBLEMS_SHOWN = 10
 
@@ -48,7 +49,7 @@ def main() -> int:
         mutant=arguments.mutant,
         only=arguments.only or (),
     )
-    report = asyncio.run(work)
+    report = asyncio.run(until_terminated(work))
     say(table(report))
     problems = report.judgement.problems
     if problems:

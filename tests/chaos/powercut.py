@@ -33,7 +33,7 @@ from tests.chaos.final_log import FinalLog, read_final_log, record
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.judging import RECORDED, Judgement, judge
 from tests.chaos.volume import Volume, why_not
-from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
+from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_terminated, until_well
 from tests.chaos.witness import Witness
 
 
@@ -196,7 +196,8 @@ def main() -> int:
         shutil.rmtree(directory)
         return 0
     _say(f"seed {seed}, in {directory}")
-    cut = asyncio.run(PowerCuts(directory, seed, lying=arguments.lying).run(arguments.rounds, _say))
+    cuts = PowerCuts(directory, seed, lying=arguments.lying)
+    cut = asyncio.run(until_terminated(cuts.run(arguments.rounds, _say)))
     _say(table(cut))
     if cut.judgement.problems:
         _say("\n" + "\n\n".join(cut.judgement.problems[:10]))

@@ -6,8 +6,10 @@ all controllers and brokers come to hold the same.
 
 import asyncio
 import random
+import signal
 import time
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 import grpc
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
@@ -19,6 +21,7 @@ from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.history import Kind, Outcome
 
+T = TypeVar("T")
 WELL_WITHIN_S: Final = 60.0
 """Long, because the machine may be loaded; a healthy cluster needs a second or two."""
 ONE_ATTEMPT_S: Final = 2.0
@@ -130,3 +133,10 @@ async def _broker(endpoint: str) -> tuple[int, str]:
         stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
         status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=2.0)
         return status.applied_offset, status.digest.hex()[:16]
+
+
+async def until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    """`work`; a SIGTERM cancels it, so that no daemon is left behind and nothing stays mounted."""
+    task = asyncio.get_running_loop().create_task(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
