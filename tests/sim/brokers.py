@@ -272,11 +272,13 @@ class SimBroker:
     def _download(self, snapshot: OffsetAndEpoch) -> None:
         """Piece by piece, from whoever was asked last; whatever breaks the stream off, the session asks anew."""
         source, network, boot = self._target, self.cluster.network, self.boot
-        position = 0
+        position, step_bytes = 0, CHUNK_BYTES
         over = False
 
         def finish(happened: Input) -> None:
             nonlocal over
+            if over or not self.is_up or self.boot != boot:
+                return
             over = True
             self.cluster.coverage["snapshot download broken off"] += (
                 isinstance(happened, SnapshotFailed) and position > 0
@@ -291,21 +293,20 @@ class SimBroker:
             if source.node is None or source.paused:
                 return
             try:
-                size, data = source.node.snapshotter.store.read_chunk(snapshot, asked, CHUNK_BYTES)
+                size, data = source.node.snapshotter.store.read_chunk(snapshot, asked, step_bytes)
             except (SnapshotNotFound, OSError) as e:
                 reason = str(e)
-                network.carry(source.name, self.name, lambda: alive() and finish(SnapshotFailed(reason)))
+                network.carry(source.name, self.name, lambda: finish(SnapshotFailed(reason)))
             else:
-                network.carry(
-                    source.name, self.name, lambda: alive() and self._guarded(lambda: take(asked, size, data))
-                )
+                network.carry(source.name, self.name, lambda: self._guarded(lambda: take(asked, size, data)))
 
         def take(asked: int, size: int, data: bytes) -> None:
-            nonlocal position
-            if asked != position:
+            nonlocal position, step_bytes
+            if asked != position or over or not self.is_up or self.boot != boot:
                 return
             self.store.write_part(snapshot, position, data)
             position += len(data)
+            step_bytes = max(step_bytes, size // 4)
             if position < size:
                 ask()
                 return
@@ -317,13 +318,8 @@ class SimBroker:
             self.cluster.coverage["snapshot loaded by a broker"] += 1
             finish(Applied(self.store.position))
 
-        def alive() -> bool:
-            return self.is_up and self.boot == boot and not over
-
         ask()
-        self.cluster.schedule(
-            SNAPSHOT_TIMEOUT_MS, lambda: alive() and finish(SnapshotFailed("no answer within the time"))
-        )
+        self.cluster.schedule(SNAPSHOT_TIMEOUT_MS, lambda: finish(SnapshotFailed("no answer within the time")))
 
     # --- the wire --------------------------------------------------------------------------------------------------
 

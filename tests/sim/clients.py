@@ -65,11 +65,11 @@ class SimClient:
             self._answered_ms = self.cluster.now_ms
             self._target = self._rng.choice(self.cluster.controllers)
         roll = self._rng.random()
-        if roll < 0.12:
+        if roll < 0.20:
             self._read()
-        elif roll < 0.14:
+        elif roll < 0.22:
             self._mark()
-        elif roll < 0.20 or not self.cluster.options.brokers:
+        elif roll < 0.28 or not self.cluster.options.brokers:
             self._set_default()
         elif roll < 0.60 or not self._topics:
             self._create()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
+from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
 from snapshots.store import SnapshotStore
 from tests.sim.brokers import SimBroker
@@ -24,6 +25,16 @@ from tests.sim.retrying import RetryingClient
 
 FIRST_BROKER_ID = 101
 WATCH_EVERY_MS = 500.0
+
+
+def endpoints_of(node_id: NodeId) -> tuple[Endpoint, ...]:
+    """Where controller `node_id` says that it is to be reached."""
+    return (Endpoint("CONTROLLER", "127.0.0.1", 9_092 + node_id),)
+
+
+def voter_of(identity: Identity) -> Voter:
+    """The controller as an entry of a voter set."""
+    return Voter(identity.node_id, identity.directory_id, endpoints_of(identity.node_id))
 
 
 class SimulationFailed(AssertionError):
@@ -54,7 +65,7 @@ class Cluster:
         self.controllers = self._format_controllers()
         ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + self.options.brokers)
         self.brokers = {broker_id: SimBroker(self, broker_id) for broker_id in ids}
-        self.laws = Laws(self.options, self.coverage, self.controllers, self.brokers)
+        self.laws = Laws(self.options, self.coverage, self.controllers, self.brokers, self.bootstrap)
         repeating = RetryingClient(self, "k1") if self.options.request_ids else SimClient(self, "k1", repeats=True)
         self.clients = (SimClient(self, "k0", repeats=False), repeating)
         self.client_every_ms = self.options.client_every_ms
@@ -66,18 +77,21 @@ class Cluster:
 
     def _format_controllers(self) -> list[SimController]:
         cluster_id = uuid_text(self.rng.randbytes(16))
-        ids = range(1, self.options.controllers + 1)
-        directory_ids = {node_id: self.rng.randbytes(16) for node_id in ids}
-        voters = Voters(
-            tuple(Voter(i, directory_ids[i], (Endpoint("CONTROLLER", "127.0.0.1", 9_092 + i),)) for i in ids)
-        )
-        controllers = []
-        for node_id in ids:
-            disk = MemoryDirectory(f"/c{node_id}")
-            SnapshotStore(disk.subdirectory(LOG_DIRECTORY)).write_bootstrap(voters)
-            identity = Identity(cluster_id, node_id, directory_ids[node_id], 1, "controller")
-            controllers.append(SimController(self, identity, disk, self.options.node_config()))
-        return controllers
+        ids = range(1, self.options.controllers + self.options.spares + 1)
+        identities = [Identity(cluster_id, node_id, self.rng.randbytes(16), 1, "controller") for node_id in ids]
+        voters = tuple(voter_of(identity) for identity in identities[: self.options.controllers])
+        self.bootstrap = Voters(voters)
+        return [SimController(self, each, self.formatted(each.node_id), self._config_of(each)) for each in identities]
+
+    def formatted(self, node_id: NodeId) -> MemoryDirectory:
+        """A new disk for a controller of this cluster."""
+        disk = MemoryDirectory(f"/c{node_id}")
+        SnapshotStore(disk.subdirectory(LOG_DIRECTORY)).write_bootstrap(self.bootstrap)
+        return disk
+
+    def _config_of(self, identity: Identity) -> NodeConfig:
+        config = self.options.node_config()
+        return config._replace(endpoints=endpoints_of(identity.node_id)) if self.options.membership_every_ms else config
 
     # --- time ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from metadata_log.errors import CorruptLog
 from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
 from metadata_log.recovery import segment_names
@@ -49,9 +49,11 @@ Make: TypeAlias = Callable[[ReplyTo, int], Event]
 OnAnswer: TypeAlias = Callable[[Answer], None]
 
 SNAPSHOT_BYTES_MAX = 64 << 20
-POWER_CUT_INSIDE_CHANCE = 0.7
+POWER_CUT_INSIDE_CHANCE = 0.6
 """Else only the process dies, in the middle of a turn, a job or its start; the page cache has what it had written."""
 SLOW_DISK_MAX_MS = 900.0
+TICK_WINDOW_MS = 200
+TICKS_MAX = 4_000
 ANSWER_SLACK_MS = 25.0
 """Later than this after its deadline, no answer counts as one in time."""
 
@@ -91,12 +93,18 @@ class SimController:
         self._election = (b"", election_file.FIRST_STATE)
         self._crash_countdown: int | None = None
         self._stop_reason: str | None = None
+        self._ticks = self._tick_window = 0
 
     # --- looking in ------------------------------------------------------------------------------------------------
 
     @property
     def is_up(self) -> bool:
         return self.node is not None
+
+    @property
+    def key(self) -> ReplicaKey:
+        """Who it is to a voter set: a node with another disk is somebody else."""
+        return ReplicaKey(self.node_id, self.identity.directory_id)
 
     @property
     def core(self) -> RaftCore:
@@ -166,7 +174,7 @@ class SimController:
         self._crash_countdown = None
         self._stop_reason = None
         try:
-            opened = open_directory(self.disk, self.identity, self.config)
+            opened = open_directory(self.disk, self.identity, self.config, lambda: self._rng.randbytes(16))
         except PowerCut:
             self.cluster.coverage["crash inside recovery"] += 1
             self._fall(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
@@ -177,6 +185,8 @@ class SimController:
             hold(self.disk_is_bad, "R16 FailStop", f"{self.name} does not start on a healthy disk: {e}")
             self._fall(power_cut=True)
             return
+        if opened.identity != self.identity:
+            self._become(opened.identity)
         self.node = Node(opened, self.config, self, self._rng, self.clock.now_ms(), self.clock.wall_ms())
         self.cluster.laws.quorum.restarted(self)
         self._during(lambda node: node.start(self.clock.now_ms(), self.clock.wall_ms()), "start")
@@ -186,6 +196,32 @@ class SimController:
         if self.node is not None:
             self.died = self.log.shape
             self._fall(power_cut=power_cut)
+
+    def replace_disk(self, directory_id: Uuid) -> None:
+        """Its disk is gone for good; it comes back with an empty one, as another replica."""
+        self.crash(power_cut=True)
+        self.cluster.laws.quorum.gone_for_good(self)
+        self.identity = self.identity._replace(directory_id=directory_id)
+        self.disk = self.cluster.formatted(self.node_id)
+        self.died = None
+        self._election = (b"", election_file.FIRST_STATE)
+
+    def lose_vote(self, rng: random.Random) -> None:
+        """It crashes, and its quorum-state is lost or rots: it must come back as another replica."""
+        self.crash(power_cut=True)
+        name = election_file.FILE_NAME
+        if self.disk.size(name) == 0:
+            return
+        if rng.random() < 0.5:
+            self.disk.remove(name)
+        else:
+            self.disk.flip_bit(name, rng.randrange(self.disk.size(name)), rng.randrange(8))
+
+    def _become(self, identity: Identity) -> None:
+        """It has found that it is not the replica that it was."""
+        self.cluster.laws.quorum.gone_for_good(self)
+        self.identity = identity
+        self.cluster.coverage["came back as another replica"] += 1
 
     def _fall(self, *, power_cut: bool) -> None:
         self.node = None
@@ -272,7 +308,7 @@ class SimController:
         for event in events:
             self.cluster.laws.about_to_take(self, event, self.cluster.now_ms)
         if len(events) > 1:
-            self.cluster.laws.brokers.forget_stale()
+            self.cluster.laws.forget_question()
         self._during(lambda node: node.turn(events, self.clock.now_ms(), self.clock.wall_ms()), what)
 
     def _during(self, act: Callable[[Node], None], what: str) -> None:
@@ -311,9 +347,18 @@ class SimController:
 
         def fire() -> None:
             if self.boot == boot and self._timer == timer and not self.paused:
+                self._check_idle()
                 self.deliver(Tick(), "timer")
 
         self.cluster.schedule(self.clock.until(deadline_ms), fire)
+
+    def _check_idle(self) -> None:
+        """L6: a node whose timers ring for ever, and that gets nowhere by them, burns a processor."""
+        window = int(self.cluster.now_ms / TICK_WINDOW_MS)
+        self._ticks = self._ticks + 1 if window == self._tick_window else 0
+        self._tick_window = window
+        if self._ticks > TICKS_MAX:
+            raise LawBroken("L6 NoBusyLoop", f"{self.name}'s timers rang {self._ticks} times in {TICK_WINDOW_MS} ms")
 
     def _before_effect(self) -> None:
         hold(self._stop_reason is None, "R16 FailStop", f"{self.name} goes on after it stopped: {self._stop_reason}")
@@ -369,6 +414,8 @@ class SimController:
 
     def start_job(self, job: Job) -> None:
         self._before_effect()
+        if isinstance(job, LoadSnapshotJob) and job.install:
+            self.cluster.laws.snapshots.about_to_install(self, job.end)
         rng, boot = self._rng, self.boot
         slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
         if self.cluster.now_ms < self.disk_slow_until_ms:

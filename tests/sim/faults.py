@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from quorum.core.roles import Role
 from tests.sim.brokers import SimBroker
 from tests.sim.controllers import SimController
+from tests.sim.membership import Membership
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -23,6 +24,7 @@ class Faults:
         self._cluster = cluster
         self._rng = random.Random(cluster.rng.random())
         self._stopped = False
+        self._membership = Membership(cluster, self._rng)
 
     def start(self) -> None:
         options = self._cluster.options
@@ -34,6 +36,8 @@ class Faults:
             (options.read_failure_every_ms, self._fail_read),
             (options.slow_disk_every_ms, self._slow_disk),
             (options.broker_disk_trouble_every_ms, self._trouble_broker_disk),
+            (options.membership_every_ms, self._membership.change),
+            (options.disk_replaced_every_ms, self._membership.lose),
             (options.cut_every_ms, self._cut),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),

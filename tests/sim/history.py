@@ -14,8 +14,9 @@ from metadata_log.codec import UnknownRecord, decode_batch
 from metadata_log.ids import Offset
 from metadata_log.image import EMPTY_IMAGE, MetadataImage
 from metadata_log.log import Log
-from metadata_log.records import Record
+from metadata_log.records import Record, Voters
 from metadata_log.replay import Replay
+from quorum.core.voters import VoterSet
 
 READ_BYTES = 1 << 20
 
@@ -32,8 +33,9 @@ class Step(NamedTuple):
 class History:
     """What is committed."""
 
-    def __init__(self) -> None:
+    def __init__(self, bootstrap: Voters) -> None:
         self._replay = Replay()
+        self._voters: list[tuple[Offset, VoterSet]] = [(0, VoterSet(bootstrap.voters))]
         self._batches: list[Batch] = []
         self._ends: list[Offset] = []
         self._chains: dict[Offset, bytes] = {}
@@ -68,7 +70,20 @@ class History:
         self._ends.append(end)
         self._chains[end] = chain
         self._digests[end] = after.digest_bytes
-        return Step(before, batch, tuple(decode_batch(batch)), after)
+        records = tuple(decode_batch(batch))
+        for index, record in enumerate(records):
+            if isinstance(record, Voters):
+                self._voters.append((batch.base_offset + index, VoterSet(record.voters)))
+        return Step(before, batch, records, after)
+
+    @property
+    def voters(self) -> VoterSet:
+        """The newest voter set that is committed."""
+        return self._voters[-1][1]
+
+    def voters_below(self, offset: Offset) -> VoterSet:
+        """The voter set in force for whoever holds the history up to `offset`."""
+        return next(voters for at, voters in reversed(self._voters) if at < offset or at == 0)
 
     def chain_at(self, offset: Offset) -> bytes | None:
         """The chain at a committed batch boundary above 0; None elsewhere."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from broker_agent.session import SessionConfig
 from metadata_log.log import LogConfig
 from quorum.controller.controller import ControllerConfig
+from quorum.core.config import RaftConfig
 from quorum.runtime.node_config import NodeConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
@@ -14,6 +15,8 @@ class Options(NamedTuple):
     """Sizes, rates and probabilities of one run. Times are virtual milliseconds; a rate of 0 means never."""
 
     controllers: int
+    spares: int
+    """Controllers that are formatted as observers, and may be let in."""
     brokers: int
     client_every_ms: float
 
@@ -35,6 +38,9 @@ class Options(NamedTuple):
     read_failure_every_ms: float
     slow_disk_every_ms: float
     broker_disk_trouble_every_ms: float
+    membership_every_ms: float
+    disk_replaced_every_ms: float
+    auto_join: bool
     cut_every_ms: float
     cut_for_ms: float
     one_way_chance: float
@@ -62,8 +68,12 @@ class Options(NamedTuple):
         def sometimes(value: float, chance: float = 0.7) -> float:
             return value if rng.random() < chance else 0.0
 
+        voters = rng.choice((3, 3, 3, 3, 3, 5, 5, 1, 2))
+        membership_every_ms = sometimes(rng.uniform(200.0, 2_000.0), 0.35)
+        changes = membership_every_ms > 0
         return cls(
-            controllers=rng.choice((3, 3, 3, 3, 3, 5, 5, 1)),
+            controllers=voters,
+            spares=rng.randint(0, 5 - voters) if changes else 0,
             brokers=rng.choice((0, 1, 2, 3, 3)),
             client_every_ms=rng.choice((5.0, 20.0, 60.0, 200.0)),
             loss=sometimes(rng.uniform(0.0, 0.15)),
@@ -83,6 +93,9 @@ class Options(NamedTuple):
             read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
             slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
             broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
+            membership_every_ms=membership_every_ms,
+            disk_replaced_every_ms=sometimes(rng.uniform(3_000.0, 10_000.0), 0.6 if changes else 0.0),
+            auto_join=changes and rng.random() < 0.7,
             cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
             cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
             one_way_chance=rng.random(),
@@ -90,7 +103,7 @@ class Options(NamedTuple):
             pause_for_ms=rng.uniform(50.0, 3_000.0),
             wall_step_every_ms=sometimes(2_000.0, 0.3),
             clock_drift=sometimes(0.04, 0.5),
-            only_majority_heals=rng.random() < 0.3,
+            only_majority_heals=not changes and rng.random() < 0.3,
             flush_max_ms=rng.choice((0.5, 3.0, 30.0)),
             mark_bytes=rng.choice((1 << 11, 1 << 13, 1 << 30)),
             retention_bytes=rng.choice((1 << 12, 1 << 14, 1 << 30)),
@@ -113,6 +126,7 @@ class Options(NamedTuple):
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),
             retention=RetentionPolicy(max_bytes=self.retention_bytes),
+            raft=RaftConfig(auto_join=self.auto_join),
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
         )

@@ -1,6 +1,7 @@
 """Runs seeds, on all cores: what `python -m tests.sim` and the tests have in common."""
 
 import gc
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -47,11 +48,13 @@ class Outcome(NamedTuple):
 
 def run_job(job: Job) -> Outcome:
     """One seed, from its first event until everybody agrees."""
+    logging.disable()  # nodes complain of what is done to them
     gc.disable()  # a run is short, and looking for cycles in it again and again costs a twentieth of its time
     try:
         with remembered(), put_in(job.mutant):
             return _run(job)
     finally:
+        logging.disable(logging.NOTSET)
         gc.enable()
         gc.collect()
 
@@ -71,14 +74,14 @@ class Hunt(NamedTuple):
 
     mutant: str
     first: int
-    count: int
+    seeds: int
     events: int
 
 
 def run_hunt(hunt: Hunt) -> tuple[Hunt, Outcome]:
     """Ends with the seed that finds the bug, or with the last one."""
-    assert hunt.count > 0
-    for job in seeds(hunt.first, hunt.count, hunt.events, hunt.mutant):
+    assert hunt.seeds > 0
+    for job in seeds(hunt.first, hunt.seeds, hunt.events, hunt.mutant):
         outcome = run_job(job)
         if outcome.failure is not None:
             break

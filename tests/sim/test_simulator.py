@@ -1,11 +1,20 @@
 """A fixed slice of the simulator's seeds; `make sim SEEDS=20000` runs as many as you have time for."""
 
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from tests.sim.cluster import Cluster
+from tests.sim.controllers import SimController
+from tests.sim.healing import Healing
+from tests.sim.laws import brokers, clients, metadata, quorum, snapshots
 from tests.sim.mutants import MUTANTS
 from tests.sim.report import Report
 from tests.sim.runner import Job, run, run_job, seeds
+
+PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 
 
 @pytest.mark.slow
@@ -40,6 +49,32 @@ def test_a_seeded_bug_is_found(mutant: str) -> None:
     outcomes = run(seeds(1, 1_000, 2_000, mutant))
 
     assert outcomes[-1].failure is not None
+
+
+def test_the_page_of_laws_names_what_there_is() -> None:
+    """docs/simulator.md: its table of laws names what is there."""
+    laws = [
+        line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count(" | ") == 3
+    ]
+    rooms: dict[str, Any] = {
+        "quorum": quorum,
+        "snapshots": snapshots,
+        "metadata": metadata,
+        "brokers": brokers,
+        "clients": clients,
+    }
+    rooms |= {"SimController": SimController, "Healing": Healing}
+    checked = 0
+    for _, _, checks, mutants in laws:
+        for mutant in re.findall(r"`([a-z-]+)`", mutants):
+            assert mutant in MUTANTS
+        for path in re.findall(r"`([A-Za-z_.]+\.[A-Za-z_.]+)`", checks):
+            room, *rest = path.split(".")
+            found = rooms[room]
+            for name in rest:
+                found = getattr(found, name)
+            checked += 1
+    assert checked > 40
 
 
 def test_a_seeded_bug_is_gone_when_it_was_looked_at() -> None:

@@ -13,9 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId
+from metadata_log.records import Voters
+from quorum.controller.commands import AlterPartition, AlterPartitionReply
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import MetadataFetched, Refused
-from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest
+from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest, Submission
 from tests.sim.coverage import Coverage
 from tests.sim.disk import Observer
 from tests.sim.history import History
@@ -43,8 +45,9 @@ class Laws:
         coverage: Coverage,
         controllers: "Sequence[SimController]",
         brokers: "Mapping[NodeId, SimBroker]",
+        bootstrap: Voters,
     ) -> None:
-        self.history = History()
+        self.history = History(bootstrap)
         self._observer = Observer()
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
@@ -64,6 +67,11 @@ class Laws:
             case _:
                 pass
 
+    def forget_question(self) -> None:
+        """Several events are about to be processed at once: whose doing a change is cannot be told."""
+        self.quorum.forget_question()
+        self.brokers.forget_stale()
+
     def observe(self, controller: "SimController", now_ms: float) -> None:
         """After an event at a controller that is still up."""
         with self._observer:
@@ -71,10 +79,13 @@ class Laws:
             self.quorum.observe(controller, now_ms)
             self.snapshots.observe(controller)
             self.brokers.observe_controller(controller, now_ms)
+            assert controller.node is not None
+            controller.node.check_invariants()
 
     def _observe_commits(self, controller: "SimController") -> None:
         """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""
         for step in self.quorum.check_watermark(controller):
+            self.quorum.committed(step)
             self.metadata.committed(step)
             self.clients.committed()
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
@@ -99,6 +110,8 @@ class Laws:
             case BrokerFetch(fetch, _):
                 assert isinstance(answer, MetadataFetched | Refused)
                 self.brokers.answered(controller, fetch, answer)
+            case Submission(AlterPartition() as command, _, _, _) if isinstance(answer, AlterPartitionReply):
+                self.metadata.isr_altered(command, answer)
             case _:
                 pass
 

@@ -163,9 +163,12 @@ class BrokerLaws:
                 unmoved = after_ms == before_ms or after_ms is None
                 hold(unmoved, "M2 StaleEpoch", f"b{fetch.broker_id}@{fetch.broker_epoch} refreshed a later session")
         known = self._proposed_fenced.setdefault(term, {})
+        sessions = node.active.controller._brokers.sessions
         for broker_id, broker in proposed.brokers.items():
             was = known.get(broker_id)
             known[broker_id] = broker.broker_epoch, broker.fenced
+            if not broker.fenced and sessions.of(broker_id, broker.broker_epoch) is None:
+                raise LawBroken("M8 Tracked", f"c{term.node_id} would not notice that b{broker_id} is silent")
             if broker.fenced and was == (broker.broker_epoch, False):
                 self._check_silent(term, broker_id, broker.broker_epoch, now_ms)
 

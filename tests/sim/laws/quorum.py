@@ -3,21 +3,23 @@
 What is remembered across crashes (who led an epoch, who was voted for) is remembered here, where no fault can reach it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log_shape import LogShape
+from metadata_log.records import Voters
+from quorum.core.effects import ElectionState
 from quorum.core.messages import (
     FetchRequest,
     FetchSnapshotRequest,
     PeerRequest,
     PeerResponse,
-    ReadLogRequest,
     VoteRequest,
     VoteResponse,
 )
-from quorum.core.roles import Role
+from quorum.core.roles import Follower, Leader, Role
+from quorum.core.voters import VoterSet
 from tests.sim.coverage import Coverage
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import LawBroken, hold
@@ -47,22 +49,27 @@ class QuorumLaws:
         self._coverage = coverage
         self._everyone = everyone
         self._leaders: dict[Epoch, _Process] = {}
-        self._votes: dict[tuple[NodeId, Epoch], ReplicaKey] = {}
+        self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
         self._epochs: dict[NodeId, Epoch] = {}
         self._chains: dict[OffsetAndEpoch, bytes] = {}
         self._leader_ends: dict[tuple[_Process, Epoch], Offset] = {}
         self._watermarks: dict[_Process, Offset] = {}
         self._roles: dict[_Process, Role] = {}
         self._shapes: dict[_Process, LogShape] = {}
-        self._followed: dict[tuple[_Process, Epoch], dict[NodeId, float]] = {}
+        self._followed: dict[tuple[_Process, Epoch], dict[ReplicaKey, float]] = {}
         """When each voter's last fetch was taken by the leader of that epoch."""
+        self._before_pre_vote: ElectionState | None = None
+        self._committed_voters = history.voters
+        self._gone: dict[ReplicaKey, Offset] = {}
+        """Replicas that will never speak again, and how far each had its log on disk."""
+
+    def forget_question(self) -> None:
+        """Several events are processed at once: which of them has changed what cannot be told."""
+        self._before_pre_vote = None
 
     # --- after an event --------------------------------------------------------------------------------------------
 
     def observe(self, controller: "SimController", now_ms: float) -> None:
-        node = controller.node
-        assert node is not None
-        node.check_invariants()
         process = _process(controller)
         self._check_epoch_and_vote(controller)
         self._check_leader(controller, process, now_ms)
@@ -76,12 +83,12 @@ class QuorumLaws:
             raise LawBroken("R3 MonotonicEpoch", f"c{me} went from epoch {known} back to {core.epoch}")
         self._epochs[me] = core.epoch
         if core.voted_for is not None:
-            self._note_vote(me, core.epoch, core.voted_for)
+            self._note_vote(controller.key, core.epoch, core.voted_for)
 
-    def _note_vote(self, me: NodeId, epoch: Epoch, candidate: ReplicaKey) -> None:
+    def _note_vote(self, me: ReplicaKey, epoch: Epoch, candidate: ReplicaKey) -> None:
         vote = self._votes.setdefault((me, epoch), candidate)
         if vote != candidate:
-            raise LawBroken("R2 VoteOnce", f"c{me} voted in epoch {epoch} for {vote} and for {candidate}")
+            raise LawBroken("R2 VoteOnce", f"c{me.node_id} voted in epoch {epoch} for {vote} and for {candidate}")
 
     def _check_leader(self, controller: "SimController", process: _Process, now_ms: float) -> None:
         core = controller.core
@@ -95,8 +102,15 @@ class QuorumLaws:
             raise LawBroken("R1 ElectionSafety", f"epoch {core.epoch} is led by {leader} and by {process}")
         if before is not Role.LEADER:
             self._coverage["election"] += 1
-            self._followed[process, core.epoch] = dict.fromkeys(self._others(controller), now_ms)
+            self._followed[process, core.epoch] = {}
             self._check_complete(controller)
+            # Whoever is removed by a set that is not committed may have to lead once more, to commit it.
+            voters = self._voters_of(controller)
+            hold(
+                voters.contains(controller.key) or self._history.voters.contains(controller.key),
+                "R15 Identity",
+                f"epoch {core.epoch} is led by {controller.key}; the voters are {voters}",
+            )
         self.check_still_followed(controller, now_ms)
 
     def _check_complete(self, controller: "SimController") -> None:
@@ -113,10 +127,13 @@ class QuorumLaws:
         """L5: a leader that no majority has fetched from for the check-quorum time has stepped down."""
         core = controller.core
         followed = self._followed.get((_process(controller), core.epoch))
-        needed = self._options.controllers // 2
+        voters = core.voters
+        needed = voters.majority - (1 if voters.contains(controller.key) else 0)
         if controller.paused or followed is None or needed == 0:
             return
-        newest_ms = sorted(followed.values(), reverse=True)[needed - 1]
+        newest_ms = sorted((followed.setdefault(key, now_ms) for key in voters.others(controller.key)), reverse=True)[
+            needed - 1
+        ]
         limit_ms = controller.config.raft.check_quorum_ms * (1 + self._options.clock_drift) + RESIGN_SLACK_MS
         if now_ms - newest_ms > limit_ms:
             raise LawBroken(
@@ -125,8 +142,44 @@ class QuorumLaws:
                 f"for {now_ms - newest_ms:.0f} ms",
             )
 
-    def _others(self, controller: "SimController") -> Iterable[NodeId]:
-        return (other.node_id for other in self._everyone if other is not controller)
+    # --- who votes -------------------------------------------------------------------------------------------------
+
+    def _voters_of(self, controller: "SimController") -> VoterSet:
+        """The newest set in its log, found without asking the node: it is in force from the moment it is there."""
+        log = controller.log
+        sets = [record for _, record in log.control_records() if isinstance(record, Voters)]
+        return VoterSet(sets[-1].voters) if sets else self._history.voters_below(log.shape.start.offset)
+
+    def voters_anywhere(self) -> set[ReplicaKey]:
+        """Whoever votes by anybody's log, of those that are up."""
+        return {key for each in self._everyone if each.is_up for key in self._voters_of(each).keys}
+
+    def committed(self, step: Step) -> None:
+        """One voter at a time: any majority of one set shares a voter with any majority of the next."""
+        for record in step.records:
+            if isinstance(record, Voters):
+                before, after = set(self._committed_voters.keys), set(VoterSet(record.voters).keys)
+                self._committed_voters = VoterSet(record.voters)
+                self._coverage["voter set changed"] += before != after
+                law = "R15 OneAtATime"
+                hold(len(before ^ after) <= 1, law, f"from {before} to {after} at {step.batch.base_offset}")
+
+    def _check_one_pending(self, controller: "SimController") -> None:
+        """No leader appends a set before the last one is committed."""
+        watermark = self._history.end
+        pending = [
+            at for at, record in controller.log.control_records() if isinstance(record, Voters) and at >= watermark
+        ]
+        hold(len(pending) <= 1, "R15 OnePending", f"c{controller.node_id} holds uncommitted voter sets at {pending}")
+
+    def gone_for_good(self, controller: "SimController") -> None:
+        """This replica will never speak again; what comes back is another one, which has promised nothing.
+
+        What it held, it has held: its acknowledgements may still be on their way, and are true. A loss that the others can do
+        without, since no two replicas are lost at a time (`Membership.lose`).
+        """
+        self._epochs.pop(controller.node_id, None)
+        self._gone[controller.key] = 0 if controller.died is None else controller.died.flushed_end
 
     # --- logs ------------------------------------------------------------------------------------------------------
 
@@ -160,6 +213,7 @@ class QuorumLaws:
         if before is not None and before.start.offset < shape.start.offset <= before.end:
             self._coverage["log prefix dropped"] += 1
         if controller.core.is_leading:
+            self._check_one_pending(controller)
             key = process, controller.core.epoch
             end = self._leader_ends.get(key, 0)
             hold(
@@ -200,11 +254,23 @@ class QuorumLaws:
         hold(watermark >= before or core.is_leading, "R9 MonotonicHW", f"{who} went from {before} back to {watermark}")
         self._watermarks[process] = max(before, watermark)
         if watermark <= self._history.end:
+            self._check_verified(controller, watermark)
             return []
-        if not core.is_leading:
+        # A leader that is removed resigns in the very step that commits its removal.
+        led = core.role is Role.RESIGNED and self._leaders.get(core.epoch) == process
+        if not core.is_leading and not led:
             raise LawBroken("R9 FollowerHW", f"{who} knows {watermark}; committed is {self._history.end}")
         self._check_commit(controller, watermark)
         return list(self._history.extend(controller.log, watermark))
+
+    def _check_verified(self, controller: "SimController", watermark: Offset) -> None:
+        """What a node holds below its high watermark is what is committed there, not something else of that length."""
+        if watermark <= controller.log.shape.start.offset:
+            return
+        chain = controller.log.chain_at(watermark)
+        if chain is not None and chain != self._history.chain_at(watermark):
+            law = "R9 VerifiedHW"
+            raise LawBroken(law, f"c{controller.node_id} calls {watermark} committed, and holds another history below")
 
     def _check_commit(self, controller: "SimController", watermark: Offset) -> None:
         shape, epoch = controller.log.shape, controller.core.epoch
@@ -212,11 +278,17 @@ class QuorumLaws:
         who = f"c{controller.node_id}"
         hold(last == epoch, "R8 CommitRule", f"{who} committed {watermark}, a record of epoch {last}, in epoch {epoch}")
         chain = controller.log.chain_at(watermark)
-        holders = [other.name for other in self._everyone if other.holds_durably(watermark, chain)]
+        voters = self._voters_of(controller)
+        holders = [
+            other.name
+            for other in self._everyone
+            if voters.contains(other.key) and other.holds_durably(watermark, chain)
+        ]
+        holders += [f"{key.node_id}, gone" for key in voters.keys if self._gone.get(key, 0) >= watermark]
         hold(
-            len(holders) > len(self._everyone) // 2,
+            len(holders) >= voters.majority,
             "R11 MajorityReachedHW",
-            f"{who} committed {watermark}, which only {', '.join(holders) or 'nobody'} holds durably",
+            f"{who} committed {watermark}, which of {voters} only {', '.join(holders) or 'nobody'} holds durably",
         )
 
     # --- disk before speech ----------------------------------------------------------------------------------------
@@ -224,23 +296,23 @@ class QuorumLaws:
     def about_to_take(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
         """A request of another controller is about to be processed."""
         core = controller.core
+        self._before_pre_vote = core._q.election if isinstance(request, VoteRequest) and request.pre_vote else None
         if isinstance(request, FetchRequest | FetchSnapshotRequest) and core.is_leading and request.epoch == core.epoch:
             followed = self._followed.get((_process(controller), core.epoch))
             if followed is not None:
-                followed[request.replica.node_id] = now_ms
+                followed[request.replica] = now_ms
 
     def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
         """A request is about to leave: what it says is durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
-        if isinstance(request, ReadLogRequest):
-            return
-        if request.epoch > durable.epoch:
-            raise LawBroken("R3 EpochBeforeSpeech", f"{who} speaks of epoch {request.epoch}; {durable}")
+        epoch = getattr(request, "epoch", 0)  # some questions name none
+        if epoch > durable.epoch:
+            raise LawBroken("R3 EpochBeforeSpeech", f"{who} speaks of epoch {epoch}; {durable}")
         match request:
             case VoteRequest(epoch=epoch, candidate=candidate, pre_vote=False):
                 own = durable.epoch == epoch and durable.voted_for == candidate
                 hold(own, "R2 VoteBeforeSpeech", f"{who} asks for votes in epoch {epoch}; on disk is {durable}")
-                self._note_vote(controller.node_id, epoch, candidate)
+                self._note_vote(controller.key, epoch, candidate)
             case FetchRequest(fetch_offset=offset):
                 self._check_acknowledged(controller, request)
                 hold(
@@ -273,11 +345,30 @@ class QuorumLaws:
         if response.epoch > durable.epoch:
             raise LawBroken("R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
         if isinstance(request, VoteRequest) and isinstance(response, VoteResponse):
-            if not response.vote_granted or request.pre_vote:
+            before, self._before_pre_vote = self._before_pre_vote, None
+            if request.pre_vote and before is not None and before != controller.core._q.election:
+                raise LawBroken(
+                    "R2 PreVoteChangesNothing", f"{who} was asked for a pre-vote in {before}; now {durable}"
+                )
+            if not response.vote_granted:
+                return
+            if request.pre_vote:
+                self._check_pre_vote(controller, request)
                 return
             own = durable.epoch == request.epoch and durable.voted_for == request.candidate
             hold(own, "R2 VoteBeforeSpeech", f"{who} grants epoch {request.epoch}; on disk is {durable}")
-            self._note_vote(controller.node_id, request.epoch, request.candidate)
+            self._note_vote(controller.key, request.epoch, request.candidate)
+
+    @staticmethod
+    def _check_pre_vote(controller: "SimController", request: VoteRequest) -> None:
+        """KIP-996: nobody helps to depose a leader that answers him."""
+        role = controller.core._q.role
+        happy = isinstance(role, Follower) and role.has_fetched and not role.suspicious
+        hold(
+            not happy and not isinstance(role, Leader),
+            "L4 PreVoteUnderLeader",
+            f"c{controller.node_id}, whose leader answers it, grants {request.candidate} a pre-vote",
+        )
 
 
 def _process(controller: "SimController") -> _Process:

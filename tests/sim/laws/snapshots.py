@@ -39,10 +39,19 @@ class SnapshotLaws:
         law, who = "R13 StateMachineSafety", f"c{key[0]}"
         hold(node.state.stopped is None, "M7 EveryRecordFits", f"{who}: {node.state.stopped}")
         hold(applied > before, law, f"{who} went back from {before} to {applied}")
+        shape = controller.log.shape
+        on_disk = max(shape.flushed_end, shape.start.offset)
+        hold(applied <= on_disk, "R13 AppliedIsDurable", f"{who} applied {applied}; on its disk is {on_disk}")
         hold(applied <= self._history.end, law, f"{who} applied {applied}; committed is {self._history.end}")
         self._applied[key] = applied
         same = self._history.digest_at(image.provenance.offset) == image.digest_bytes
         hold(same, law, f"{who} at {image.provenance.offset} has another state than the history")
+
+    def about_to_install(self, controller: "SimController", end: OffsetAndEpoch) -> None:
+        """A download is whole and about to replace what the controller has."""
+        who, known = f"c{controller.node_id}", controller.believed_high_watermark or 0
+        hold(not controller.core.is_leading, "S6 LeaderNeverLoads", f"{who} leads and installs snapshot {end}")
+        hold(end.offset >= known, "S6 StaleIgnored", f"{who} installs snapshot {end}; it knows {known} as committed")
 
     def _check_snapshots(self, controller: "SimController") -> None:
         shape, who = controller.log.shape, f"c{controller.node_id}"

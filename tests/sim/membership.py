@@ -1,0 +1,100 @@
+"""What an operator does to the quorum: lets controllers in, sends them away, hands leadership over, replaces disks."""
+
+import random
+from typing import TYPE_CHECKING
+
+from metadata_log.errors import ErrorCode
+from metadata_log.records import Endpoint, Voter
+from quorum.core.messages import (
+    AddVoterRequest,
+    QuorumChangeRequest,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+    UpdateVoterRequest,
+)
+from quorum.runtime.world import Answer, RaftRequest
+from tests.sim.controllers import SimController
+
+if TYPE_CHECKING:
+    from tests.sim.cluster import Cluster
+
+TIMEOUT_MS = 3_000
+VOTERS_MAX = 5
+
+
+class Membership:
+    """Asks whoever leads, mostly; and now and then somebody who does not."""
+
+    def __init__(self, cluster: "Cluster", rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+
+    def change(self) -> None:
+        """Wishes for something that makes sense to whoever is asked, as far as it knows."""
+        up = [controller for controller in self._cluster.controllers if controller.is_up]
+        leading = [controller for controller in up if controller.core.is_leading]
+        if not up:
+            return
+        asked = self._rng.choice(leading if leading and self._rng.random() < 0.9 else up)
+        request = self._wish(asked)
+        if request is None:
+            return
+        what = type(request).__name__.removesuffix("Request")
+        coverage = self._cluster.coverage
+        coverage["membership change asked for"] += 1
+
+        def answered(answer: Answer) -> None:
+            assert isinstance(answer, QuorumChangeResponse)
+            if answer.error is ErrorCode.NONE:
+                coverage[f"done: {what}"] += 1
+
+        self._cluster.network.carry(
+            "operator",
+            asked.name,
+            lambda: asked.ask(lambda reply_to, _: RaftRequest(request, reply_to), answered, what),
+        )
+
+    def _wish(self, asked: SimController) -> QuorumChangeRequest | None:
+        voters = asked.core.voters
+        strangers = [each for each in self._cluster.controllers if not voters.contains(each.key)]
+        kind = self._rng.choice(("add", "add", "remove", "transfer", "update"))
+        if kind == "add":
+            strangers = [each for each in strangers if voters.key_of(each.node_id) is None]
+            if not strangers or len(voters) >= VOTERS_MAX:
+                return None
+            newcomer = self._rng.choice(strangers)
+            endpoints = (Endpoint("CONTROLLER", "127.0.0.1", 9_092 + newcomer.node_id),)
+            voter = Voter(newcomer.node_id, newcomer.identity.directory_id, endpoints)
+            return AddVoterRequest(voter, ack_when_committed=self._rng.random() < 0.7, timeout_ms=TIMEOUT_MS)
+        if kind == "remove":
+            if len(voters) == 1 or (len(voters) <= 2 and self._rng.random() < 0.7):
+                return None
+            return RemoveVoterRequest(self._rng.choice(voters.keys), TIMEOUT_MS)
+        if kind == "update":
+            voter = self._rng.choice(voters.voters)
+            moved = Endpoint("CONTROLLER", "127.0.0.1", self._rng.randint(10_000, 20_000))
+            return UpdateVoterRequest(voter._replace(endpoints=(moved,)), asked.core.epoch, TIMEOUT_MS)
+        target = self._rng.choice((None, *voters.ids))
+        return TransferLeadershipRequest(target, TIMEOUT_MS)
+
+    def lose(self) -> None:
+        """A controller's disk is lost for good, and it comes back with an empty one; or only its vote is.
+
+        Never more of them at a time than the others can do without: what is committed must be on the disks of a majority of
+        which none was lost since.
+        """
+        voters = self._cluster.laws.history.voters
+        whole = {controller.key for controller in self._cluster.controllers}
+        settled = all(each.is_up for each in self._cluster.controllers) and all(
+            key in whole for key in (*voters.keys, *self._cluster.laws.quorum.voters_anywhere())
+        )
+        if len(voters) < 3 or not settled:
+            return
+        victim = self._rng.choice(self._cluster.controllers)
+        if self._rng.random() < 0.5:
+            self._cluster.coverage["disk replaced"] += 1
+            victim.replace_disk(self._rng.randbytes(16))
+        else:
+            self._cluster.coverage["vote lost or damaged"] += 1
+            victim.lose_vote(self._rng)

@@ -1,0 +1,27 @@
+"""Seeded bugs, to prove that the simulator finds bugs: overrides on the test's side, never switches in the code.
+
+Each is a mistake that real systems have made, or that was once made here. The simulator must find every one; a mutant that
+survives shows a law that is not checked, or a fault that never happens at the right time.
+
+    elections   votes, pre-votes, epochs, leadership, check-quorum
+    commits     what a leader counts, what a follower believes, reads, answers
+    disks       fsync, truncation, recovery, snapshots
+    voters      changing who votes
+    brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+
+from tests.sim.mutants.brokers import BROKERS
+from tests.sim.mutants.commits import COMMITS
+from tests.sim.mutants.disks import DISKS
+from tests.sim.mutants.elections import ELECTIONS
+from tests.sim.mutants.patching import Mutant
+from tests.sim.mutants.voters import VOTERS
+
+MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **DISKS, **VOTERS, **BROKERS}
+
+
+def put_in(name: str | None) -> AbstractContextManager[None]:
+    """The bug `name`, for as long as the context lasts; None: no bug."""
+    return nullcontext() if name is None else MUTANTS[name].put_in()

@@ -1,0 +1,222 @@
+"""Bugs of the commit rule, of replication, of reads and of answers."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Epoch, NodeId, Offset
+from metadata_log.image import MetadataImage
+from metadata_log.log_shape import LogShape
+from metadata_log.records import RequestOutcome
+from quorum.controller.request_outcomes import RequestIdentity
+from quorum.core import follower, high_watermark, leader, serving
+from quorum.core.divergence import Valid, Verdict, judge_fetch
+from quorum.core.messages import FetchRequest, FetchResponse
+from quorum.core.progress import ReplicaProgress
+from quorum.core.quorum_state import QuorumState
+from quorum.core.reads import ReadRounds
+from quorum.core.roles import Follower, Leader
+from quorum.runtime import active
+from quorum.runtime.active import ActiveController
+from quorum.runtime.node import Node
+from quorum.runtime.requests import ReadView, Refused
+from quorum.runtime.waiting import Deferred, DeferredAnswers
+from quorum.runtime.world import ReplyTo
+from tests.sim.mutants.patching import Mutant, patched
+
+# --- what a leader counts --------------------------------------------------------------------------------------------
+
+_heard_fetch = ReplicaProgress.heard_fetch
+_majority_end = high_watermark.majority_end
+
+
+def _count_itself_before_flush(q: QuorumState, term: Leader) -> Iterator[Offset | None]:
+    for voter in q.latest_voters.keys:
+        yield q.shape.end if voter == q.me else term.replicas[voter].end_offset
+
+
+def _commit_older_epoch(
+    ends: Iterable[Offset | None], voter_count: int, *, epoch_start_offset: Offset, current: Offset | None
+) -> Offset | None:
+    end = high_watermark.majority_end(ends, voter_count)
+    return end if end is not None and (current is None or end > current) else None
+
+
+def _commit_at_epoch_start(
+    ends: Iterable[Offset | None], voter_count: int, *, epoch_start_offset: Offset, current: Offset | None
+) -> Offset | None:
+    end = _majority_end(ends, voter_count)
+    return end if end is not None and end >= epoch_start_offset and (current is None or end > current) else None
+
+
+def _one_short_of_a_majority(ends: Iterable[Offset | None], voter_count: int) -> Offset | None:
+    known = sorted((end for end in ends if end is not None), reverse=True)
+    return known[max(0, voter_count // 2 - 1)] if len(known) >= max(1, voter_count // 2) else None
+
+
+def _count_before_judging(self: ReplicaProgress, request: FetchRequest, leader_end: Offset, now_ms: int) -> None:
+    _heard_fetch(self, request, leader_end, now_ms)
+    self.acknowledged(min(request.fetch_offset, leader_end))
+
+
+def _judge_by_offset(
+    shape: LogShape, *, fetch_offset: Offset, last_fetched_epoch: Epoch, chain: bytes, chain_at_offset: bytes | None
+) -> Verdict:
+    if chain_at_offset is not None and shape.start.offset < fetch_offset:
+        return Valid()
+    return judge_fetch(
+        shape,
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=last_fetched_epoch,
+        chain=chain,
+        chain_at_offset=chain_at_offset,
+    )
+
+
+# --- what a follower believes ----------------------------------------------------------------------------------------
+
+_fetch_request = follower._fetch_request
+_on_fetch_response = follower.on_fetch_response
+
+
+def _believe_watermark_unverified(
+    q: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse
+) -> None:
+    _on_fetch_response(q, source, request, response)
+    known = response.high_watermark
+    if isinstance(q.role, Follower) and q.role.leader_id == source and response.epoch == q.epoch and known is not None:
+        q.raise_high_watermark(min(known, q.shape.end))
+
+
+def _commit_target_unflushed(self: Node) -> Offset:
+    return min(self.core.high_watermark or 0, self.log.shape.end)
+
+
+def _may_fetch_unflushed(q: QuorumState) -> bool:
+    return not q.shutting_down and q.in_flight is None and not q.awaiting_log and isinstance(q.role, Follower)
+
+
+def _fetch_from_the_end(q: QuorumState, read_token: int) -> FetchRequest:
+    flushed = q.shape
+    q.shape = flushed._replace(flushed_end=flushed.end, flushed_chain=flushed.chain)
+    try:
+        return _fetch_request(q, read_token)
+    finally:
+        q.shape = flushed
+
+
+@contextmanager
+def _acknowledge_unflushed() -> Iterator[None]:
+    with patched(follower, "may_fetch", _may_fetch_unflushed), patched(follower, "_fetch_request", _fetch_from_the_end):
+        yield
+
+
+# --- reads and answers -----------------------------------------------------------------------------------------------
+
+_wait_confirmed = ActiveController._wait_confirmed
+_begin_round = ReadRounds.begin
+
+
+def _read_at_once(
+    self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int, *, wrote: bool = False
+) -> None:
+    if reply is not None:
+        _wait_confirmed(self, reply_to, reply, deadline_ms, wrote=wrote)
+        return
+    view = ReadView(self._state.applied, self._state.committed, self.controller, self._now_ms)
+    self._world.reply(reply_to, view)
+
+
+def _count_old_echoes(self: ReadRounds) -> bool:
+    begun = _begin_round(self)
+    if begun:
+        self.mark = 0
+    return begun
+
+
+def _refuse_for_good(why: str) -> Refused:
+    return Refused(ErrorCode.NOT_READY, f"{why}: nothing was done")
+
+
+def _answer_before_commit(self: DeferredAnswers, applied: Offset) -> Iterator[Deferred]:
+    for deferred in list(self._queue):
+        if not deferred.done and (deferred.wrote or deferred.offset <= applied) and deferred.token <= self._confirmed:
+            self._queue.remove(deferred)
+            deferred.done = True
+            yield deferred
+
+
+def _do_it_again(self: ActiveController, asked: active._FollowUp, identity: RequestIdentity) -> None:
+    self._decide(asked.command, asked.reply_to, asked.deadline_ms)
+
+
+def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:
+    return image.request_outcome(identity.request_id)
+
+
+def _patch(target: object, name: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: patched(target, name, replacement)
+
+
+COMMITS: dict[str, Mutant] = {
+    "leader-counts-itself-before-fsync": Mutant(
+        "a leader counts what it has appended, not what it has flushed",
+        _patch(leader, "_ends", _count_itself_before_flush),
+    ),
+    "commit-of-older-epoch": Mutant(
+        "a majority's end is committed whatever epoch its last record is of (Raft 5.4.2)",
+        _patch(leader, "leader_high_watermark", _commit_older_epoch),
+    ),
+    "commit-at-epoch-start": Mutant(
+        "the epoch's start itself is committed, one record short of the epoch (KAFKA-12619)",
+        _patch(leader, "leader_high_watermark", _commit_at_epoch_start),
+    ),
+    "minority-commits": Mutant(
+        "one voter too few is counted as a majority",
+        _patch(high_watermark, "majority_end", _one_short_of_a_majority),
+    ),
+    "acknowledgement-counted-before-judged": Mutant(
+        "a leader counts where a follower's log ends before it knows whether that is its own history",
+        _patch(ReplicaProgress, "heard_fetch", _count_before_judging),
+    ),
+    "acknowledged-before-fsync": Mutant(
+        "a follower fetches on, and so acknowledges, from the end of what it has not flushed",
+        _acknowledge_unflushed,
+    ),
+    "divergence-not-seen": Mutant(
+        "a leader takes any log that ends at a boundary of its own for a prefix of its own",
+        _patch(serving, "judge_fetch", _judge_by_offset),
+    ),
+    "watermark-not-verified": Mutant(
+        "a follower takes min(the leader's high watermark, its own end) of answers that have verified nothing",
+        _patch(follower, "on_fetch_response", _believe_watermark_unverified),
+    ),
+    "applied-before-flush": Mutant(
+        "a node applies what is committed elsewhere and not yet on its own disk",
+        _patch(Node, "commit_target", property(_commit_target_unflushed)),
+    ),
+    "stale-read": Mutant(
+        "a leader answers reads without asking whether it still leads",
+        _patch(ActiveController, "_wait_confirmed", _read_at_once),
+    ),
+    "read-confirmed-by-old-fetches": Mutant(
+        "a read is confirmed by fetches that left before it came",
+        _patch(ReadRounds, "begin", _count_old_echoes),
+    ),
+    "answered-before-commit": Mutant(
+        "a write is acknowledged when it is in the leader's log",
+        _patch(DeferredAnswers, "ready", _answer_before_commit),
+    ),
+    "unknown-called-refused": Mutant(
+        "what may have happened is reported as certainly not done",
+        _patch(active, "unknown_outcome", _refuse_for_good),
+    ),
+    "request-done-again": Mutant(
+        "a request that comes again is decided again, whatever its id",
+        _patch(ActiveController, "_decide_once", _do_it_again),
+    ),
+    "forgotten-request-done-again": Mutant(
+        "an id that may have been forgotten is taken for a new one",
+        _patch(active, "earlier_outcome", _remember_all_that_is_remembered),
+    ),
+}

@@ -1,0 +1,91 @@
+"""Bugs of the log's files, of recovery and of snapshots."""
+
+from collections.abc import Iterable
+
+from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.image import MetadataImage
+from metadata_log.log import FlushTicket, Log
+from metadata_log.records import MetadataRecord
+from metadata_log.segment import Segment
+from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.node import Node
+from quorum.runtime.state_machine import Mark, StateMachine
+from snapshots import writer
+from snapshots.format import SnapshotMeta
+from snapshots.writer import SnapshotInfo
+from tests.sim.disk import MemoryDirectory
+from tests.sim.mutants.patching import Mutant, patched
+
+_finish_load = Node._finish_load
+_pass_mark = StateMachine._pass_mark
+_write_records = writer.write_records
+
+
+def _sync_nothing(self: FlushTicket) -> None:
+    pass
+
+
+def _take_any_ticket(self: Log, ticket: FlushTicket) -> bool:
+    if ticket.end > self._flushed_end:
+        self._flushed_end, self._flushed_chain = min(ticket.end, self._end), ticket.chain
+        self._shape = None
+    return True
+
+
+def _cut_without_flush(self: Segment) -> None:
+    self.file.truncate(self.end_position)
+    self._allocated = self.end_position
+
+
+def _believe_the_page_cache(self: Segment, offset: Offset) -> None:
+    pass
+
+
+def _write_without_directory_flush(
+    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+) -> SnapshotInfo:
+    with patched(MemoryDirectory, "flush", lambda self: None):
+        return _write_records(directory, meta, records, digest)
+
+
+def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: MetadataImage) -> Mark:
+    mark = _pass_mark(self, end, image)
+    return mark._replace(image=self.proposed) if self._proposing else mark
+
+
+def _late_load_wins(self: Node, job: LoadSnapshotJob, error: Exception | None) -> None:
+    if not job.install:
+        self._load = job
+    _finish_load(self, job, error)
+
+
+DISKS: dict[str, Mutant] = {
+    "flush-skipped": Mutant(
+        "an fsync that does nothing",
+        lambda: patched(FlushTicket, "sync", _sync_nothing),
+    ),
+    "stale-flush-ticket": Mutant(
+        "a flush that was begun before a truncation acknowledges what has replaced the bytes",
+        lambda: patched(Log, "complete_flush", _take_any_ticket),
+    ),
+    "truncation-not-flushed": Mutant(
+        "a log goes on behind a truncation that is not on the disk",
+        lambda: patched(Segment, "cut_tail", _cut_without_flush),
+    ),
+    "failed-fsync-believed": Mutant(
+        "after a failed fsync and a restart, what the page cache holds is taken for what the disk holds",
+        lambda: patched(Segment, "write_again", _believe_the_page_cache),
+    ),
+    "snapshot-name-not-flushed": Mutant(
+        "a snapshot counts, and the log before it goes, before its name is durable",
+        lambda: patched(writer, "write_records", _write_without_directory_flush),
+    ),
+    "snapshot-of-what-is-proposed": Mutant(
+        "a snapshot holds what was decided after its end",
+        lambda: patched(StateMachine, "_pass_mark", _mark_what_is_proposed),
+    ),
+    "late-load-wins": Mutant(
+        "the snapshot that a node began to load at its start replaces the newer one that it has installed meanwhile",
+        lambda: patched(Node, "_finish_load", _late_load_wins),
+    ),
+}

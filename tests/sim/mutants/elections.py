@@ -1,0 +1,108 @@
+"""Bugs of elections."""
+
+from dataclasses import replace
+
+from metadata_log.files import Directory
+from metadata_log.ids import ReplicaKey
+from quorum.core import leader, votes
+from quorum.core.effects import ElectionState
+from quorum.core.messages import VoteRequest
+from quorum.core.progress import FOREVER_MS
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Leader, Role, RoleState, Unattached, Why
+from quorum.runtime import election_file
+from tests.sim.disk import MemoryDirectory
+from tests.sim.mutants.patching import Mutant, patched
+
+_save, _load = election_file.save, election_file.load
+_grants, _on_vote_request = votes.grants, votes.on_vote_request
+
+
+def _forget_vote(directory: Directory, state: ElectionState) -> None:
+    _save(directory, state._replace(voted_for=None))
+
+
+def _load_without_flush(directory: Directory) -> ElectionState | None:
+    with patched(MemoryDirectory, "flush", lambda self: None):
+        return _load(directory)
+
+
+def _write_without_directory_flush(self: MemoryDirectory, name: str, data: bytes) -> None:
+    file = self.open(f"{name}.tmp", create=True)
+    file.truncate(0)
+    file.write_at(0, data)
+    file.flush()
+    self.rename(f"{name}.tmp", name)
+
+
+def _grant_a_second_vote(
+    role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
+) -> bool:
+    return up_to_date and role.role in (Role.UNATTACHED, Role.PROSPECTIVE)
+
+
+def _always_up_to_date(candidate: object, mine: object) -> bool:
+    return True
+
+
+def _grant_although_the_leader_answers(
+    role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
+) -> bool:
+    if pre_vote and up_to_date and role.role is Role.FOLLOWER:
+        return True
+    return _grants(role, election, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
+
+
+def _raise_epoch_for_a_pre_vote(q: QuorumState, request: VoteRequest, reply_to: int) -> None:
+    if request.pre_vote and request.epoch >= q.epoch:
+        q.become_unattached(request.epoch + 1, Why.HIGHER_EPOCH)
+        request = replace(request, epoch=request.epoch + 1)
+    _on_vote_request(q, request, reply_to)
+
+
+def _leads_on(q: QuorumState, term: Leader) -> int:
+    return FOREVER_MS
+
+
+def _start_unattached(self: QuorumState) -> RoleState:
+    return Unattached(self.election_deadline_ms())
+
+
+ELECTIONS: dict[str, Mutant] = {
+    "vote-not-persisted": Mutant(
+        "quorum-state keeps the epoch and forgets the vote",
+        lambda: patched(election_file, "save", _forget_vote),
+    ),
+    "directory-not-flushed": Mutant(
+        "a file is renamed into place, and the directory is not flushed",
+        lambda: patched(MemoryDirectory, "write_atomic", _write_without_directory_flush),
+    ),
+    "vote-read-not-flushed": Mutant(
+        "a vote that a killed process has left in the page cache is spoken of",
+        lambda: patched(election_file, "load", _load_without_flush),
+    ),
+    "second-vote-granted": Mutant(
+        "a voter says yes to whoever asks, again and again in one epoch",
+        lambda: patched(votes, "grants", _grant_a_second_vote),
+    ),
+    "short-log-elected": Mutant(
+        "votes are given without comparing the logs (Raft 5.4.1)",
+        lambda: patched(votes, "is_up_to_date", _always_up_to_date),
+    ),
+    "pre-vote-granted-under-a-leader": Mutant(
+        "a follower whose leader answers grants pre-votes (KIP-996)",
+        lambda: patched(votes, "grants", _grant_although_the_leader_answers),
+    ),
+    "pre-vote-raises-epoch": Mutant(
+        "who is asked for a pre-vote enters the next epoch",
+        lambda: patched(votes, "on_vote_request", _raise_epoch_for_a_pre_vote),
+    ),
+    "leader-never-resigns": Mutant(
+        "a leader stays in office without a quorum (KAFKA-15489)",
+        lambda: patched(leader, "check_quorum_deadline_ms", _leads_on),
+    ),
+    "leadership-forgotten": Mutant(
+        "a restarted leader does not remember that it led its epoch (KAFKA-10527)",
+        lambda: patched(QuorumState, "_role_at_start", _start_unattached),
+    ),
+}

@@ -1,0 +1,46 @@
+"""Bugs of changing who votes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from metadata_log.ids import ReplicaKey
+from quorum.core import membership
+from quorum.core.membership import Refusal
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Leader
+from quorum.core.voters import VoterSet
+from tests.sim.mutants.patching import Mutant, patched
+
+
+def _nothing_is_in_the_way(q: QuorumState, term: Leader) -> Refusal | None:
+    return None
+
+
+@contextmanager
+def _change_at_any_time() -> Iterator[None]:
+    with patched(membership, "_not_yet", _nothing_is_in_the_way):
+        yield
+
+
+def _in_force_when_committed(self: QuorumState) -> VoterSet:
+    return self.voters.at(self.known_high_watermark or 0)
+
+
+def _same_node_same_voter(self: VoterSet, replica: ReplicaKey) -> bool:
+    return replica.node_id in self.ids
+
+
+VOTERS: dict[str, Mutant] = {
+    "voters-changed-before-the-last-change": Mutant(
+        "a leader appends a voter set although the one before is not committed",
+        _change_at_any_time,
+    ),
+    "voters-in-force-when-committed": Mutant(
+        "a new voter set is committed by a majority of the old one",
+        lambda: patched(QuorumState, "latest_voters", property(_in_force_when_committed)),
+    ),
+    "new-disk-old-voter": Mutant(
+        "a voter whose disk was replaced is taken for the voter that it was",
+        lambda: patched(VoterSet, "contains", _same_node_same_voter),
+    ),
+}
