@@ -37,6 +37,7 @@ from broker_agent.lifecycle import (
     Fetch,
     FindController,
     Input,
+    JoinGeneration,
     LeaderHint,
     LeaseLapsed,
     LeaseRenewed,
@@ -87,6 +88,7 @@ class BrokerIdentity:
     features: tuple[FeatureRange, ...]
     rack: str | None
     log_dirs: tuple[Uuid, ...]
+    generation: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +269,15 @@ class Agent:
             case Register():
                 self._client.register(self._register_request(effect), effect.number, effect.timeout_ms)
             case Fetch(request):
-                fixed = {"cluster_id": self.cluster_id, "broker_id": self.broker_id, "incarnation": self.incarnation}
-                self._client.fetch(convert.fetch_request(request, **fixed))  # type: ignore[arg-type]
+                self._client.fetch(
+                    convert.fetch_request(
+                        request,
+                        cluster_id=self.cluster_id,
+                        broker_id=self.broker_id,
+                        incarnation=self.incarnation,
+                        generation=self.identity.generation,
+                    )
+                )
             case AbandonFetch():
                 self._client.abandon_fetch()
             case FindController(leader, reason):
@@ -280,6 +289,8 @@ class Agent:
                 self._spawn(self._download(effect))
             case ResetStore(reason):
                 self._spawn(self._reset(reason))
+            case JoinGeneration(generation):
+                self._spawn(self._join_generation(generation))
             case StateChanged(state, reason):
                 self._log.info("broker state", state=state.name.lower(), reason=reason, broker_epoch=self.broker_epoch)
                 self._announce()
@@ -317,6 +328,7 @@ class Agent:
             rack=identity.rack,
             log_dirs=identity.log_dirs,
             previous_incarnation=effect.previous_incarnation,
+            generation=identity.generation,
         )
 
     # --- the store ---------------------------------------------------------------------------------------------------
@@ -349,6 +361,7 @@ class Agent:
             broker_epoch=effect.broker_epoch,
             incarnation_id=self.incarnation,
             snapshot=common_pb2.SnapshotId(end_offset=end.offset, epoch=end.epoch),
+            generation=self.identity.generation,
         )
         try:
             async for piece in self._client.snapshot(request, self._times.snapshot_timeout_ms):
@@ -372,6 +385,16 @@ class Agent:
         self.stores_dropped += 1
         self._log.error("store dropped", reason=reason, now="fetching everything anew")
         await self._in_store(self._store.reset)
+        self.feed(Applied(self._store.position))
+
+    async def _join_generation(self, generation: int) -> None:
+        """The curtain falls: in the new history even what clients were told last may be missing."""
+        self.stores_dropped += 1
+        self._log.warning("new generation", generation=generation, now="dropping the store, fetching everything anew")
+        await self._in_store(lambda: self._store.join_generation(generation))
+        self.identity = replace(self.identity, generation=generation)
+        self.cache.begin_anew()
+        self._announce()
         self.feed(Applied(self._store.position))
 
     def _settle(self, step: _Step) -> None:

@@ -256,6 +256,10 @@ class MetadataCache:
         self.current = view
         return Swapped(deleted, differ)
 
+    def begin_anew(self) -> None:
+        """The cluster was recovered without a majority: what clients were told of may never have been."""
+        self.current = MetadataView(EMPTY_IMAGE)
+
 
 def _deleted(before: MetadataImage, topic_ids: Iterable[Uuid]) -> Iterator[DeletedPartition]:
     for topic_id in sorted(topic_ids):

@@ -88,7 +88,7 @@ class ControllerClient:
             self._report(Registered(number, response.broker_epoch))
         else:
             hint = convert.leader_hint(response.leader)
-            self._report(RegisterFailed(number, code, response.error.message, hint))
+            self._report(RegisterFailed(number, code, response.error.message, hint, response.generation))
 
     def fetch(self, request: broker_pb2.MetadataFetchRequest) -> None:
         """Sends on the open stream, or opens one. Reports `FetchAnswered` or `FetchFailed`; deadlines are the session's."""
@@ -138,7 +138,7 @@ class ControllerClient:
         code = ErrorCode.of(response.error.code)
         if code is not ErrorCode.NONE:
             hint = convert.leader_hint(response.leader)
-            self._report(FetchFailed(response.number, code, response.error.message, hint))
+            self._report(FetchFailed(response.number, code, response.error.message, hint, response.generation))
             return
         answer = convert.fetch_answer(response)
         if answer is None:

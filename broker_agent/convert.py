@@ -38,6 +38,7 @@ def register_request(
     rack: str | None,
     log_dirs: tuple[Uuid, ...],
     previous_incarnation: Uuid | None,
+    generation: int,
 ) -> broker_pb2.RegisterBrokerRequest:
     """This process asks to be registered."""
     return broker_pb2.RegisterBrokerRequest(
@@ -52,11 +53,12 @@ def register_request(
         rack=rack,
         log_dirs=log_dirs,
         previous_incarnation_id=previous_incarnation or b"",
+        generation=generation,
     )
 
 
 def fetch_request(
-    request: FetchRequest, *, cluster_id: str, broker_id: NodeId, incarnation: Uuid
+    request: FetchRequest, *, cluster_id: str, broker_id: NodeId, incarnation: Uuid, generation: int
 ) -> broker_pb2.MetadataFetchRequest:
     """What the session wants to ask, with this node's fixed fields."""
     return broker_pb2.MetadataFetchRequest(
@@ -72,6 +74,7 @@ def fetch_request(
         max_wait_ms=request.max_wait_ms,
         max_bytes=request.max_bytes,
         number=request.number,
+        generation=generation,
     )
 
 

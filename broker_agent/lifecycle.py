@@ -143,12 +143,16 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegisterFailed:
-    """Registration `number` was refused with `code`, or not answered (REQUEST_TIMED_OUT)."""
+    """Registration `number` was refused with `code`, or not answered (REQUEST_TIMED_OUT).
+
+    `generation` is the controller's, where it is another than the broker's (INVALID_CONTROL_GENERATION).
+    """
 
     number: int
     code: ErrorCode
     message: str
     leader: LeaderHint | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +164,13 @@ class FetchAnswered:
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """Fetch `number` was refused with `code`, or its stream broke (BROKER_NOT_AVAILABLE)."""
+    """Fetch `number` was refused with `code`, or its stream broke (BROKER_NOT_AVAILABLE). `generation` as above."""
 
     number: int
     code: ErrorCode
     message: str
     leader: LeaderHint | None = None
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +293,14 @@ class ResetStore:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinGeneration:
+    """The cluster was recovered without a majority: drop the local store, forget what clients were told, note that this
+    broker is of `generation` from now on, durably; answer `Applied` at the empty position."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateChanged:
     """The broker is in `state` now."""
 
@@ -325,6 +338,7 @@ Effect: TypeAlias = (
     | ApplyBatches
     | DownloadSnapshot
     | ResetStore
+    | JoinGeneration
     | StateChanged
     | LeaseLapsed
     | LeaseRenewed

@@ -97,10 +97,11 @@ def make_agent(
         features=FEATURES,
         rack=config.broker_rack,
         log_dirs=(identity.directory_id,),
+        generation=identity.generation,
     )
     return Agent(
         broker,
-        Session(session_config(config), rng),
+        Session(session_config(config), rng, identity.generation),
         BrokerStore(directory),
         lambda report: ControllerClient(controllers, dial, report),
         now_ms=now_ms,

@@ -18,7 +18,8 @@ the position that they name is no longer the one to continue from.
 *Never a busy loop.* Every path to the next request passes a back-off, a long poll or `fetch_interval_min_ms`.
 
 *Never back in time.* Batches follow the position exactly; anything else drops the store, and the broker asks to be fenced
-until it has applied its own registration again.
+until it has applied its own registration again. To a later generation of the cluster it goes over with an empty store; never
+to an earlier one.
 """
 
 import random
@@ -47,6 +48,7 @@ from broker_agent.lifecycle import (
     FetchResult,
     FindController,
     Input,
+    JoinGeneration,
     LeaderHint,
     LeaseLapsed,
     LeaseMode,
@@ -122,11 +124,13 @@ class _InFlight:
 class Session:
     """One broker process's session. Attributes without an underscore are for reading only."""
 
-    def __init__(self, config: SessionConfig, rng: random.Random) -> None:
+    def __init__(self, config: SessionConfig, rng: random.Random, generation: int = 1) -> None:
         self.state = BrokerState.OFFLINE
         self.reason = "recovering the local store"
         self.position = EMPTY_POSITION
         self.broker_epoch: int | None = None
+        self.generation = generation
+        """Of the cluster: grows when an operator recovers it without a majority, and then begins another history."""
         self.high_watermark: Offset = 0
         self.exited = False
         self._config = config
@@ -278,7 +282,9 @@ class Session:
 
     def _on_register_failed(self, failed: RegisterFailed, now_ms: int) -> None:
         text = f"registration refused: {failed.code.name}: {failed.message}"
-        if failed.code in _FATAL:
+        if self._is_left_behind(failed):
+            self._join_generation(failed.generation, text)
+        elif failed.code in _FATAL:
             self._exit(1, text)
         elif now_ms >= self._register_until_ms and (
             not self._was_registered or failed.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -301,6 +307,31 @@ class Session:
         self._begin_registering(now_ms)
         self._failures += 1
         self._ask_at_ms = now_ms + self._backoff(self._failures)
+
+    # --- generations -------------------------------------------------------------------------------------------------
+
+    def _is_left_behind(self, failed: RegisterFailed | FetchFailed) -> bool:
+        """Whether the controller is of a later generation. One of an earlier is a ghost: another controller is looked for.
+
+        While the store works nothing is begun; the next answer will say it again.
+        """
+        is_said = failed.code is ErrorCode.INVALID_CONTROL_GENERATION and failed.generation > self.generation
+        return is_said and self._work is None
+
+    def _join_generation(self, generation: int, reason: str) -> None:
+        """What was learned before counts no more: offsets and epochs of the old generation are not comparable."""
+        if self.state is BrokerState.STOPPING:
+            self._exit(0, f"the cluster was recovered while stopping: {reason}")
+            return
+        if self.state is not BrokerState.OFFLINE:
+            self._become(BrokerState.FENCED, reason)
+        self.generation = generation
+        self.broker_epoch = None
+        self.high_watermark = 0
+        self._unfenced = False
+        self._controller_epoch = 0
+        self._expected_digest = None
+        self._begin(_Work.RESET, JoinGeneration(generation))
 
     # --- fetching ----------------------------------------------------------------------------------------------------
 
@@ -367,7 +398,9 @@ class Session:
 
     def _on_fetch_failed(self, failed: FetchFailed, now_ms: int) -> None:
         text = f"fetch failed: {failed.code.name}: {failed.message}"
-        if failed.code in _NOT_REGISTERED:
+        if self._is_left_behind(failed):
+            self._join_generation(failed.generation, text)
+        elif failed.code in _NOT_REGISTERED:
             self._register_anew(text, now_ms)
         elif failed.code in _FATAL:
             self._exit(1, text)
@@ -411,6 +444,8 @@ class Session:
             again = applied.position.offset == 0 and self._resets > 1
             delay_ms = self._backoff(self._resets, self._config.reset_backoff_max_ms) if again else 0
             self._ask_at_ms = now_ms + delay_ms
+        if self.broker_epoch is None and self._in_flight is None and self._ask_at_ms is None:
+            self._begin_registering(now_ms)  # the first thing in a new generation
         self._compare_digests()
         self._maybe_go_online(now_ms)
 

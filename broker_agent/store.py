@@ -25,6 +25,7 @@ from broker_agent.lifecycle import EMPTY_POSITION, Position
 from metadata_log.batch import Batch, decode_all
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory
+from metadata_log.identity import read_identity, write_identity
 from metadata_log.ids import Offset, OffsetAndEpoch, Uuid
 from metadata_log.image import MetadataImage, Provenance
 from metadata_log.log import Log, LogConfig
@@ -169,6 +170,14 @@ class BrokerStore:
         self._base_voters = None
         self._due = None
         self._log = Log.open(self._metadata, config=_LOG_CONFIG)
+
+    def join_generation(self, generation: int) -> None:
+        """Drops everything, and notes in `meta.properties` that this broker is of `generation`. Killed in between, it is told
+        again."""
+        self.reset()
+        identity = read_identity(self._directory)
+        assert identity is not None and identity.generation < generation, (identity, generation)
+        write_identity(self._directory, identity._replace(generation=generation))
 
     # --- following ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import click
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.cli.recover import recover
 from quorum.cli.replicas import best_answer
 from quorum.cli.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.words import endpoint_text, id_text, optional
@@ -37,7 +38,7 @@ def quorum() -> None:
     """See the controllers and how they replicate; let others vote, or lead."""
 
 
-for _each in (add_voter, remove_voter, transfer_leader, can_restart):
+for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
     quorum.add_command(_each)
 
 

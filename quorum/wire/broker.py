@@ -21,6 +21,8 @@ from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wron
 from quorum.wire.timeouts import timeout_of
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
+FIRST_GENERATION = 1
+"""What a broker is of that does not say."""
 
 R = TypeVar("R")
 
@@ -31,6 +33,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     def __init__(self, node: ControllerNode, identity: Identity) -> None:
         self._node = node
         self._cluster_id = identity.cluster_id
+        self._generation = identity.generation
 
     async def RegisterBroker(  # noqa: N802
         self, request: broker_pb2.RegisterBrokerRequest, context: Any
@@ -39,7 +42,9 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_register(request), timeout_of(0, context))
             return broker_pb2.RegisterBrokerResponse(broker_epoch=cast(RegisterBrokerReply, reply).broker_epoch)
 
-        return await self._answer(request.cluster_id, register, broker_pb2.RegisterBrokerResponse)
+        response = await self._answer(request, register, broker_pb2.RegisterBrokerResponse)
+        self._name_generation(response)
+        return response
 
     async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the broker goes away."""
@@ -56,8 +61,9 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             fetched = await self._node.metadata_fetch(convert.from_metadata_fetch(request))
             return convert.to_metadata_fetched(fetched, request.number)
 
-        response = await self._answer(request.cluster_id, fetch, broker_pb2.MetadataFetchResponse)
+        response = await self._answer(request, fetch, broker_pb2.MetadataFetchResponse)
         response.number = request.number
+        self._name_generation(response)
         return response
 
     async def FetchMetadataSnapshot(  # noqa: N802
@@ -65,7 +71,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
         """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory."""
         try:
-            self._check_cluster(request.cluster_id)
+            self._check_cluster(request)
             snapshot, position, size = from_snapshot_id(request.snapshot), request.position, None
             if position < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
@@ -85,7 +91,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_alter_partition(request), timeout_of(0, context))
             return convert.to_alter_partition_response(cast(AlterPartitionReply, reply))
 
-        return await self._answer(request.cluster_id, alter, broker_pb2.AlterPartitionResponse)
+        return await self._answer(request, alter, broker_pb2.AlterPartitionResponse)
 
     async def AllocateProducerIds(  # noqa: N802
         self, request: broker_pb2.AllocateProducerIdsRequest, context: Any
@@ -94,12 +100,12 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_allocate(request), timeout_of(0, context))
             return convert.to_allocate_response(cast(AllocateProducerIdsReply, reply))
 
-        return await self._answer(request.cluster_id, allocate, broker_pb2.AllocateProducerIdsResponse)
+        return await self._answer(request, allocate, broker_pb2.AllocateProducerIdsResponse)
 
-    async def _answer(self, cluster_id: str, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]) -> R:
+    async def _answer(self, request: Any, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]) -> R:
         """What `work` answers; a refusal in the same type, with whom to ask instead."""
         try:
-            self._check_cluster(cluster_id)
+            self._check_cluster(request)
             return await work()
         except BadMessage as e:
             refused = bad_request(e)
@@ -108,6 +114,16 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         hint = refused.hint or self._node.leader_hint()
         return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
 
-    def _check_cluster(self, cluster_id: str) -> None:
-        if cluster_id != self._cluster_id:
-            raise wrong_cluster(cluster_id, self._cluster_id)
+    def _check_cluster(self, request: Any) -> None:
+        """Another cluster's broker is not listened to, nor one that follows what an operator has left behind, or is ahead."""
+        if request.cluster_id != self._cluster_id:
+            raise wrong_cluster(request.cluster_id, self._cluster_id)
+        theirs = request.generation or FIRST_GENERATION
+        if theirs != self._generation:
+            text = f"this controller is of generation {self._generation} of its cluster, the broker of {theirs}"
+            raise Refused(ErrorCode.INVALID_CONTROL_GENERATION, text)
+
+    def _name_generation(self, response: Any) -> None:
+        """A broker that was left behind learns from the refusal what to go over to."""
+        if response.error.code == ErrorCode.INVALID_CONTROL_GENERATION:
+            response.generation = self._generation

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, get_args
 
 import grpc
-from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
+from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId
@@ -195,6 +195,7 @@ class _Peer:
         self._channel = channel
         self._peers = peers
         self._stream: _FetchStream | None = None
+        self._told_generation = False
 
     async def call(self, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
         """One request, one answer."""
@@ -219,7 +220,14 @@ class _Peer:
         return call.from_response(answer)
 
     def heard(self, standing: voter_pb2.Standing) -> None:
-        """Takes in where the leader is, if the answer says so."""
+        """Takes in where the leader is, if the answer says so; and that this node was left behind, which a person must hear."""
+        if standing.error == common_pb2.INVALID_CONTROL_GENERATION and not self._told_generation:
+            self._told_generation = True
+            logger.warning(
+                "controller %d is of another generation: the cluster was recovered without a majority. If it was this node that "
+                "was left behind, give it an empty directory, formatted with `quorumctl storage format --from`",
+                self.node_id,
+            )
         if standing.HasField("leader_id") and standing.HasField("leader_endpoint"):
             self._peers.learn(
                 standing.leader_id, convert_membership.endpoint(standing.leader_endpoint, "the leader's endpoint")

@@ -119,6 +119,7 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.lease_ms = LEASE_MS
         self.holds_leaders = False
         self.refuse_with: ErrorCode | None = None
+        self.generation = 1
         self.hint: common_pb2.LeaderHint | None = None
         self.digest_is_wrong = False
         self._news = asyncio.Event()
@@ -153,9 +154,25 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
             return None
         return common_pb2.Error(code=self.refuse_with.value, message="told to")  # type: ignore[arg-type]
 
+    def recovered_with(self, history: History) -> None:
+        """An operator has recovered the cluster without a majority: another history, in the next generation."""
+        self.history = history
+        self.generation += 1
+        self._wake()
+
+    def _left_behind(self, request: Any, response: Any) -> bool:
+        if (request.generation or 1) == self.generation:
+            return False
+        response.error.code = ErrorCode.INVALID_CONTROL_GENERATION.value
+        response.generation = self.generation
+        return True
+
     async def RegisterBroker(self, request: Any, context: Any) -> Any:  # noqa: N802
         self.registrations.append(request)
         self.pulse.beat()
+        response = broker_pb2.RegisterBrokerResponse()
+        if self._left_behind(request, response):
+            return response
         refusal = self._refusal()
         if refusal is not None:
             return broker_pb2.RegisterBrokerResponse(error=refusal, leader=self.hint)
@@ -174,6 +191,8 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
 
     async def _fetched(self, request: Any) -> Any:
         response = broker_pb2.MetadataFetchResponse(number=request.number, controller_epoch=1)
+        if self._left_behind(request, response):
+            return response
         known = self.history.image.brokers.get(request.broker_id)
         refusal = self._refusal()
         if refusal is not None:
@@ -187,6 +206,8 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
             news = self._news
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), request.max_wait_ms / 1_000)
+            if self._left_behind(request, response):
+                return response
         self._fill(request, response)
         return response
 

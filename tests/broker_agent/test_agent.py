@@ -5,6 +5,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from daemon.dial import Dialer
 from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
+from metadata_log.identity import Identity, read_identity, write_identity
 from metadata_log.records import Endpoint, Topic
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
@@ -58,10 +60,14 @@ class Process:
         self.dialer = Dialer()
         self.incarnation = bytes([seed]) * 16
         identity = BrokerIdentity(CLUSTER_ID, 4, self.incarnation, (Endpoint("PLAINTEXT", "b4", 9092),), (), None, ())
+        directory = RealDirectory(path)
+        formatted = read_identity(directory) or Identity(CLUSTER_ID, 4, b"4" * 16, 1, "broker")
+        write_identity(directory, formatted)
+        identity = replace(identity, generation=formatted.generation)
         self.agent = Agent(
             identity,
-            Session(config, random.Random(seed)),
-            BrokerStore(RealDirectory(path)),
+            Session(config, random.Random(seed), formatted.generation),
+            BrokerStore(directory),
             lambda report: ControllerClient(addresses, self.dialer, report),
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             log=self.log,
@@ -306,3 +312,32 @@ async def test_snapshots_are_written_at_marks(controller: FakeController, start:
 
     (ours,) = (tmp_path / "broker" / "@metadata").glob("*.checkpoint")
     assert ours.read_bytes() == controller.history.snapshot_bytes(end)
+
+
+async def test_a_recovered_cluster_is_gone_over_to_with_an_empty_store(
+    controller: FakeController, start: Start, tmp_path: Path
+) -> None:
+    """The new generation's history is shorter and lacks a topic; the broker follows it in the same process, and remembers."""
+    for i in range(20):
+        controller.write(Topic(f"lost-{i}", bytes([i + 1]) * 16))
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    before = process.agent.cache.current.offset
+
+    history = History(tmp_path / "recovered")
+    history.write(Topic("kept", b"k" * 16))
+    controller.recovered_with(history)
+    await controller.pulse.until(lambda: process.agent.cache.current.contains("kept"))
+    await process.reaches(BrokerState.ONLINE)
+    view = process.agent.cache.current
+    assert view.offset < before and not view.contains("lost-0")
+    assert view.image.digest_bytes == history.image.digest_bytes
+    assert process.log.said("new generation") == [
+        {"generation": 2, "now": "dropping the store, fetching everything anew"}
+    ]
+    await process.stop()
+    identity = read_identity(RealDirectory(tmp_path / "broker"))
+    assert identity is not None and identity.generation == 2
+    again = start(seed=2)
+    await again.reaches(BrokerState.ONLINE)
+    assert again.log.said("new generation") == []

@@ -27,6 +27,7 @@ from broker_agent.lifecycle import (
     FetchResult,
     FindController,
     Input,
+    JoinGeneration,
     LeaderHint,
     LeaseLapsed,
     LeaseMode,
@@ -230,6 +231,71 @@ def test_a_broker_that_is_no_longer_registered_registers_anew_and_is_fenced_mean
     broker.step(Registered(broker.the(Register).number, 41), 5)
     assert broker.the(Fetch).request.wants_fence
     assert broker.the(Fetch).request.broker_epoch == 41
+
+
+# --- generations -----------------------------------------------------------------------------------------------------
+
+
+def left_behind(broker: Broker, generation: int) -> FetchFailed:
+    return FetchFailed(broker.number(), ErrorCode.INVALID_CONTROL_GENERATION, "recovered", None, generation)
+
+
+def test_a_later_generation_is_gone_over_to_with_nothing_in_hand() -> None:
+    """Fenced at once; the store is dropped, and only then does it register; epochs and offsets begin anew."""
+    broker = Broker().online()
+    broker.step(left_behind(broker, 2), 5)
+    assert broker.the(JoinGeneration).generation == broker.session.generation == 2
+    assert broker.the(StateChanged).state is FENCED
+    assert not broker.session.may_serve(broker.now_ms)
+    assert broker.session.next_deadline_ms() is None, "nothing is asked before the store is empty"
+
+    broker.step(Applied(EMPTY_POSITION), 20)
+    broker.step(Registered(broker.the(Register).number, 3), 5)
+    assert broker.the(Fetch).request.position == EMPTY_POSITION
+    broker.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=4, high_watermark=4, controller_epoch=1)
+    assert broker.session.high_watermark == 4
+    broker.step(Applied(at(4)), 1)
+    broker.answer(controller_epoch=1)
+    assert broker.session.state is ONLINE
+
+
+def test_a_broker_that_starts_left_behind_goes_over_too() -> None:
+    """Its registration is what is refused."""
+    broker = Broker().step(StoreRecovered(at(10), ()))
+    refused = RegisterFailed(broker.number(), ErrorCode.INVALID_CONTROL_GENERATION, "recovered", None, 5)
+    broker.step(refused, 5)
+    assert broker.the(JoinGeneration).generation == 5
+    broker.step(Applied(EMPTY_POSITION), 5)
+    assert broker.has(Register)
+
+
+def test_a_controller_of_an_earlier_generation_is_a_ghost() -> None:
+    """Its disk was found again and somebody started it: the broker turns away, and keeps what it has."""
+    broker = Broker().online()
+    broker.session.generation = 3
+    broker.step(left_behind(broker, 2), 5)
+    assert broker.has(FindController) and not broker.has(JoinGeneration)
+    assert broker.session.generation == 3
+
+
+def test_while_the_store_works_no_generation_is_begun() -> None:
+    """What it does now would land in the new history; the controllers will say it again."""
+    broker = Broker().online()
+    broker.answer(batches=b"b", previous_chain=CHAIN, end_offset=14).wait()
+    broker.step(left_behind(broker, 2), 5)
+    assert not broker.has(JoinGeneration)
+    broker.step(Applied(at(14)), 1)
+    broker.wait() if not broker.has(Fetch) else None
+    broker.step(left_behind(broker, 2), 5)
+    assert broker.has(JoinGeneration)
+
+
+def test_a_broker_that_stops_leaves_the_new_generation_alone() -> None:
+    """Under the old one nothing is led any more, so nobody has to be waited for."""
+    broker = Broker().online()
+    broker.step(StopRequested(), 1)
+    broker.step(left_behind(broker, 2), 5)
+    assert broker.the(Exit).code == 0
 
 
 def test_a_leader_hint_is_followed_at_once_but_not_in_circles() -> None:

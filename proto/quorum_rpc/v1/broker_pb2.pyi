@@ -22,7 +22,7 @@ ONLINE: BrokerState
 STOPPING: BrokerState
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "features", "rack", "log_dirs", "previous_incarnation_id")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "features", "rack", "log_dirs", "previous_incarnation_id", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +31,7 @@ class RegisterBrokerRequest(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -39,20 +40,23 @@ class RegisterBrokerRequest(_message.Message):
     rack: str
     log_dirs: _containers.RepeatedScalarFieldContainer[bytes]
     previous_incarnation_id: bytes
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ..., rack: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_incarnation_id: _Optional[bytes] = ...) -> None: ...
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_common_pb2.FeatureRange, _Mapping]]] = ..., rack: _Optional[str] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., previous_incarnation_id: _Optional[bytes] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
-    __slots__ = ("error", "leader", "broker_epoch")
+    __slots__ = ("error", "leader", "broker_epoch", "generation")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     broker_epoch: int
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., broker_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class MetadataFetchRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "offset", "epoch", "chain", "wants_fence", "wants_shut_down", "offline_log_dirs", "max_wait_ms", "max_bytes", "number")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "offset", "epoch", "chain", "wants_fence", "wants_shut_down", "offline_log_dirs", "max_wait_ms", "max_bytes", "number", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +70,7 @@ class MetadataFetchRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
@@ -79,10 +84,11 @@ class MetadataFetchRequest(_message.Message):
     max_wait_ms: int
     max_bytes: int
     number: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., wants_fence: bool = ..., wants_shut_down: bool = ..., offline_log_dirs: _Optional[_Iterable[bytes]] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., wants_fence: bool = ..., wants_shut_down: bool = ..., offline_log_dirs: _Optional[_Iterable[bytes]] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class MetadataFetchResponse(_message.Message):
-    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch")
+    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch", "generation")
     class Result(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         RESULT_UNSPECIFIED: _ClassVar[MetadataFetchResponse.Result]
@@ -112,6 +118,7 @@ class MetadataFetchResponse(_message.Message):
     SHOULD_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     number: int
@@ -129,23 +136,26 @@ class MetadataFetchResponse(_message.Message):
     should_shut_down: bool
     lease_ms: int
     controller_epoch: int
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class FetchMetadataSnapshotRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "snapshot", "position")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "snapshot", "position", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
     snapshot: _common_pb2.SnapshotId
     position: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
     __slots__ = ("error", "size", "position", "data")
@@ -160,16 +170,18 @@ class SnapshotChunk(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "partitions")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "partitions", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionAlteration]
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionAlteration, _Mapping]]] = ...) -> None: ...
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionAlteration, _Mapping]]] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class IsrMember(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")
@@ -228,14 +240,16 @@ class PartitionAlterationResult(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., isr: _Optional[_Iterable[int]] = ..., leader_recovery_state: _Optional[int] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "generation")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    generation: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class AllocateProducerIdsResponse(_message.Message):
     __slots__ = ("error", "leader", "offset", "first_producer_id", "count")

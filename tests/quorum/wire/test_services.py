@@ -230,6 +230,7 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             rack="r1",
             log_dirs=(bytes([8]) * 16,),
             previous_incarnation=None,
+            generation=1,
         )
     )
     assert registered.error.code == 0
@@ -250,6 +251,25 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
         assert answer.state is not None and answer.state.name == "FENCED"
     await stream.done_writing()
     assert await stream.read() is grpc.aio.EOF
+
+
+async def test_a_broker_of_another_generation_is_refused_and_told(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """Whatever it asks for; whoever does not say is of the first. Nothing of it reaches the node."""
+    stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+    named: dict[str, Any] = {"cluster_id": "test-cluster", "broker_id": 7, "generation": 2}
+    registered = await stub.RegisterBroker(broker_pb2.RegisterBrokerRequest(**named))
+    fetched = await stub.MetadataFetchOnce(broker_pb2.MetadataFetchRequest(**named))
+    for answer in (registered, fetched):
+        assert (answer.error.code, answer.generation) == (ErrorCode.INVALID_CONTROL_GENERATION, IDENTITY.generation)
+    altered = await stub.AlterPartition(broker_pb2.AlterPartitionRequest(**named))
+    allocated = await stub.AllocateProducerIds(broker_pb2.AllocateProducerIdsRequest(**named))
+    (chunk,) = [each async for each in stub.FetchMetadataSnapshot(broker_pb2.FetchMetadataSnapshotRequest(**named))]
+    for answer in (altered, allocated, chunk):
+        assert answer.error.code == ErrorCode.INVALID_CONTROL_GENERATION
+    assert node.fetches == [] and 7 not in node.cluster.image.brokers
+    named["generation"] = 0
+    unsaid = await stub.MetadataFetchOnce(broker_pb2.MetadataFetchRequest(**named))
+    assert unsaid.generation == 0 and unsaid.error.code != ErrorCode.INVALID_CONTROL_GENERATION
 
 
 async def test_a_snapshot_comes_in_chunks_from_any_position(channel: grpc.aio.Channel) -> None:

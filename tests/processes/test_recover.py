@@ -1,0 +1,122 @@
+"""A majority of the controllers is lost for good, with real daemons: one is left, becomes the quorum, and grows again."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+import pytest_asyncio
+from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+
+from quorum.cli.dev_cluster import DevCluster
+from quorum.wire.client import AdminClient
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, quorumctl, said, until
+from tests.processes.test_membership import new_controller
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+
+@pytest_asyncio.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Three controllers and two brokers, healthy."""
+    dev = DevCluster.create(
+        tmp_path / "cluster",
+        controllers=3,
+        brokers=2,
+        controller_settings=CONTROLLER_SETTINGS,
+        broker_settings=BROKER_SETTINGS,
+    )
+    cluster = Cluster(dev)
+    try:
+        await dev.up(30)
+        yield cluster
+    finally:
+        await cluster.client.close()
+        await dev.down(0)
+
+
+async def agree(cluster: Cluster, client: AdminClient, controller: str) -> None:
+    """Returns once all brokers have the image of that controller."""
+
+    async def probe() -> bool | None:
+        quorum = await client.describe_quorum(controller)
+        wanted = (quorum.applied_offset, quorum.digest)
+        return True if all([await _image(node.endpoint) == wanted for node in cluster.brokers.values()]) else None
+
+    await until(probe, 40)
+
+
+async def _image(broker: str) -> tuple[int, bytes]:
+    async with grpc.aio.insecure_channel(broker) as channel:
+        stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+    return status.applied_offset, status.digest
+
+
+async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, tmp_path: Path) -> None:
+    """Two disks are gone. The third leads alone, brokers follow it into the new generation, two new ones join; and a disk
+    that turns up again is listened to by nobody."""
+    for number in range(5):
+        await cluster.client.create_topic(f"topic-{number}", partitions=4, replication_factor=2)
+    leader = (await cluster.leader()).node_id
+    left = cluster.controllers[1 + leader % 3]
+    lost = [node for node in cluster.controllers.values() if node.node_id != left.node_id]
+    for node in lost:
+        await cluster.ends(node)
+    shutil.copytree(lost[0].data_directory, tmp_path / "found-again")
+    for node in lost:
+        shutil.rmtree(node.data_directory)
+
+    words = ("quorum", "recover", "--directory", str(left.data_directory), "--yes", "-o", "json")
+    running = quorumctl(*words)
+    assert running.returncode == 4 and "A node that runs is not lost" in running.stderr
+    await cluster.ends(left)
+    recovered = quorumctl(*words)
+    assert recovered.returncode == 0, recovered
+    assert json.loads(recovered.stdout)["generation"] == 2
+
+    cluster.dev.start(left.name)
+    async with AdminClient([left.endpoint], timeout_s=20) as client:
+        assert await client.leader() == left.endpoint
+        assert {topic.name async for topic in client.all_topics()} == {f"topic-{number}" for number in range(5)}
+        await client.create_topic("after", partitions=2, replication_factor=1)
+        await cluster.online()
+        await agree(cluster, client, left.endpoint)
+    for broker in cluster.brokers.values():
+        assert [line["generation"] for line in said(broker) if line["event"] == "new generation"] == [2]
+
+    # The disk of one turns up, is mounted, and started by somebody who does not know: it finds nobody to vote for it.
+    shutil.copytree(tmp_path / "found-again", lost[0].data_directory)
+    cluster.dev.start(lost[0].name)
+    ghost = lost[0]
+
+    async def ghost_is_up() -> bool | None:
+        return True if (await cluster.client.describe_quorum(ghost.endpoint)).generation == 1 else None
+
+    await until(ghost_is_up, 20)
+    for node_id in (4, 5):
+        node = new_controller(cluster, node_id)
+        node.config_path.write_text(node.config_path.read_text() + "controller.quorum.auto.join.enable: true\n")
+        ran = quorumctl("storage", "format", "--config", str(node.config_path), "--from", left.endpoint)
+        assert ran.returncode == 0, ran
+        cluster.dev.start(node.name)
+
+    async def grown() -> bool | None:
+        return True if set(await voters_at(left.endpoint)) == {left.node_id, 4, 5} else None
+
+    await until(grown, 40)
+    status = await cluster.client.describe_quorum(ghost.endpoint)
+    assert status.role != "leader" and status.generation == 1
+
+    await cluster.ends(left)  # 4 and 5 are a majority by now
+    new = ",".join(cluster.controllers[node_id].endpoint for node_id in (4, 5))
+    async with AdminClient(new.split(","), timeout_s=20) as client:
+        await client.create_topic("without-the-survivor", partitions=1, replication_factor=1)
+
+
+async def voters_at(endpoint: str) -> list[int]:
+    """Who votes, as that controller has it."""
+    async with AdminClient([endpoint], timeout_s=5) as client:
+        return [voter.node_id for voter in (await client.describe_quorum(endpoint)).voters]

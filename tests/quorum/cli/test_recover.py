@@ -1,0 +1,343 @@
+"""A majority is lost for good: what is left is read, the best log wins, and one directory becomes the quorum."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from broker_agent.store import BrokerStore
+from metadata_log.batch import Batch
+from metadata_log.files import RealDirectory
+from metadata_log.identity import read_identity, write_identity
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.records import NoOp, Record, SnapshotMark, Voters
+from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
+from quorum.cli.main import cli
+from quorum.cli.recovering import EPOCH_JUMP
+from quorum.core.effects import ElectionState
+from quorum.runtime import election_file
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, Opened, open_directory
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+INITIAL = ",".join(f"{i}@127.0.0.1:900{i}:{c * 21}A" for i, c in ((1, "B"), (2, "C"), (3, "D")))
+CONTROLLERS = parse_initial_controllers(INITIAL)
+Written = Sequence[tuple[Epoch, Record]]
+
+OLD: Written = [(1, NoOp())] * 5
+"""What all have."""
+
+
+def controller(path: Path, written: Written, *, node_id: int = 1, cluster_id: str = CLUSTER_ID) -> Path:
+    """A controller's directory with these records, each a batch."""
+    format_directory(path, cluster_id=cluster_id, node_id=node_id, role="controller", controllers=CONTROLLERS)
+    opened = reopened(path)
+    for epoch, record in written:
+        opened.log.append([record], epoch, wall_ms=1_000 + opened.log.end)
+    opened.log.flush()
+    opened.log.close()
+    epoch = max((epoch for epoch, _ in written), default=0)
+    if written:
+        election_file.save(RealDirectory(path), ElectionState(epoch, None, 1))
+    return path
+
+
+def reopened(path: Path) -> Opened:
+    """As quorumd opens it."""
+    directory = RealDirectory(path)
+    identity = read_identity(directory)
+    assert identity is not None
+    return open_directory(directory, identity, NodeConfig())
+
+
+def batches(path: Path) -> tuple[Batch, ...]:
+    log = Log.open(RealDirectory(path / LOG_DIRECTORY))
+    try:
+        return log.read(log.shape.start.offset, 1 << 30)
+    finally:
+        log.close()
+
+
+def broker(path: Path, fetched_from: Path, end: Offset | None = None) -> Path:
+    """A broker's directory that has fetched from that controller up to `end`, and written the snapshots that were due."""
+    format_directory(path, cluster_id=CLUSTER_ID, node_id=101, role="broker")
+    store = BrokerStore(RealDirectory(path))
+    store.recover()
+    previous_chain = reopened_chain_at_start(fetched_from)
+    for batch in batches(fetched_from):
+        if end is not None and batch.end_offset > end:
+            break
+        store.apply(batch.data, previous_chain)
+        previous_chain = batch.chain
+        job = store.take_snapshot_job()
+        if job is not None:
+            job.run()
+            store.snapshot_written(job)
+    store.close()
+    return path
+
+
+def reopened_chain_at_start(path: Path) -> bytes:
+    log = Log.open(RealDirectory(path / LOG_DIRECTORY))
+    try:
+        found = log.chain_at(log.shape.start.offset)
+        assert found is not None
+        return found
+    finally:
+        log.close()
+
+
+def recover(*words: object) -> Result:
+    return CliRunner().invoke(cli, ["quorum", "recover", *[str(word) for word in words]])
+
+
+def recovered(*words: object) -> Any:
+    """The document of a recovery that must succeed."""
+    result = recover(*words, "--yes", "-o", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def contents(*paths: Path) -> dict[Path, bytes]:
+    files = (file for path in paths for file in path.rglob("*") if file.is_file() and file.name != ".lock")
+    return {file: file.read_bytes() for file in files}
+
+
+def test_the_last_controller_becomes_the_quorum(tmp_path: Path) -> None:
+    """A new generation, an epoch that nobody can have come to, itself the only voter; the chain goes on, nothing is lost."""
+    path = controller(tmp_path / "c", OLD)
+    before = reopened(path)
+    chain, end = before.log.shape.chain, before.log.end
+    before.log.close()
+    document = recovered("--directory", path)
+    assert (document["kept_end_offset"], document["generation"]) == (end, 2)
+
+    after = reopened(path)
+    assert after.identity.generation == 2
+    assert after.identity.genesis_chain == before.identity.genesis_chain
+    assert after.election == ElectionState(1 + EPOCH_JUMP, None, None)
+    assert after.voters.latest.ids == (1,)
+    assert after.voters.latest.voters[0].endpoints[0].port == 9001
+    assert after.log.chain_at(end) == chain
+    assert (after.log.end, after.log.shape.last_epoch) == (end + 1, 1 + EPOCH_JUMP)
+    assert after.log.shape.flushed_end == after.log.end
+    after.log.close()
+
+
+def test_the_report_says_what_is_known_and_what_is_not(tmp_path: Path) -> None:
+    """Kept, known as committed, unknown, and lost; each with its offset."""
+    path = controller(tmp_path / "c", OLD)
+    store = broker(tmp_path / "b", path, end=3)
+    result = recover("--directory", path, "--from-broker", store, "--dry-run")
+    assert result.exit_code == 0, result.output
+    for sentence in (
+        "Controller 1 in", "Kept: all below offset 5 (epoch 1).", "Known to have been committed: all below 3",
+        "From 3 to 5: written, perhaps committed, perhaps not.", "Lost: whatever was committed at or beyond 5.",
+    ):  # fmt: skip
+        assert sentence in result.stdout
+    alone = recover("--directory", path, "--dry-run")
+    assert "Nothing here proves what was committed" in alone.stdout
+
+
+def test_nothing_changes_unless_it_is_said_twice(tmp_path: Path) -> None:
+    """A dry run, and a run without --yes, leave every byte as it was."""
+    path, store = controller(tmp_path / "c", OLD), tmp_path / "b"
+    broker(store, path, end=3)
+    before = contents(path, store)
+    assert recover("--directory", path, "--from-broker", store, "--dry-run", "--yes").exit_code == 0
+    refused = recover("--directory", path, "--from-broker", store)
+    assert refused.exit_code == 2 and "--yes" in refused.stderr
+    assert contents(path, store) == before
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_later_epoch_beats_the_longer_log(tmp_path: Path, order: tuple[int, int]) -> None:
+    """Raft 5.4.1: what a later leader wrote stands on all that was committed before it."""
+    longer = controller(tmp_path / "1", [*OLD, *[(1, NoOp())] * 9], node_id=1)
+    later = controller(tmp_path / "2", [*OLD, (2, NoOp())], node_id=2)
+    paths = [(longer, later)[i] for i in order]
+    document = recovered("--directory", paths[0], "--directory", paths[1])
+    assert document["survivor"]["node_id"] == 2
+    assert (document["kept_end_offset"], document["taken_over_from"]) == (6, None)
+    opened = reopened(longer)
+    assert opened.identity.generation == 1
+    opened.log.close()
+
+
+def test_a_broker_that_is_ahead_gives_what_the_controller_lacks(tmp_path: Path) -> None:
+    """It was only ever given committed records; the controller was behind."""
+    gone = controller(tmp_path / "gone", [*OLD, *[(2, NoOp())] * 4], node_id=2)
+    behind = controller(tmp_path / "c", OLD)
+    store = broker(tmp_path / "b", gone)
+    document = recovered("--directory", behind, "--from-broker", store)
+    assert (document["kept_end_offset"], document["taken_over_from_offset"]) == (9, 5)
+    assert [batch.data for batch in batches(behind)][:9] == [batch.data for batch in batches(gone)]
+
+
+def test_records_that_were_never_committed_make_way(tmp_path: Path) -> None:
+    """The survivor had led and written what nobody took; the broker holds what was committed in their place."""
+    gone = controller(tmp_path / "gone", [*OLD, *[(2, NoOp())] * 4], node_id=2)
+    ahead = controller(tmp_path / "c", [*OLD, *[(1, NoOp())] * 7])
+    store = broker(tmp_path / "b", gone)
+    report = recover("--directory", ahead, "--from-broker", store, "--dry-run").stdout
+    assert "Its own records from 5 to 12 were never committed, and go." in report
+    recovered("--directory", ahead, "--from-broker", store)
+    assert [batch.data for batch in batches(ahead)][:9] == [batch.data for batch in batches(gone)]
+    opened = reopened(ahead)
+    assert (opened.log.end, opened.voters.latest.ids) == (10, (1,))
+    opened.log.close()
+
+
+def test_a_broker_that_begins_beyond_the_controllers_end_gives_its_snapshot_too(tmp_path: Path) -> None:
+    """Its log no longer holds what the controller lacks; its snapshot does, byte for byte the controllers' own."""
+    voters = voters_record(CONTROLLERS)
+    more: Written = [*OLD, (2, voters), (2, NoOp()), (2, SnapshotMark("")), (2, NoOp()), (2, NoOp())]
+    gone = controller(tmp_path / "gone", more, node_id=2)
+    behind = controller(tmp_path / "c", OLD[:2])
+    (checkpoint,) = (broker(tmp_path / "first", gone) / LOG_DIRECTORY).glob("*.checkpoint")
+    store = tmp_path / "b"
+    format_directory(store, cluster_id=CLUSTER_ID, node_id=102, role="broker")
+    late = BrokerStore(RealDirectory(store))
+    late.recover()
+    late.write_part(OffsetAndEpoch(8, 2), 0, checkpoint.read_bytes())
+    late.install(OffsetAndEpoch(8, 2))
+    for batch in batches(gone)[8:]:
+        late.apply(batch.data, late.position.chain)
+    late.close()
+    document = recovered("--directory", behind, "--from-broker", store)
+    assert (document["kept_end_offset"], document["taken_over_from_offset"]) == (10, None)
+    opened = reopened(behind)
+    assert (opened.log.shape.start.offset, opened.log.end) == (8, 11)
+    assert opened.load is not None and opened.load.end.offset == 8
+    assert opened.voters.latest.ids == (1,)
+    opened.log.close()
+
+
+def test_all_controllers_are_lost_and_a_broker_is_left(tmp_path: Path) -> None:
+    """A new directory, formatted as in the beginning, takes over all that the broker holds."""
+    gone = controller(tmp_path / "gone", [*OLD, (3, NoOp())], node_id=2)
+    fresh = controller(tmp_path / "c", [])
+    store = broker(tmp_path / "b", gone)
+    assert recovered("--directory", fresh, "--from-broker", store)["kept_end_offset"] == 6
+    assert [batch.data for batch in batches(fresh)][:6] == [batch.data for batch in batches(gone)]
+    other = tmp_path / "other"
+    format_directory(other, cluster_id=CLUSTER_ID, node_id=1, role="controller", controllers=CONTROLLERS[:2])
+    before = contents(other)
+    refused = recover("--directory", other, "--from-broker", store, "--yes")
+    assert refused.exit_code == 4 and "other initial controllers" in refused.stderr
+    identity = read_identity(RealDirectory(other))
+    assert identity is not None and identity.generation == 1
+    assert before.keys() <= contents(other).keys()
+
+
+def test_killed_half_way_it_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each write the directory opens: with the old voter set, which this node cannot win with, or with the new one."""
+    for number, (module, name) in enumerate(((election_file, "save"), (Log, "append"), (Log, "flush"))):
+        path = controller(tmp_path / str(number), OLD)
+        with monkeypatch.context() as broken:
+            broken.setattr(module, name, _no_space)
+            failed = recover("--directory", path, "--yes")
+        assert failed.exit_code == 1 and "Run it again" in failed.stderr
+        half = reopened(path)
+        assert half.identity.generation == 2
+        assert half.voters.latest.ids in ((1, 2, 3), (1,))
+        half.log.close()
+        assert recovered("--directory", path)["generation"] == 3
+        whole = reopened(path)
+        assert whole.voters.latest.ids == (1,)
+        assert whole.election.epoch == whole.log.shape.last_epoch
+        whole.log.close()
+
+
+def _no_space(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_what_runs_is_not_lost(tmp_path: Path) -> None:
+    """Exit code 4, for controllers and brokers."""
+    path = controller(tmp_path / "c", OLD)
+    store = broker(tmp_path / "b", path)
+    for running in (path, store):
+        directory = RealDirectory(running)
+        directory.lock()
+        refused = recover("--directory", path, "--from-broker", store, "--yes")
+        directory.unlock()
+        assert refused.exit_code == 4 and "A node that runs is not lost" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_directories_that_do_not_belong_together_are_refused(tmp_path: Path) -> None:
+    """Another cluster, an older generation, the wrong role, no directory, one that is nobody's, one named twice."""
+    path = controller(tmp_path / "c", OLD)
+    other = controller(tmp_path / "other", OLD, node_id=2, cluster_id="another")
+    left_behind = controller(tmp_path / "old", OLD, node_id=3)
+    newer = controller(tmp_path / "newer", OLD, node_id=2)
+    identity = read_identity(RealDirectory(newer))
+    assert identity is not None
+    write_identity(RealDirectory(newer), identity._replace(generation=2))
+    (tmp_path / "empty").mkdir()
+    for words, exit_code, text in (
+        (("--directory", path, "--directory", other), 4, "is of cluster another"),
+        (("--directory", left_behind, "--directory", newer), 4, "left behind by an earlier recovery"),
+        (("--directory", path, "--from-broker", left_behind), 4, "is a controller's directory, not a broker's"),
+        (("--directory", tmp_path / "nowhere"), 3, "is not a directory"),
+        (("--directory", tmp_path / "empty"), 4, "is not formatted"),
+        (("--directory", path, "--directory", path), 2, "named twice"),
+        (("--directory", path, "--endpoint", "nowhere"), 2, "host:port expected"),
+    ):
+        refused = recover(*words, "--yes")
+        assert (refused.exit_code, text in refused.stderr) == (exit_code, True), refused.output
+
+
+def test_histories_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    """A broker holds committed records that the better log has not: no rule can say which of the two lies."""
+    path = controller(tmp_path / "c", [*OLD, (3, NoOp())])
+    stranger = controller(tmp_path / "s", [*OLD[:2], *[(2, NoOp())] * 2], node_id=2)
+    store = broker(tmp_path / "b", stranger)
+    before = contents(path, store)
+    refused = recover("--directory", path, "--from-broker", store, "--yes")
+    assert refused.exit_code == 4 and "is not of this history" in refused.stderr
+    assert contents(path, store) == before
+
+
+def test_a_damaged_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
+    """It cannot become the quorum; what it holds before the damage is given to one that can."""
+    damaged = controller(tmp_path / "1", [*OLD, *[(2, NoOp())] * 4], node_id=1)
+    (segment,) = (damaged / LOG_DIRECTORY).glob("*.log")
+    data = bytearray(segment.read_bytes())
+    last = batches(damaged)[-2]
+    at = data.index(last.data) + 81
+    data[at] ^= 1
+    segment.write_bytes(data)
+    alone = recover("--directory", damaged, "--yes")
+    assert alone.exit_code == 4 and "no undamaged controller's directory" in alone.stderr
+    assert segment.read_bytes() == data
+    behind = controller(tmp_path / "2", OLD, node_id=2)
+    document = recovered("--directory", damaged, "--directory", behind)
+    assert (document["survivor"]["node_id"], document["kept_end_offset"]) == (2, 7)
+
+
+@pytest.mark.parametrize("left", [None, b"half a fi"])
+def test_a_forgotten_vote_does_not_matter_any_more(tmp_path: Path, left: bytes | None) -> None:
+    """quorum-state is gone, or unreadable: in an epoch that nobody has come to, nobody was promised anything."""
+    path = controller(tmp_path / "c", OLD)
+    (path / "quorum-state").unlink()
+    if left is not None:
+        (path / "quorum-state").write_bytes(left)
+    recovered("--directory", path)
+    opened = reopened(path)
+    assert opened.election.epoch == 1 + EPOCH_JUMP
+    assert opened.voters.latest.ids == (1,)
+    opened.log.close()
+
+
+def test_an_observer_needs_to_be_told_where_it_is_reached(tmp_path: Path) -> None:
+    """No voter set names it."""
+    path = controller(tmp_path / "c", [*OLD, (1, Voters(voters_record(CONTROLLERS).voters[1:]))])
+    assert "--endpoint" in recover("--directory", path, "--yes").stderr
+    document = recovered("--directory", path, "--endpoint", "c1:9009")
+    assert document["survivor"]["endpoint"] == "c1:9009"
