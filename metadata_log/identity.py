@@ -143,7 +143,8 @@ def check_identity(
         voters = " --initial-controllers <the first voters>" if role == "controller" else ""
         raise UnformattedDirectory(
             f"{where} is not formatted. If this node is new, run "
-            f"`quorumctl storage format --cluster-id {shown} --config <its config file>{voters}` first. "
+            f"`quorumctl storage format --cluster-id {shown} --config <its config file>{voters}` first, or, to join a running "
+            "cluster, the same with `--from <a controller's address>` alone. "
             f"If it is not new, its disk is missing: do not format, mount the disk"
         )
     differences = [

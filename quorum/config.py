@@ -8,7 +8,8 @@
 
 Who votes is not configured: it stands in the log since the directory was formatted. A voter that comes back elsewhere has
 the log say so (KIP-853's UpdateVoter). `controller.quorum.voters` says only where to *reach* controllers whose recorded
-endpoints do not hold any more, while no majority can write the new ones: after a rename of all hosts, say.
+endpoints do not hold any more, while no majority can write the new ones: after a rename of all hosts, say. And it is whom a
+new controller asks for the leader, where the voters that the cluster was formatted with are all gone.
 """
 
 from collections.abc import Callable
@@ -164,6 +165,7 @@ class QuorumConfig(Config):
             retry_backoff_ms=quorum.retry_backoff_ms,
             successor_wait_ms=quorum.successor_wait_ms,
             auto_join=quorum.auto_join_enable,
+            also_ask=tuple(sorted({node_id for node_id, _ in quorum.voters} - {self.node_id})),
         )
 
     def controller_config(self) -> ControllerConfig:

@@ -30,6 +30,16 @@ class RunningCluster(NamedTuple):
     cluster_id: str
     generation: int
     first_voters: Voters
+    voters: tuple[str, ...]
+    """Who votes now, as `id@host:port`."""
+
+    @property
+    def hint(self) -> str | None:
+        """What a new controller must be configured with to find the leader: nothing, while any of the first voters votes."""
+        now = {entry.partition("@")[0] for entry in self.voters}
+        if now.isdisjoint(str(voter.node_id) for voter in self.first_voters.voters):
+            return f"controller.quorum.voters: [{', '.join(self.voters)}]"
+        return None
 
 
 class InitialController(NamedTuple):

@@ -75,6 +75,7 @@ def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
     snapshot = answer.snapshot
     return {
         "cluster_id": answer.cluster_id,
+        "generation": answer.generation,
         "leader_id": optional(answer.leader, "leader_id"),
         "leader_epoch": answer.epoch,
         "high_watermark": optional(answer, "high_watermark"),
@@ -131,6 +132,7 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
     snapshot = document["snapshot"]
     return [
         ("ClusterId", document["cluster_id"]),
+        ("Generation", document["generation"]),
         ("LeaderId", document["leader_id"]),
         ("LeaderEpoch", document["leader_epoch"]),
         ("HighWatermark", document["high_watermark"]),

@@ -29,9 +29,9 @@ from typing import Final, NamedTuple
 from metadata_log.errors import LogFormatError
 from metadata_log.files import RealDirectory
 from metadata_log.identity import write_identity
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
-from metadata_log.records import Endpoint, Voter, Voters
+from metadata_log.records import Endpoint, LeaderChange, Voter, Voters
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of, places_of
 from quorum.core.effects import ElectionState
 from quorum.core.votes import EPOCHS_AHEAD_MAX
@@ -194,7 +194,7 @@ def carry_out(plan: Plan, wall_ms: int) -> Offset:
         OSError, FlushFailed: the disk's. Do it again: what was written so far harms nobody.
     """
     directory = RealDirectory(plan.survivor.path)
-    election = ElectionState(plan.epoch, None, None)
+    election = ElectionState(plan.epoch, ReplicaKey(plan.voter.node_id, plan.voter.directory_id), None)
     if plan.survivor.vote_epoch is None and plan.survivor.end > 0:
         # It has forgotten its vote, and would not be opened. So far above, it cannot have given one.
         election_file.save(directory, election)
@@ -209,7 +209,10 @@ def carry_out(plan: Plan, wall_ms: int) -> Offset:
         election_file.save(directory, election)
         if plan.source is not None:
             _take_over(log, opened.snapshotter.store, plan, plan.source)
-        log.append([Voters((plan.voter,))], plan.epoch, wall_ms)
+        # An epoch opens with who leads it (the audit looks), and with this one the voter set changes. One batch: both or none.
+        node_id = plan.voter.node_id
+        opening = LeaderChange(node_id, (node_id,), (node_id,))
+        log.append([opening, Voters((plan.voter,))], plan.epoch, wall_ms)
         log.flush()
         return log.end
     finally:

@@ -11,6 +11,7 @@ import click
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
+from quorum.cli.words import endpoint_text
 
 if TYPE_CHECKING:
     from metadata_log.identity import Identity
@@ -83,9 +84,9 @@ def format_(
             "of a controller for one that runs",
             EXIT_USAGE,
         )
+    cluster = None if source is None else _running_cluster(options, source, cluster_id)
     try:
-        if source is not None:
-            cluster = _running_cluster(options, source, cluster_id)
+        if cluster is not None:
             identity = formatting.format_joining(directory, cluster, node_id=node_id, role=role)
         else:
             assert cluster_id is not None
@@ -105,7 +106,11 @@ def format_(
     document = {"directory": str(directory), "formatted": True, **_document(identity)}
     whose = f"{role} {node_id} of cluster {identity.cluster_id}, directory {document['directory_id']}"
     heading = [f"Formatted {directory} for {whose}."]
-    if source is not None and role == "controller":
+    if cluster is not None and role == "controller":
+        if cluster.hint is not None:
+            heading.append(
+                f"None of the first voters is left. To find the others it needs in its configuration: {cluster.hint}"
+            )
         heading.append("It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote.")
     emit(options.output, document, heading=heading)
 
@@ -127,7 +132,8 @@ def _running_cluster(options: Options, source: str, cluster_id: str | None) -> R
         raise CliError(f"{source} answered nonsense: {e}") from e
     if not voters.voters or answer.generation < 1:
         raise CliError(f"{source} does not say how its cluster began: its release is too old to be joined so")
-    return RunningCluster(answer.cluster_id, answer.generation, voters)
+    now = tuple(f"{each.node_id}@{endpoint_text(each.endpoint)}" for each in answer.voters if each.HasField("endpoint"))
+    return RunningCluster(answer.cluster_id, answer.generation, voters, now)
 
 
 @storage.command()

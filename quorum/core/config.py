@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from metadata_log.ids import NodeId
+
 
 class RaftConfig(NamedTuple):
     """Defaults suit controllers in one region.
@@ -25,5 +27,8 @@ class RaftConfig(NamedTuple):
     half of all messages. 0: it is told at once."""
     auto_join: bool = False
     """A controller that does not vote asks to be added once it has caught up (KIP-1186)."""
+    also_ask: tuple[NodeId, ...] = ()
+    """Controllers that a node asks for the leader besides the voters of its own log, which may all have gone: a node that has
+    just been formatted knows only the first ones."""
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20

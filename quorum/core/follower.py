@@ -44,7 +44,7 @@ def may_fetch(q: QuorumState) -> bool:
             return True
         case Unattached() | Resigned():
             # A resigned leader too: mostly it has only restarted, and somebody else leads by now.
-            return bool(q.latest_voters.others(q.me))
+            return bool(_may_know_a_leader(q))
         case _:
             return False
 
@@ -62,8 +62,7 @@ def fetch_if_due(q: QuorumState) -> None:
         case Follower(leader_id=leader_id, read_token=read_token):
             destination, request = leader_id, _fetch_request(q, read_token)
         case _:
-            # Nobody to follow is known: any voter may know one.
-            candidates = [key.node_id for key in q.latest_voters.others(q.me) if key.node_id != q.me.node_id]
+            candidates = _may_know_a_leader(q)
             if q.heard_of is not None:
                 candidates, q.heard_of = [q.heard_of], None
             if not candidates:
@@ -72,6 +71,13 @@ def fetch_if_due(q: QuorumState) -> None:
             destination, request = q.rng.choice(candidates), _fetch_request(q, 0)
     q.in_flight = (destination, request)
     q.send(destination, request)
+
+
+def _may_know_a_leader(q: QuorumState) -> list[NodeId]:
+    """Whom to ask while nobody to follow is known: any voter may know one, and whoever the configuration names."""
+    voters = [key.node_id for key in q.latest_voters.others(q.me)]
+    known = dict.fromkeys([*voters, *q.config.also_ask])
+    return [node_id for node_id in known if node_id != q.me.node_id]
 
 
 def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:

@@ -64,12 +64,13 @@ class Solo:
         watermark_linger_ms: int = 0,
         auto_join: bool = False,
         endpoints: tuple[Endpoint, ...] = (),
+        also_ask: tuple[NodeId, ...] = (),
     ) -> None:
         self.log = log or log_of(*epochs)
         self.now_ms = 1000
         self.auto_flush = True
         self.reply_to = 0
-        self.config = RaftConfig(watermark_linger_ms=watermark_linger_ms, auto_join=auto_join)
+        self.config = RaftConfig(watermark_linger_ms=watermark_linger_ms, auto_join=auto_join, also_ask=also_ask)
         self.core = RaftCore(
             me=me,
             config=self.config,

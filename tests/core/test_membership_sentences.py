@@ -675,3 +675,15 @@ def test_a_stranger_that_knows_another_disk_is_not_asked() -> None:
     effects = solo.step(RequestFailed(failed.destination, failed.request, Failure.TIMED_OUT))
     (asked,) = requests(effects + solo.wait(solo.config.retry_backoff_ms), FetchRequest)
     assert asked.destination in (2, 3)
+
+
+def test_a_new_controller_asks_whom_its_configuration_names_too() -> None:
+    """The voters of the beginning may all have gone: its log names nobody else, and nobody knows of it."""
+    solo = Solo(me=key(9), also_ask=(7, 9))
+    effects, asked = solo.started, set()
+    for _ in range(40):
+        sent = only(SendRequest, effects)
+        asked.add(sent.destination)
+        effects = solo.step(RequestFailed(sent.destination, sent.request, Failure.REFUSED))
+        effects += solo.wait(60_000)
+    assert asked == {1, 2, 3, 7}

@@ -13,7 +13,7 @@ import pytest_asyncio
 from metadata_log.ids import uuid_text
 from quorum.cli.dev_cluster import DevCluster
 from quorum.cli.dev_layout import DevNode, free_ports
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, until
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, quorumctl, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -179,3 +179,72 @@ async def test_a_voter_that_comes_back_elsewhere_is_found(cluster: Cluster) -> N
     await cluster.ends(cluster.controllers[3])
     async with cluster.dev.client(timeout_s=15) as client:
         await client.create_topic("after", partitions=1, replication_factor=1)
+
+
+async def test_all_hosts_are_renamed_at_once(cluster: Cluster) -> None:
+    """Without the new addresses there is no majority to write them: the configuration helps once, then the log knows."""
+    for node in cluster.controllers.values():
+        await cluster.ends(node, signal.SIGTERM)
+    moved = {
+        node_id: cluster.controllers[node_id]._replace(port=port)
+        for node_id, port in zip((1, 2, 3), free_ports(3), strict=True)
+    }
+    line = f"controller.quorum.voters: {json.dumps([f'{i}@{node.endpoint}' for i, node in moved.items()])}\n"
+    for node_id, node in moved.items():
+        text = node.config_path.read_text().replace(f":{cluster.controllers[node_id].port}", f":{node.port}")
+        node.config_path.write_text(text + line)
+    nodes = tuple(moved.get(each.node_id, each) for each in cluster.dev.layout.nodes)
+    cluster.dev.layout = cluster.dev.layout._replace(nodes=nodes)
+    cluster.controllers.update(moved)
+    for node in moved.values():
+        cluster.dev.start(node.name)
+    async with cluster.dev.client(timeout_s=20) as client:
+        await client.create_topic("renamed", partitions=1, replication_factor=1)
+
+        async def written() -> bool | None:
+            """All three have had the log say where they are: three voter sets, after which nothing more is written."""
+            rows = [
+                record
+                for line in quorumctl(
+                    "log", "dump", str(moved[1].data_directory), "--print-data", "-o", "jsonl"
+                ).stdout.splitlines()
+                for record in json.loads(line).get("records") or ()
+                if record["type"] == "Voters"
+            ]
+            last = rows[-1]["data"]["voters"] if rows else []
+            ports = {voter["node_id"]: voter["endpoints"][0]["port"] for voter in last}
+            return True if ports == {i: node.port for i, node in moved.items()} else None
+
+        await until(written, 30)
+    for node in moved.values():
+        await cluster.ends(node, signal.SIGTERM)
+        node.config_path.write_text(node.config_path.read_text().replace(line, ""))
+    for node in moved.values():
+        cluster.dev.start(node.name)
+    async with cluster.dev.client(timeout_s=20) as client:
+        await client.create_topic("without-help", partitions=1, replication_factor=1)
+
+
+async def test_a_new_controller_finds_a_quorum_that_it_has_never_heard_of(tmp_path: Path) -> None:
+    """All the voters of the beginning have gone, and it is told so when it is formatted."""
+    dev = DevCluster.create(tmp_path / "cluster", controllers=1, brokers=0, controller_settings=CONTROLLER_SETTINGS)
+    cluster = Cluster(dev)
+    try:
+        await dev.up(30)
+        second = new_controller(cluster, 2)
+        await join(cluster, second)
+        await caught_up(cluster, 2)
+        await done(cluster, "quorum", "add-voter", "--config", str(second.config_path))
+        await done(cluster, "quorum", "remove-voter", "--node-id", "1")
+        await cluster.ends(cluster.controllers[1])
+        third = new_controller(cluster, 3)
+        formatted = quorumctl("storage", "format", "--config", str(third.config_path), "--from", second.endpoint)
+        (hint,) = [line for line in formatted.stdout.splitlines() if "None of the first voters is left" in line]
+        setting = hint.partition("in its configuration: ")[2]
+        assert setting == f"controller.quorum.voters: [2@{second.endpoint}]"
+        third.config_path.write_text(third.config_path.read_text() + setting + "\n")
+        dev.start(third.name)
+        assert (await caught_up(cluster, 3))["status"] == "observer"
+    finally:
+        await cluster.client.close()
+        await dev.down(0)

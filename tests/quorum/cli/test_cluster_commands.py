@@ -102,7 +102,8 @@ async def test_quorum_documents(run: Run) -> None:
     status = (await run("quorum", "status", "-o", "json")).document
     member = {"node_id": "int", "directory_id": "str", "endpoint": "str", "status": "str"}
     assert shape(status) == {
-        "schema_version": "int", "cluster_id": "str", "leader_id": "int", "leader_epoch": "int", "high_watermark": "int",
+        "schema_version": "int", "cluster_id": "str", "generation": "int", "leader_id": "int",
+        "leader_epoch": "int", "high_watermark": "int",
         "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member],
         "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
         "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",

@@ -10,11 +10,12 @@ from click.testing import CliRunner, Result
 
 from broker_agent.store import BrokerStore
 from metadata_log.batch import Batch
+from metadata_log.codec import decode_batch
 from metadata_log.files import RealDirectory
 from metadata_log.identity import read_identity, write_identity
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
-from metadata_log.records import NoOp, Record, SnapshotMark, Voters
+from metadata_log.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
 from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
 from quorum.cli.main import cli
 from quorum.cli.recovering import EPOCH_JUMP
@@ -119,11 +120,14 @@ def test_the_last_controller_becomes_the_quorum(tmp_path: Path) -> None:
     after = reopened(path)
     assert after.identity.generation == 2
     assert after.identity.genesis_chain == before.identity.genesis_chain
-    assert after.election == ElectionState(1 + EPOCH_JUMP, None, None)
+    me = ReplicaKey(1, after.identity.directory_id)
+    assert after.election == ElectionState(1 + EPOCH_JUMP, me, None)
     assert after.voters.latest.ids == (1,)
     assert after.voters.latest.voters[0].endpoints[0].port == 9001
     assert after.log.chain_at(end) == chain
-    assert (after.log.end, after.log.shape.last_epoch) == (end + 1, 1 + EPOCH_JUMP)
+    assert (after.log.end, after.log.shape.last_epoch) == (end + 2, 1 + EPOCH_JUMP)
+    (opening,) = after.log.read(end, 1 << 20)
+    assert decode_batch(opening) == [LeaderChange(1, (1,), (1,)), Voters(after.voters.latest.voters)]
     assert after.log.shape.flushed_end == after.log.end
     after.log.close()
 
@@ -188,7 +192,7 @@ def test_records_that_were_never_committed_make_way(tmp_path: Path) -> None:
     recovered("--directory", ahead, "--from-broker", store)
     assert [batch.data for batch in batches(ahead)][:9] == [batch.data for batch in batches(gone)]
     opened = reopened(ahead)
-    assert (opened.log.end, opened.voters.latest.ids) == (10, (1,))
+    assert (opened.log.end, opened.voters.latest.ids) == (11, (1,))
     opened.log.close()
 
 
@@ -211,7 +215,7 @@ def test_a_broker_that_begins_beyond_the_controllers_end_gives_its_snapshot_too(
     document = recovered("--directory", behind, "--from-broker", store)
     assert (document["kept_end_offset"], document["taken_over_from_offset"]) == (10, None)
     opened = reopened(behind)
-    assert (opened.log.shape.start.offset, opened.log.end) == (8, 11)
+    assert (opened.log.shape.start.offset, opened.log.end) == (8, 12)
     assert opened.load is not None and opened.load.end.offset == 8
     assert opened.voters.latest.ids == (1,)
     opened.log.close()
