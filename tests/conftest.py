@@ -3,6 +3,11 @@
 import random
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is, and nothing about the code: no law may hang on it.
+settings.register_profile("timeless", deadline=None)
+settings.load_profile("timeless")
 
 
 @pytest.fixture
