@@ -10,9 +10,8 @@ its majority asks for no turn of its own: the followers are under way and could 
 of them comes back takes all that has gathered. (With 64 changes in flight that is twice as many a second.)
 
 Where a flush runs. A follower has nothing better to do than to wait for its disk, and a hop to a thread and back costs as
-much as half an fsync: it flushes inline, in the turn. A leader flushes at the same time as its followers, so it must first
-let the batches leave: on a thread, or, where nothing else waits and the disk is quick, right after the handlers that have
-just been answered.
+much as half an fsync: it flushes inline, and the turn goes on with it. A leader has just handed batches to its followers'
+streams and must let them leave: it flushes on a thread, at the same time as the followers flush theirs.
 """
 
 import asyncio
@@ -69,8 +68,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-QUICK_FLUSH_S = 0.001
-"""A leader's flush that takes no longer may hold up its event loop, while there is nothing else to do."""
 STALL_MS = 500
 """A turn that is this late was not late by chance: the process stood still, and brokers are not to blame for it."""
 RESIGN_GRACE_MS = 500
@@ -120,11 +117,6 @@ class NodeLoop:
         self._waiting: dict[ReplyTo, Callable[[Answer], None]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
-        self._in_turn = False
-        self._is_lone = False
-        """The turn has one event only."""
-        self._flush_s = float("inf")
-        """How long the last flush took."""
         self._left = False
         self._farewells: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -196,9 +188,7 @@ class NodeLoop:
         refusal = self._refusal()
         if refusal is not None:
             return on_outcome(refusal)
-        return self._post_more(
-            Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity)
-        )
+        return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity))
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))
@@ -321,18 +311,11 @@ class NodeLoop:
         if isinstance(job, FlushJob):
             if not self.node.core.is_leading:
                 self._events.append(_run(job))  # the turn that asks for it goes on with it
-            elif self._is_lone and self._flush_s <= QUICK_FLUSH_S:
-                self._loop.call_soon(lambda: self._post(self._flush(job)))
-            else:
-                self._flusher.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._flush(job)))
+                return
+            executor = self._flusher
         else:
-            self._worker.submit(lambda: self._loop.call_soon_threadsafe(self._post, _run(job)))
-
-    def _flush(self, job: FlushJob) -> JobDone:
-        began_s = self._loop.time()
-        done = _run(job)
-        self._flush_s = self._loop.time() - began_s
-        return done
+            executor = self._worker
+        executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, _run(job)))
 
     def stop_node(self, reason: str) -> None:
         # What waits here may have been appended, and the other controllers may commit it: "refused" would be a lie.
@@ -348,22 +331,8 @@ class NodeLoop:
     # --- turns -----------------------------------------------------------------------------------------------------
 
     def _post(self, event: Event) -> None:
-        """Takes a turn here and now for an event that comes alone: each round of the event loop costs a system call, and
-        there would be ten of them in one small change. Where others wait already, they share the next turn.
-        """
-        is_alone = not (self._events or self._scheduled or self._in_turn)
         self._events.append(event)
-        if isinstance(event, Submission) and self.node.awaits_majority:
-            return
-        if is_alone:
-            self._turn()
-        else:
-            self._schedule()
-
-    def _post_more(self, event: Event) -> None:
-        """For an event that rarely comes alone: the turn waits for the rest."""
-        self._events.append(event)
-        if not self.node.awaits_majority:
+        if not (isinstance(event, Submission) and self.node.awaits_majority):
             self._schedule()
 
     def _schedule(self) -> None:
@@ -386,16 +355,11 @@ class NodeLoop:
         due_ms = self._timer_due_ms
         if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:
             self.node.active.controller.credit(now_ms - due_ms)
-        self._in_turn = True
-        try:
-            while self._events:  # a follower's flush runs inside of the turn, and the turn goes on with it
-                events, self._events = self._events, deque()
-                self._is_lone = len(events) == 1
-                self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
-                if self.node.stopped is not None:
-                    return
-        finally:
-            self._in_turn = False
+        while self._events:  # a second time for a follower's flush, which has run meanwhile
+            events, self._events = self._events, deque()
+            self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
+            if self.node.stopped is not None:
+                return
         self._follow_voters()
         self._arm()
 
