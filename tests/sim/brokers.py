@@ -63,6 +63,9 @@ CHUNK_BYTES = 4_096
 SNAPSHOT_TIMEOUT_MS = 3_000.0
 LEADING_EVERY_MS = 300.0
 PROPOSAL_TIMEOUT_MS = 1_000
+HESITATION_CHANCE = 0.3
+HESITATION_MAX_MS = 3_000.0
+"""Some proposals leave long after they were made, and find another state."""
 
 
 class SimBroker:
@@ -410,15 +413,19 @@ class SimBroker:
             if isinstance(answer, AlterPartitionReply):
                 coverage["ISR proposal answered"] += 1
 
-        self.cluster.network.carry(
-            self.name,
-            target.name,
-            lambda: target.ask(
-                lambda reply_to, now_ms: Submission(command, reply_to, now_ms + PROPOSAL_TIMEOUT_MS),
-                answered,
-                f"AlterPartition {self.name}",
-            ),
-        )
+        def send() -> None:
+            self.cluster.network.carry(
+                self.name,
+                target.name,
+                lambda: target.ask(
+                    lambda reply_to, now_ms: Submission(command, reply_to, now_ms + PROPOSAL_TIMEOUT_MS),
+                    answered,
+                    f"AlterPartition {self.name}",
+                ),
+            )
+
+        hesitates = self._rng.random() < HESITATION_CHANCE
+        self.cluster.schedule(self._rng.uniform(0.0, HESITATION_MAX_MS) if hesitates else 0.0, send)
 
     @staticmethod
     def _hint(refused: Refused) -> LeaderHint | None:

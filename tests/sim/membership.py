@@ -1,9 +1,11 @@
 """What an operator does to the quorum: lets controllers in, sends them away, hands leadership over, replaces disks."""
 
 import random
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from metadata_log.errors import ErrorCode
+from metadata_log.ids import ReplicaKey
 from metadata_log.records import Endpoint, Voter
 from quorum.core.messages import (
     AddVoterRequest,
@@ -29,6 +31,8 @@ class Membership:
     def __init__(self, cluster: "Cluster", rng: random.Random) -> None:
         self._cluster = cluster
         self._rng = rng
+        self._removed_ms = -3.0 * TIMEOUT_MS
+        """When somebody was last to be sent away."""
 
     def change(self) -> None:
         """Wishes for something that makes sense to whoever is asked, as far as it knows."""
@@ -53,6 +57,7 @@ class Membership:
             "operator",
             asked.name,
             lambda: asked.ask(lambda reply_to, _: RaftRequest(request, reply_to), answered, what),
+            repeats=False,
         )
 
     def _wish(self, asked: SimController) -> QuorumChangeRequest | None:
@@ -68,9 +73,12 @@ class Membership:
             voter = Voter(newcomer.node_id, newcomer.identity.directory_id, endpoints)
             return AddVoterRequest(voter, ack_when_committed=self._rng.random() < 0.7, timeout_ms=TIMEOUT_MS)
         if kind == "remove":
-            if len(voters) == 1 or (len(voters) <= 2 and self._rng.random() < 0.7):
+            lost = self._lost((*voters.keys, *self._cluster.laws.history.voters.keys))
+            removable = [key for key in voters.keys if key in lost or not lost]
+            if not removable or len(voters) == 1 or (len(voters) <= 2 and self._rng.random() < 0.7):
                 return None
-            return RemoveVoterRequest(self._rng.choice(voters.keys), TIMEOUT_MS)
+            self._removed_ms = self._cluster.now_ms
+            return RemoveVoterRequest(self._rng.choice(removable), TIMEOUT_MS)
         if kind == "update":
             voter = self._rng.choice(voters.voters)
             moved = Endpoint("CONTROLLER", "127.0.0.1", self._rng.randint(10_000, 20_000))
@@ -78,18 +86,21 @@ class Membership:
         target = self._rng.choice((None, *voters.ids))
         return TransferLeadershipRequest(target, TIMEOUT_MS)
 
+    def _lost(self, keys: Iterable[ReplicaKey]) -> set[ReplicaKey]:
+        """Those that will never speak again."""
+        return set(keys) - {controller.key for controller in self._cluster.controllers}
+
     def lose(self) -> None:
         """A controller's disk is lost for good, and it comes back with an empty one; or only its vote is.
 
         Never more of them at a time than the others can do without: what is committed must be on the disks of a majority of
-        which none was lost since.
+        which none was lost since. (Who sends one voter away while another is lost may be left with too few.)
         """
         voters = self._cluster.laws.history.voters
-        whole = {controller.key for controller in self._cluster.controllers}
-        settled = all(each.is_up for each in self._cluster.controllers) and all(
-            key in whole for key in (*voters.keys, *self._cluster.laws.quorum.voters_anywhere())
-        )
-        if len(voters) < 3 or not settled:
+        known = (*voters.keys, *self._cluster.laws.quorum.voters_anywhere())
+        all_up = all(controller.is_up for controller in self._cluster.controllers)
+        removing = self._cluster.now_ms - self._removed_ms < 3 * TIMEOUT_MS
+        if len(voters) < 3 or not all_up or removing or self._lost(known):
             return
         victim = self._rng.choice(self._cluster.controllers)
         if self._rng.random() < 0.5:

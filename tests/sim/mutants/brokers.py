@@ -63,6 +63,9 @@ def _epoch_of_the_earlier_life(self: delta.MetadataDelta, record: RegisterBroker
     _register(self, record, offset)
 
 
+_REPLAYS_AS_THE_EARLIER_LIFE = delta.REPLAYS[RegisterBroker]._replace(apply=_epoch_of_the_earlier_life)
+
+
 def _session_after_failover_is_over(self: Sessions, image: MetadataImage, now_ms: int) -> None:
     self._by_broker.clear()
     self._next_deadline_ms = None
@@ -77,10 +80,6 @@ def _nobody_is_watched_after_failover(self: Sessions, image: MetadataImage, now_
 
 def _lease_of_a_session(self: Node) -> int:
     return 2 * self._config.controller.session_timeout_ms
-
-
-def _lease_whatever_the_quorum_says(self: Node) -> int:
-    return self._config.lease_ms
 
 
 def _lease_by_the_look(self: Brokers, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
@@ -125,7 +124,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "broker-epoch-reused": Mutant(
         "a broker's new process gets the epoch of its earlier one",
-        lambda: patched(delta.MetadataDelta, "_register_broker", _epoch_of_the_earlier_life),
+        lambda: patched(delta, "REPLAYS", {**delta.REPLAYS, RegisterBroker: _REPLAYS_AS_THE_EARLIER_LIFE}),
     ),
     "unfenced-before-caught-up": Mutant(
         "a broker is unfenced before it has applied its own registration",
@@ -150,10 +149,6 @@ BROKERS: dict[str, Mutant] = {
     "lease-outlasts-session": Mutant(
         "a lease is longer than the session that it is a promise about",
         lambda: patched(Node, "_lease_ms", _lease_of_a_session),
-    ),
-    "lease-without-a-quorum": Mutant(
-        "a leader gives leases whatever the age of the last proof that it leads",
-        lambda: patched(Node, "_lease_ms", _lease_whatever_the_quorum_says),
     ),
     "lease-by-the-look": Mutant(
         "a broker that looks unfenced is given a lease, whatever is decided and not applied",

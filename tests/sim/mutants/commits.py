@@ -14,7 +14,6 @@ from quorum.core.divergence import Valid, Verdict, judge_fetch
 from quorum.core.messages import FetchRequest, FetchResponse
 from quorum.core.progress import ReplicaProgress
 from quorum.core.quorum_state import QuorumState
-from quorum.core.reads import ReadRounds
 from quorum.core.roles import Follower, Leader
 from quorum.runtime import active
 from quorum.runtime.active import ActiveController
@@ -114,7 +113,6 @@ def _acknowledge_unflushed() -> Iterator[None]:
 # --- reads and answers -----------------------------------------------------------------------------------------------
 
 _wait_confirmed = ActiveController._wait_confirmed
-_begin_round = ReadRounds.begin
 
 
 def _read_at_once(
@@ -125,13 +123,6 @@ def _read_at_once(
         return
     view = ReadView(self._state.applied, self._state.committed, self.controller, self._now_ms)
     self._world.reply(reply_to, view)
-
-
-def _count_old_echoes(self: ReadRounds) -> bool:
-    begun = _begin_round(self)
-    if begun:
-        self.mark = 0
-    return begun
 
 
 def _refuse_for_good(why: str) -> Refused:
@@ -198,10 +189,6 @@ COMMITS: dict[str, Mutant] = {
     "stale-read": Mutant(
         "a leader answers reads without asking whether it still leads",
         _patch(ActiveController, "_wait_confirmed", _read_at_once),
-    ),
-    "read-confirmed-by-old-fetches": Mutant(
-        "a read is confirmed by fetches that left before it came",
-        _patch(ReadRounds, "begin", _count_old_echoes),
     ),
     "answered-before-commit": Mutant(
         "a write is acknowledged when it is in the leader's log",

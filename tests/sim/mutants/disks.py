@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
-from metadata_log.log import FlushTicket, Log
+from metadata_log.log import FlushTicket
 from metadata_log.records import MetadataRecord
 from metadata_log.segment import Segment
 from quorum.runtime.jobs import LoadSnapshotJob
@@ -23,13 +23,6 @@ _write_records = writer.write_records
 
 def _sync_nothing(self: FlushTicket) -> None:
     pass
-
-
-def _take_any_ticket(self: Log, ticket: FlushTicket) -> bool:
-    if ticket.end > self._flushed_end:
-        self._flushed_end, self._flushed_chain = min(ticket.end, self._end), ticket.chain
-        self._shape = None
-    return True
 
 
 def _cut_without_flush(self: Segment) -> None:
@@ -63,10 +56,6 @@ DISKS: dict[str, Mutant] = {
     "flush-skipped": Mutant(
         "an fsync that does nothing",
         lambda: patched(FlushTicket, "sync", _sync_nothing),
-    ),
-    "stale-flush-ticket": Mutant(
-        "a flush that was begun before a truncation acknowledges what has replaced the bytes",
-        lambda: patched(Log, "complete_flush", _take_any_ticket),
     ),
     "truncation-not-flushed": Mutant(
         "a log goes on behind a truncation that is not on the disk",

@@ -22,10 +22,6 @@ def _change_at_any_time() -> Iterator[None]:
         yield
 
 
-def _in_force_when_committed(self: QuorumState) -> VoterSet:
-    return self.voters.at(self.known_high_watermark or 0)
-
-
 def _same_node_same_voter(self: VoterSet, replica: ReplicaKey) -> bool:
     return replica.node_id in self.ids
 
@@ -34,10 +30,6 @@ VOTERS: dict[str, Mutant] = {
     "voters-changed-before-the-last-change": Mutant(
         "a leader appends a voter set although the one before is not committed",
         _change_at_any_time,
-    ),
-    "voters-in-force-when-committed": Mutant(
-        "a new voter set is committed by a majority of the old one",
-        lambda: patched(QuorumState, "latest_voters", property(_in_force_when_committed)),
     ),
     "new-disk-old-voter": Mutant(
         "a voter whose disk was replaced is taken for the voter that it was",
