@@ -37,6 +37,7 @@ Names: TypeAlias = list[str]
 
 PART_BYTES_MAX: Final = 8 << 30
 """No download is believed beyond this size."""
+COPY_BYTES: Final = 1 << 20
 BOOTSTRAP_KRAFT_VERSION: Final = 1
 
 
@@ -199,6 +200,7 @@ class SnapshotStore:
         if newest is None:
             return None
         file = self.directory.open(part_name(newest))
+        _write_again(file)
         self._part = (newest, file, file.size())
         return newest, file.size()
 
@@ -280,3 +282,14 @@ def _timestamp_ms(file: File) -> int:
         return decode(file.read_at(0, BATCH_BYTES_MAX)).last_timestamp_ms
     except LogFormatError:
         return 0
+
+
+def _write_again(file: File) -> None:
+    """Makes all of it dirty: an fsync that failed before has left it in the page cache, marked clean and not on the disk, and
+    the fsync that completes the download would report success and prove nothing.
+    """
+    position, size = 0, file.size()
+    while position < size:
+        data = file.read_at(position, COPY_BYTES)
+        file.write_at(position, data)
+        position += len(data)

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from metadata_log.files import FlushFailed
 from metadata_log.ids import OffsetAndEpoch
 from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy
@@ -142,3 +143,28 @@ def test_retention_is_soft_and_goes_oldest_first() -> None:
     assert len(store.retain(RetentionPolicy(max_bytes=0), log_bytes=1 << 40)) == 2
     assert [info.end.offset for info in store.list()] == [40]
     assert store.retain(RetentionPolicy(max_bytes=0, max_age_ms=0), log_bytes=1 << 40) == []
+
+
+def test_what_a_failed_fsync_has_left_of_a_download_is_written_again() -> None:
+    """
+    1. The fsync that completes a download fails: the pages are marked clean, and the disk does not have them.
+    2. The next process goes on with what it finds, and completes it. The fsync succeeds now, and proves nothing.
+    3. The power goes: the snapshot must be there, whole.
+    """
+    source = SnapshotStore(MemoryDirectory())
+    end = write(source, 10)
+    size, data = source.read_chunk(end, 0, 1 << 20)
+    for seed in range(10):
+        directory = MemoryDirectory()
+        store = SnapshotStore(directory)
+        store.write_part(end, 0, data)
+        directory.fail_next_flush()
+        with pytest.raises(FlushFailed):
+            store.complete_part(end)
+
+        store = SnapshotStore(directory.kill())
+        assert store.resume_part(0) == (end, size)
+        store.complete_part(end)
+
+        found = directory.crash(random.Random(seed))
+        assert found.read(snapshot_name(end), 1 << 20) == data
