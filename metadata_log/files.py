@@ -14,6 +14,7 @@ A failed fsync is never retried. The kernel marks the pages clean when it report
 proves nothing (page cache says B, disk says A). `FlushFailed` therefore ends the process, and the file refuses more work.
 """
 
+import errno
 import fcntl
 import os
 import threading
@@ -29,6 +30,11 @@ LOCK_NAME = ".lock"
 
 class FlushFailed(Exception):
     """An fsync failed: what is on the disk is unknown. Not an OSError, so that nobody handles it as one: stop the process."""
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the disk, or this user's share of it, is full: that passes, unlike most of what a disk reports."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class FileTooLarge(LogFormatError):

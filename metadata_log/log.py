@@ -26,7 +26,7 @@ Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
 from metadata_log.batch import CHAIN_BYTES, Batch, encode, genesis_chain, verify_chain
 from metadata_log.codec import decode_batch, encode_records
@@ -65,6 +65,9 @@ class LogConfig(NamedTuple):
     """So many bytes of the newest batches stay in memory."""
     archive: bool = True
     """Retired segments go to `archive/`; without it they are removed."""
+    archive_max_bytes: int = 1 << 30
+    archive_max_age_ms: int = 30 * 24 * 3_600_000
+    """In the log's own time."""
 
 
 class FlushTicket(NamedTuple):
@@ -192,8 +195,18 @@ class Log:
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
         """What this log has lost between its start and its end, oldest first; nearly always nothing."""
+        if not self._segments.ranges:
+            return ()
         start = self._start.start.offset
         return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
+
+    def is_damaged_at(self, offset: Offset) -> bool:
+        """Whether the record at `offset` is among those that this log has lost."""
+        return self._segments.damaged_at(offset) is not None
+
+    def is_within_damage(self, offset: Offset) -> bool:
+        """Whether this log cannot say what its chain is at `offset`: there are damaged records before and behind it."""
+        return self.is_damaged_at(offset) and self.is_damaged_at(offset - 1)
 
     @property
     def lost(self) -> Flushed | None:
@@ -357,7 +370,14 @@ class Log:
     # --- cutting ---------------------------------------------------------------------------------------------------
 
     def truncate(self, end: Offset) -> None:
-        """Cuts the log back to `end`, a batch boundary, durably; voids the tickets that are out."""
+        """Cuts the log back to `end`, a batch boundary, durably; voids the tickets that are out.
+
+        Raises:
+            LostTail: `end` lies within damage, of which nothing can be kept by itself. The log ends before the damage now, and
+                what had been durable is `lost`: this process must not go on as if it had kept it.
+        """
+        if self.is_within_damage(end):
+            self._cut_before_damage(end)
         chain = self.chain_at(end)
         assert chain is not None, f"{end} is not a batch boundary of {self}"
         self._generation += 1
@@ -374,6 +394,16 @@ class Log:
             return
         self._segments.cut(end)
         self._forget_from(end, chain)
+
+    def _cut_before_damage(self, end: Offset) -> NoReturn:
+        damaged = self._segments.damaged_at(end)
+        assert damaged is not None
+        lost = Flushed(self._flushed_end, self._flushed_chain)
+        self._lost = max(lost, self._lost or lost)
+        write_lost(self._directory, self._lost)
+        self.truncate(damaged.start)
+        where = DamagedRangeRead.of(self._directory.path_text, damaged)
+        raise LostTail.what(where, damaged.start, *self._lost)
 
     def _forget_from(self, end: Offset, chain: bytes) -> None:
         self._end, self._chain = end, chain
@@ -487,9 +517,32 @@ class Log:
         remove_lost(self._directory)
         self._lost = None
 
+    @property
+    def generation(self) -> int:
+        """Grows whenever bytes that were in the log are not there any more, or stand elsewhere."""
+        return self._generation
+
     def extents(self) -> list[Extent]:
         """What a scrub should look at: all that stands in sealed segments (`segments.check`)."""
         return self._segments.extents()
+
+    def drop_oldest_archived(self) -> bool:
+        """Removes the oldest segment in the archive; False if there is none."""
+        archive = self._segments.archive
+        return archive is not None and archive.drop_oldest()
+
+    def trim_archive(self) -> list[str]:
+        """Removes what is over the archive's limits; gives the names."""
+        archive, config = self._segments.archive, self._config
+        if archive is None:
+            return []
+        return archive.trim(config.archive_max_bytes, self.last_timestamp_ms - config.archive_max_age_ms)
+
+    def forget_snapshot(self, newest: OffsetAndEpoch | None) -> None:
+        """A snapshot is gone; the newest one now is `newest`."""
+        assert newest is not None or self._start.start.offset == 0, f"nothing to stand on: {self}"
+        self._snapshot = newest
+        self._shape = None
 
     # --- opening and closing ---------------------------------------------------------------------------------------
 

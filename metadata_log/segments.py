@@ -15,11 +15,13 @@ The order of work on several files is chosen so that a crash in between leaves a
 Of the sealed files only a few are kept open.
 """
 
+import errno
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from metadata_log.archive import Archive
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.damage import DamagedRange, DamagedRangeRead
 from metadata_log.errors import CorruptLog
@@ -30,7 +32,6 @@ from metadata_log.mending import mend
 from metadata_log.recovery import segment_names
 from metadata_log.segment import BadBatch, Segment, SegmentHeader, base_offset_of, walk
 
-ARCHIVE_NAME: Final = "archive"
 OPEN_FILES_MAX: Final = 8
 
 
@@ -49,7 +50,7 @@ class Segments:
 
     def __init__(self, directory: Directory, *, archive: bool) -> None:
         self._directory = directory
-        self._archive = archive
+        self.archive = Archive(directory) if archive else None
         self._pieces: list[Segment] = []
         self._opened: deque[Segment] = deque()
         self.ranges: list[DamagedRange] = []
@@ -141,11 +142,8 @@ class Segments:
 
     def retire(self, names: list[str]) -> list[str]:
         """Moves these to the archive, or removes them."""
-        if names and self._archive:
-            archive = self._directory.subdirectory(ARCHIVE_NAME)
-            for name in names:
-                self._directory.move(name, archive)
-            archive.flush()
+        if names and self.archive is not None:
+            self.archive.take(names)
         else:
             for name in names:
                 self._directory.remove(name)
@@ -277,6 +275,10 @@ def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None
             raise BadBatch(position, "the file ends, or is zero, where a batch was written")
     except BadBatch as e:
         raise CorruptLog.at(f"{directory.path_text}/{name}", e.position, 0, str(e)) from e
+    except OSError as e:
+        if e.errno != errno.EIO:
+            raise
+        raise CorruptLog.at(f"{directory.path_text}/{name}", position, 0, str(e)) from e  # a sector that cannot be read
     finally:
         file.close()
     return Extent(name, position, end_position, chain) if position < end_position else None

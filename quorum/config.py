@@ -103,6 +103,10 @@ class QuorumConfig(Config):
     metadata_log_dir: Path
     metadata_log_segment_bytes: Annotated[int, Field(ge=2 << 20, le=1 << 30)] = 64 << 20
     metadata_log_archive_enable: bool = True
+    metadata_log_archive_max_bytes: Annotated[int, Field(ge=0)] = 1 << 30
+    metadata_log_archive_max_age_ms: Annotated[int, Field(ge=0)] = 30 * DAY_MS
+    metadata_log_scrub_interval_ms: Annotated[int, Field(ge=0)] = DAY_MS
+    """Sealed segments and snapshots are read again about once in this time; 0: never."""
     metadata_log_max_record_bytes_between_snapshots: Annotated[int, Field(ge=1_024)] = 20 << 20
     metadata_log_max_snapshot_interval_ms: Annotated[int, Field(ge=0)] = HOUR_MS
     metadata_max_retention_bytes: Annotated[int, Field(ge=1 << 20)] = 100 << 20
@@ -187,10 +191,16 @@ class QuorumConfig(Config):
         config = NodeConfig(
             raft=self.raft_config(),
             controller=self.controller_config(),
-            log=LogConfig(segment_bytes=self.metadata_log_segment_bytes, archive=self.metadata_log_archive_enable),
+            log=LogConfig(
+                segment_bytes=self.metadata_log_segment_bytes,
+                archive=self.metadata_log_archive_enable,
+                archive_max_bytes=self.metadata_log_archive_max_bytes,
+                archive_max_age_ms=self.metadata_log_archive_max_age_ms,
+            ),
             marks=MarkPolicy(
                 self.metadata_log_max_record_bytes_between_snapshots, self.metadata_log_max_snapshot_interval_ms
             ),
+            scrub_interval_ms=self.metadata_log_scrub_interval_ms,
             retention=RetentionPolicy(self.metadata_max_retention_bytes, self.metadata_max_retention_ms),
             lease_ms=self.broker_lease_ms or max(1, session_ms * 5 // 9),
             quorum_age_ms=self.broker_lease_quorum_age_ms or max(1, session_ms * 2 // 9),

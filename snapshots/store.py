@@ -59,6 +59,8 @@ class SnapshotStore:
         """The download under way: whose, into what, and how far."""
         self._writing: set[OffsetAndEpoch] = set()
         """Those that `write` is busy with, perhaps on another thread: their parts are not to be discarded."""
+        self._rotten: set[OffsetAndEpoch] = set()
+        """Those that were found damaged since this process started."""
         self._verified: set[OffsetAndEpoch] = set()
         """Those that this process has written itself, or has found whole."""
 
@@ -72,6 +74,18 @@ class SnapshotStore:
             if parsed is not None and not parsed[1] and parsed[0] != BOOTSTRAP_END
         )
         return tuple(self._info(end) for end in ends)
+
+    def files(self) -> tuple[tuple[str, int], ...]:
+        """The file names and sizes of those that are believed to be whole, oldest first; not the bootstrap one's."""
+        return tuple((snapshot_name(info.end), info.size) for info in self.list() if info.end not in self._rotten)
+
+    def withdraw(self, end: OffsetAndEpoch) -> None:
+        """It is damaged: nobody is given it any more."""
+        self._verified.discard(end)
+        self._rotten.add(end)
+
+    def is_damaged(self, end: OffsetAndEpoch) -> bool:
+        return end in self._rotten
 
     def _info(self, end: OffsetAndEpoch) -> SnapshotInfo:
         known = self._sizes.get(end)
@@ -139,7 +153,7 @@ class SnapshotStore:
             SnapshotNotFound: also for the bootstrap one, which is nobody else's.
             PositionOutOfRange: if `position` is negative or beyond the end; at the end there are no bytes.
         """
-        if end == BOOTSTRAP_END:
+        if end == BOOTSTRAP_END or end in self._rotten:
             raise SnapshotNotFound(f"there is no snapshot {end} here")
         try:
             file = self.directory.open(snapshot_name(end))
@@ -271,6 +285,7 @@ class SnapshotStore:
                 names.append(name)
             self._sizes.pop(end, None)
             self._verified.discard(end)
+            self._rotten.discard(end)
         if names:
             self.directory.flush()
         return names

@@ -208,7 +208,9 @@ def on_log_grown(q: QuorumState) -> None:
     if isinstance(role, Follower):
         high_watermark, verified_end = role.verified
         if high_watermark is not None:
-            q.raise_high_watermark(min(high_watermark, verified_end))
+            q.raise_high_watermark(
+                min(high_watermark, verified_end, q.shape.end)
+            )  # a full disk keeps less than was fetched
 
 
 def _truncate(q: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) -> None:

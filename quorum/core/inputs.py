@@ -117,6 +117,14 @@ class LogStartMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class LogMended:
+    """Something that was damaged is in the log again, as it was: `control` lists what of it concerns the voter set."""
+
+    shape: LogShape
+    control: tuple[tuple[Offset, Voters | KRaftVersion], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DamageFound:
     """A range inside the log is unreadable, with a valid chain behind it: this node is not fit to lead (see `standing`)."""
 
@@ -159,6 +167,7 @@ Input: TypeAlias = (
     | SnapshotInstalled
     | SnapshotInstallFailed
     | LogStartMoved
+    | LogMended
     | DamageFound
     | DamageRepaired
     | ConfirmReads

@@ -13,6 +13,7 @@ from quorum.core.inputs import (
     Appended,
     BatchesRefused,
     Flushed,
+    LogMended,
     LogStartMoved,
     SnapshotInstalled,
     SnapshotInstallFailed,
@@ -23,7 +24,14 @@ from quorum.core.roles import Follower, Leader
 from quorum.core.voters import VoterHistory
 
 LogReport: TypeAlias = (
-    Appended | BatchesRefused | Truncated | Flushed | LogStartMoved | SnapshotInstalled | SnapshotInstallFailed
+    Appended
+    | BatchesRefused
+    | Truncated
+    | Flushed
+    | LogMended
+    | LogStartMoved
+    | SnapshotInstalled
+    | SnapshotInstallFailed
 )
 
 
@@ -43,6 +51,10 @@ def on_report(q: QuorumState, report: LogReport) -> None:
             q.shape = shape
             if isinstance(q.role, Leader):
                 leader.advance_high_watermark(q, q.role)
+        case LogMended(shape=shape, control=control):
+            q.shape = shape
+            found = ((offset, record) for offset, record in control if isinstance(record, Voters))
+            q.voters = q.voters.fill(found)
         case LogStartMoved(shape=shape):
             q.shape = shape
         case SnapshotInstalled(shape=shape, voters=voters):

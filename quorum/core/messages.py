@@ -213,7 +213,7 @@ class QuorumChangeResponse:
 
 @dataclass(frozen=True, slots=True)
 class ReadLogRequest:
-    """Give `replica` what you hold, committed and durable, of [offset, end_offset): something of it is damaged over there.
+    """Give `replica` what you hold durably of [offset, end_offset): it is damaged over there, and its chain proves what fits.
 
     Asked of any voter, whoever leads. It is the disk's business, not Raft's: `runtime` asks and answers, the core never hears.
     """
@@ -228,8 +228,7 @@ class ReadLogRequest:
 class ReadLogResponse:
     """The first batches of what was asked for, at least one where there is no error.
 
-    OFFSET_OUT_OF_RANGE: this node does not hold it (any more), or does not know that it is committed. STORAGE_ERROR: it is
-    damaged here too.
+    OFFSET_OUT_OF_RANGE: this node does not hold it (any more). STORAGE_ERROR: it is damaged here too.
     """
 
     error: ErrorCode

@@ -61,6 +61,7 @@ from quorum.core.inputs import (
     DamageRepaired,
     Flushed,
     Input,
+    LogMended,
     LogStartMoved,
     PeerRefused,
     RequestFailed,
@@ -191,7 +192,7 @@ class RaftCore:
                 self._on_failure(input)
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._q, node_id)
-            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogStartMoved():
+            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogMended() | LogStartMoved():
                 log_reports.on_report(self._q, input)
             case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._q, input)

@@ -9,6 +9,7 @@ log, and a snapshot embeds the set as of its end.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Self
@@ -100,6 +101,11 @@ class VoterHistory:
     def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
         assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)
         return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)))
+
+    def fill(self, found: Iterable[tuple[Offset, Voters]]) -> "VoterHistory":
+        """Sets that stand in a part of the log which could not be read before, wherever that is."""
+        entries = {**dict(self.entries), **dict(found)}
+        return VoterHistory(self.bootstrap, tuple(sorted(entries.items(), key=lambda entry: entry[0])))
 
     def truncate(self, end: Offset) -> "VoterHistory":
         """Forgets the sets at or above `end` (exclusive end of the log that remains)."""

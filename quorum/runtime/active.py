@@ -6,6 +6,7 @@ leadership is announced to the state machine only after it has consumed past the
 waits; brokers are told "not ready", which is neither "out of range" nor "diverged".
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from metadata_log.batch import Batch
 from metadata_log.delta import InvalidRecord
-from metadata_log.errors import ErrorCode, LogFormatError
+from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.ids import Epoch, Offset, Uuid
 from metadata_log.log import Log
 from metadata_log.records import MetadataRecord, Record, SnapshotMark
@@ -83,6 +84,7 @@ class ActiveController:
         append: Callable[[Sequence[Record]], Batch],
         confirm_reads: Callable[[int], None],
         lease_ms: Callable[[], int],
+        found_damage: Callable[[CorruptLog], None],
     ) -> None:
         self.on = False
         self.controller = controller
@@ -94,6 +96,7 @@ class ActiveController:
         self._append_to_log = append
         self._confirm_reads = confirm_reads
         self._lease_ms = lease_ms
+        self._found_damage = found_damage
         self._deferred = DeferredAnswers()
         self._parked = ParkedFetches()
         self._early = EarlyRequests()
@@ -172,7 +175,11 @@ class ActiveController:
             text = f"a reason of {len(event.reason)} characters; at most {MARK_REASON_CHARS_MAX}; nothing was done"
             self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
         else:
-            end = self._mark(event.reason)
+            try:
+                end = self._mark(event.reason)
+            except Refused as refused:
+                self._world.reply(event.reply_to, refused)
+                return
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
     def _submit(self, asked: _FollowUp) -> None:
@@ -316,7 +323,11 @@ class ActiveController:
             return
         if decision.then is not None:
             self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
-        verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
+        try:
+            verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
+        except CorruptLog as e:
+            self._step_down_damaged(e, event.reply_to)
+            return
         if verdict is not None:
             self._world.reply(event.reply_to, self._with_standing(verdict, fetch))
             return
@@ -342,15 +353,25 @@ class ActiveController:
 
     def _answer(self, parked: ParkedFetch) -> None:
         standing = self.controller.standing(self._state.committed, parked.fetch.broker_id)
-        answer = metadata_feed.deltas(
-            parked.fetch,
-            self._log,
-            self._state,
-            epoch=self._epoch,
-            standing=standing,
-            lease_ms=self._lease_for(parked.fetch),
-        )
+        try:
+            answer = metadata_feed.deltas(
+                parked.fetch,
+                self._log,
+                self._state,
+                epoch=self._epoch,
+                standing=standing,
+                lease_ms=self._lease_for(parked.fetch),
+            )
+        except CorruptLog as e:
+            self._step_down_damaged(e, parked.reply_to)
+            return
         self._world.reply(parked.reply_to, answer)
+
+    def _step_down_damaged(self, error: CorruptLog, reply_to: ReplyTo) -> None:
+        """What was asked for is damaged here; others have it."""
+        self._found_damage(error)
+        text = "this controller has found damage in its log, and will not lead until it is mended"
+        self._world.reply(reply_to, Refused(ErrorCode.NOT_CONTROLLER, text))
 
     # --- time and commits ------------------------------------------------------------------------------------------
 
@@ -412,7 +433,13 @@ class ActiveController:
             return
         due = self._snapshotter.mark_due(self._state, wall_ms)
         if due is not None:
-            self._mark(due.reason)
+            self.make_snapshot(due.reason)
+
+    def make_snapshot(self, reason: str) -> None:
+        """Every node writes a snapshot where the log ends now, unless one is under way."""
+        if not self._mark_pending:
+            with contextlib.suppress(Refused):  # the disk is full; the next leader finds it due, too
+                self._mark(reason)
 
     def mark_passed(self) -> None:
         """The pending mark is committed."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from metadata_log.errors import LogFormatError
+from metadata_log.files import Directory
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.image import MetadataImage, Provenance
 from metadata_log.log import FlushTicket
 from metadata_log.replay import Replay
+from metadata_log.segments import Extent, check
 from snapshots.format import SnapshotMeta
 from snapshots.reader import read_records
 from snapshots.store import SnapshotInfo, SnapshotStore
@@ -63,4 +65,19 @@ class LoadSnapshotJob:
         self.meta = meta
 
 
-Job: TypeAlias = FlushJob | WriteSnapshotJob | LoadSnapshotJob
+@dataclass(slots=True)
+class ScrubJob:
+    """Read the first `max_bytes` of `extent` again."""
+
+    directory: Directory
+    extent: Extent
+    max_bytes: int
+    rest: Extent | None = None
+    scrubbed_bytes: int = 0
+
+    def run(self) -> None:
+        self.rest = check(self.directory, self.extent, self.max_bytes)
+        self.scrubbed_bytes = (self.rest.position if self.rest else self.extent.end_position) - self.extent.position
+
+
+Job: TypeAlias = FlushJob | WriteSnapshotJob | LoadSnapshotJob | ScrubJob

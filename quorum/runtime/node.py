@@ -18,6 +18,7 @@ leader's followers fetch and flush at the same time as the leader does.
 tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
 """
 
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -26,10 +27,10 @@ from typing import ParamSpec, assert_never
 
 from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
-from metadata_log.files import FlushFailed
-from metadata_log.ids import NodeId, Offset, ReplicaKey
+from metadata_log.files import FlushFailed, is_full
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log_history import QuorumRecord
-from metadata_log.records import Endpoint, Record, Voters
+from metadata_log.records import Endpoint, LeaderChange, Record, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
@@ -38,7 +39,9 @@ from quorum.core.messages import (
     ChainResponse,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
     PeerRequest,
+    PeerResponse,
     ReadLogRequest,
     ReadLogResponse,
     place_of,
@@ -47,13 +50,15 @@ from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
 from quorum.runtime.agreement import Agreement
-from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.disk import Disk
+from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
 from quorum.runtime.repair import read_log
 from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
-from quorum.runtime.state_machine import StateMachine
+from quorum.runtime.space import NoRoom
+from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
     Event,
@@ -104,8 +109,12 @@ class Node:
         self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
         self._active_deadline_ms: int | None = now_ms
-        """What the core and the active controller said after the last turn."""
+        self._disk_deadline_ms: int | None = now_ms
+        """What the core, the active controller and the disk said after the last turn."""
         self._stopped: str | None = None
+        self.disk = Disk(opened, config, self.me, self._other_voters, world.send, now_ms)
+        self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
+        """Fetches that are not sent, because what came could not be kept."""
         self.core = RaftCore(
             me=self.me,
             config=config.raft,
@@ -116,7 +125,7 @@ class Node:
             now_ms=now_ms,
             my_endpoints=config.endpoints,
             part=opened.part,
-            standing=opened.standing,
+            standing=opened.standing._replace(damaged=not self.disk.is_fit_to_lead),
         )
         self.active = ActiveController(
             config=config,
@@ -128,6 +137,7 @@ class Node:
             append=self._append_proposal,
             confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
             lease_ms=self._lease_ms,
+            found_damage=self.disk.found_damage,
         )
 
         self._agreement = Agreement(self.me, self.core, self.state, self._resign)
@@ -156,10 +166,11 @@ class Node:
     def next_deadline_ms(self) -> int | None:
         """When the next turn is due even if nothing happens; to be asked after every turn."""
         core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
-        self._core_deadline_ms, self._active_deadline_ms = core_ms, active_ms
+        disk_ms = self.disk.next_deadline_ms()
+        self._core_deadline_ms, self._active_deadline_ms, self._disk_deadline_ms = core_ms, active_ms, disk_ms
         if self._has_more_to_do():
             return self._now_ms
-        deadlines = (core_ms, active_ms, self._local_reads.next_deadline_ms())
+        deadlines = (core_ms, active_ms, self._local_reads.next_deadline_ms(), disk_ms)
         return min([deadline for deadline in deadlines if deadline is not None], default=None)
 
     @property
@@ -196,10 +207,11 @@ class Node:
             case RaftResponse(source, request, response):
                 if isinstance(response, FetchResponse):
                     self._agreement.heard_answer(source, response)
-                if not isinstance(request, ReadLogRequest) and not isinstance(response, ReadLogResponse):
-                    self._step(raft.ResponseReceived(source, request, response))
+                self._take_response(source, request, response)
             case RaftFailure(destination, request, failure):
-                if not isinstance(request, ReadLogRequest):
+                if isinstance(request, ReadLogRequest):
+                    self.disk.repair.on_failure(request, self._now_ms)
+                else:
                     self._step(raft.RequestFailed(destination, request, failure))
             case PeerGone(node_id):
                 self._step(raft.PeerRefused(node_id))
@@ -220,26 +232,41 @@ class Node:
 
     def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
         if isinstance(request, ReadLogRequest):
-            epoch, leader_id = self.core.epoch, self.core.leader_id
-            answer = read_log(request, self.log, self.commit_target, epoch=epoch, leader_id=leader_id)
-            self._world.reply(reply_to, answer)
+            self._world.reply(reply_to, self._read_log(request))
             return
         if isinstance(request, FetchRequest):
             self._agreement.heard_fetch(request)
         place = place_of(request)
+        chain: bytes | None = None
         try:
             chain = None if place is None else self.log.chain_at(place)
-        except CorruptLog:
-            if not isinstance(request, ChainRequest):
-                raise
-            # A witness whose own disk is damaged there has nothing to say, and that is no reason to die.
-            shape, hint = self.log.shape, self.core.leader_id
-            silent = ChainResponse(
-                ErrorCode.STORAGE_ERROR, self.core.epoch, hint, None, shape.flushed_end, shape.last_epoch
-            )
-            self._world.reply(reply_to, silent)
-            return
+        except CorruptLog as e:
+            self.disk.found_damage(e)
+            self._report_damage()  # a leader that cannot say where a follower stands must not judge it
+            if isinstance(request, ChainRequest):
+                # A witness whose own disk is damaged there has nothing to say, and that is no reason to die.
+                shape, hint = self.log.shape, self.core.leader_id
+                silent = ChainResponse(
+                    ErrorCode.STORAGE_ERROR, self.core.epoch, hint, None, shape.flushed_end, shape.last_epoch
+                )
+                self._world.reply(reply_to, silent)
+                return
         self._step(raft.RequestReceived(request, reply_to, chain))
+
+    def _read_log(self, request: ReadLogRequest) -> ReadLogResponse:
+        epoch, leader_id = self.core.epoch, self.core.leader_id
+        try:
+            return read_log(request, self.log, epoch=epoch, leader_id=leader_id)
+        except CorruptLog as e:
+            self.disk.found_damage(e)
+            return ReadLogResponse(ErrorCode.STORAGE_ERROR, epoch, leader_id)
+
+    def _take_response(self, source: NodeId, request: PeerRequest, response: PeerResponse) -> None:
+        if not isinstance(request, ReadLogRequest):
+            assert not isinstance(response, ReadLogResponse)
+            self._step(raft.ResponseReceived(source, request, response))
+        elif isinstance(response, ReadLogResponse) and self.disk.repair.on_response(request, response, self._now_ms):
+            self._step(raft.LogMended(self.log.shape, tuple(self.log.control_records())))
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:
         if self.core.is_leading:
@@ -267,6 +294,8 @@ class Node:
 
     def _fire_timers(self) -> None:
         self._report_growth()
+        if self.log.damage or (self._disk_deadline_ms is not None and self._disk_deadline_ms <= self._now_ms):
+            self._care_for_disk()
         if self._core_deadline_ms is not None and self._core_deadline_ms <= self._now_ms:
             deadline_ms = self.core.next_deadline_ms()
             if deadline_ms is not None and deadline_ms <= self._now_ms:
@@ -276,9 +305,20 @@ class Node:
         for read in self._local_reads.expired(self._now_ms):
             self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
 
+    def _care_for_disk(self) -> None:
+        if self.disk.space.look_again(self._now_ms):
+            held, self._held = self._held, []
+            for destination, request in held:
+                self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
+        self.disk.repair.fire(self._now_ms)
+        slice_ = self.disk.scrub.next_job(self._now_ms)
+        if slice_ is not None:
+            self._world.start_job(slice_)
+
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.standing.lost is None:
             self.log.forget_loss()
+        self._report_damage()
         self._apply()
         self._maybe_activate()
         if self.active.on:
@@ -287,6 +327,7 @@ class Node:
         if self._load is None:
             for read in self._local_reads.ready(self.state.applied):
                 self._world.reply(read.reply_to, self._local_view())
+        self._report_damage()
         self._flush_if_grown()
 
     # --- the core's effects ----------------------------------------------------------------------------------------
@@ -311,28 +352,27 @@ class Node:
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
             case fx.SaveElectionState(state):
-                election_file.save(self._directory, state)
+                self.disk.space.write_at_any_price(lambda: election_file.save(self._directory, state), self._now_ms)
             case fx.SendRequest(destination, request, timeout_ms):
-                self._world.send(destination, request, timeout_ms)
+                if self.disk.space.is_short and isinstance(request, FetchRequest | FetchSnapshotRequest):
+                    self._held.append((destination, request))
+                else:
+                    self._world.send(destination, request, timeout_ms)
             case fx.Reply(reply_to, response):
                 self._world.reply(reply_to, response)
             case fx.ReplyWithBatches(reply_to, response, offset, max_bytes):
-                self._world.reply(reply_to, replace(response, batches=self.log.read(offset, max_bytes)))
+                self._reply_with_batches(reply_to, response, offset, max_bytes)
             case fx.ReplyWithChunk():
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
                 self._append_fetched(batches)
             case fx.AppendControl(_, record):
-                batch = self.log.append([record], self.core.epoch, self._wall_ms)
-                if self.active.on:
-                    # The proposed image must reach the log's end, or what is proposed next would stand at a wrong offset.
-                    self.state.propose(None, batch)
-                self._step(raft.Appended(self.log.shape, self._quorum_records_from(batch.base_offset)))
+                self._append_control(record)
             case fx.TruncateLog(end):
                 self.log.truncate(end)
                 self._step(raft.Truncated(self.log.shape))
             case fx.WriteSnapshotChunk(snapshot, position, data):
-                self.snapshotter.store.write_part(snapshot, position, data)
+                self._write_chunk(snapshot, position, data)
             case fx.InstallSnapshot(snapshot):
                 self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
@@ -349,8 +389,15 @@ class Node:
                 assert_never(effect)
 
     def _append_fetched(self, batches: Sequence[Batch]) -> None:
+        """As follower. The core is told how far it came: of what there is no room for, the leader hears with the next fetch."""
+        begin, log = batches[0].base_offset, self.log
+
+        def append() -> None:
+            log.append_batches([batch for batch in batches if batch.base_offset >= log.shape.end])
+
         try:
-            self.log.append_batches(batches)
+            with contextlib.suppress(NoRoom):
+                self.disk.space.write(append, self._now_ms)
         except LogFormatError as e:
             if isinstance(e, CorruptLog):
                 raise
@@ -358,16 +405,54 @@ class Node:
             logger.error("node %d: the leader's batches are refused: %s", self.me.node_id, e)
             self._step(raft.BatchesRefused(str(e)))
         else:
-            self._step(raft.Appended(self.log.shape, self._quorum_records_from(batches[0].base_offset)))
+            self._step(raft.Appended(log.shape, self._quorum_records_from(begin)))
 
     def _quorum_records_from(self, offset: Offset) -> tuple[tuple[Offset, QuorumRecord], ...]:
         """What the log says about the voter set from `offset` on."""
         return tuple(entry for entry in self.log.control_records() if entry[0] >= offset)
 
     def _append_proposal(self, records: Sequence[Record]) -> Batch:
-        batch = self.log.append(records, self.core.epoch, self._wall_ms)
+        """As leader.
+
+        Raises:
+            Refused: there is no room; nothing was appended, and this node leads no longer than this turn.
+        """
+        try:
+            batch = self.disk.space.write(
+                lambda: self.log.append(records, self.core.epoch, self._wall_ms), self._now_ms
+            )
+        except NoRoom as e:
+            text = "this controller's disk is full; nothing was done, and it will not lead until there is room"
+            raise Refused(ErrorCode.STORAGE_ERROR, text) from e
         self._unreported = True
         return batch
+
+    def _append_control(self, record: LeaderChange | Voters) -> None:
+        try:
+            append = self.log.append
+            batch = self.disk.space.write(lambda: append([record], self.core.epoch, self._wall_ms), self._now_ms)
+        except NoRoom:
+            return  # this node leads no longer than this turn
+        if self.active.on:
+            # The proposed image must reach the log's end, or what is proposed next would stand at a wrong offset.
+            self.state.propose(None, batch)
+        self._step(raft.Appended(self.log.shape, self._quorum_records_from(batch.base_offset)))
+
+    def _write_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes) -> None:
+        store = self.snapshotter.store
+        try:
+            self.disk.space.write(lambda: store.write_part(snapshot, position, data), self._now_ms)
+        except NoRoom as e:
+            store.discard_parts()
+            self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
+
+    def _reply_with_batches(self, reply_to: ReplyTo, response: FetchResponse, offset: Offset, max_bytes: int) -> None:
+        try:
+            response = replace(response, batches=self.log.read(offset, max_bytes))
+        except CorruptLog as e:
+            self.disk.found_damage(e)
+            response = replace(response, error=ErrorCode.STORAGE_ERROR)  # this leader resigns before the turn is over
+        self._world.reply(reply_to, response)
 
     def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
         try:
@@ -392,18 +477,32 @@ class Node:
     def _apply(self) -> None:
         if self._load is not None or self.state.applied >= (until := self.commit_target):
             return
+        if self.log.is_damaged_at(self.state.applied):
+            return
         before = self.state.applied
-        for mark in self.state.apply(self.log, until):
+        for mark in self._applied_marks(until):
             self.active.mark_passed()
             voters = Voters(self.core.voter_history.at(mark.end.offset).voters)
-            job = self.snapshotter.job_for(mark, self.log, voters)
+            try:
+                job = self.snapshotter.job_for(mark, self.log, voters)
+            except CorruptLog as e:
+                self.disk.found_damage(e)
+                return
             if job is not None:
                 self._world.start_job(job)
         if self.state.applied != before:
             self._agreement.applied()
 
+    def _applied_marks(self, until: Offset) -> list[Mark]:
+        try:
+            return self.state.apply(self.log, until)
+        except CorruptLog as e:
+            self.disk.found_damage(e)
+            return []
+
     def _has_more_to_do(self) -> bool:
         applying = self._load is None and self.state.stopped is None and self.state.applied < self.commit_target
+        applying = applying and not self.log.is_damaged_at(self.state.applied)
         return applying or (self.active.on and self.active.has_more_to_do)
 
     def _maybe_activate(self) -> None:
@@ -436,18 +535,42 @@ class Node:
                 self._finish_snapshot(job, error)
             case LoadSnapshotJob():
                 self._finish_load(job, error)
+            case ScrubJob():
+                damaged = self.disk.finish_scrub(job, error)
+                if damaged is not None:
+                    self._withdraw_snapshot(damaged)
             case _:
                 assert_never(job)
 
+    def _withdraw_snapshot(self, damaged: OffsetAndEpoch) -> None:
+        """One that the log can do without is gone at once. For the only one an active controller has another one made."""
+        if self.snapshotter.rotten(damaged, self.log):
+            self._step(raft.LogStartMoved(self.log.shape))
+        elif self.active.on:
+            self.active.make_snapshot("the only snapshot is damaged")
+
+    def _report_damage(self) -> None:
+        """A node whose log has a hole, or cannot grow, votes and does not lead."""
+        if self.disk.is_fit_to_lead is self.core.standing.damaged:
+            self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
+
+    def _other_voters(self) -> tuple[NodeId, ...]:
+        return tuple(node_id for node_id in self.core.voters.ids if node_id != self.me.node_id)
+
     def _finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None) -> None:
+        if isinstance(error, OSError) and is_full(error):
+            self.snapshotter.given_up(job)
+            self.log.drop_oldest_archived()
+            return
         if error is not None:
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
-        self.snapshotter.written(job, self.log)
+        self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
         self._step(raft.LogStartMoved(self.log.shape))
 
     def _finish_load(self, job: LoadSnapshotJob, error: Exception | None) -> None:
-        if error is not None and job.install and not isinstance(error, OSError | FlushFailed):
-            # What came was damaged, not this disk: it is fetched anew.
+        is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
+        if error is not None and job.install and not is_broken:
+            # What came was damaged, or there is no room for it: it is fetched anew.
             self.snapshotter.store.discard_parts()
             self._step(raft.SnapshotInstallFailed(job.end, str(error)))
             return
@@ -459,7 +582,10 @@ class Node:
         assert job.image is not None
         self._load = None
         if job.install:
-            self.log.reset_to(job.end, job.meta.chain, job.meta.timestamp_ms)
+            end, meta = job.end, job.meta
+            self.disk.space.write_at_any_price(
+                lambda: self.log.reset_to(end, meta.chain, meta.timestamp_ms), self._now_ms
+            )
         self.state.load(job.image)
         self._agreement.applied()
         if job.install:

@@ -24,6 +24,8 @@ class NodeConfig(NamedTuple):
     log: LogConfig = LogConfig()
     marks: MarkPolicy = MarkPolicy()
     retention: RetentionPolicy = RetentionPolicy()
+    scrub_interval_ms: int = 24 * 3_600_000
+    """All that is sealed is read again about once in this time; 0: never."""
     lease_ms: int = 5_000
     quorum_age_ms: int = 2_000
     broker_linger_ms: int = 20

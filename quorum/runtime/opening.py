@@ -6,6 +6,7 @@ be large, and a node that is still loading it can already vote and replicate.
 
 from typing import NamedTuple
 
+from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory
 from metadata_log.identity import Identity
@@ -22,6 +23,7 @@ from quorum.runtime.forgotten import NewDirectoryId, begin_as_another
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.snapshotter import Snapshotter
+from snapshots.format import snapshot_name
 from snapshots.store import genesis
 
 LOG_DIRECTORY = "@metadata"
@@ -38,6 +40,8 @@ class Opened(NamedTuple):
     snapshotter: Snapshotter
     bootstrap: Voters
     """The voter set that the cluster was formatted with; never changes."""
+    has_ballast: bool
+    """Whether there was room for it (`metadata_log.ballast`)."""
     load: LoadSnapshotJob | None
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
     part: Download | None = None
@@ -80,11 +84,6 @@ def open_directory(
     log = Log.open(
         metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log, accept_loss=accept_loss
     )
-    if log.damage:
-        damaged = log.damage[0]
-        raise CorruptLog.at(
-            f"{metadata.path_text}/{damaged.file}", damaged.position, damaged.start, f"lost is {damaged}"
-        )
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
     voters = bootstrap.voters if load is None else _stand_on_snapshot(log, load)
@@ -109,7 +108,10 @@ def open_directory(
     standing = FULL if log.lost is None else Standing(lost=Lost(log.lost.end, election.epoch))
     found = snapshotter.store.resume_part(log.shape.end)
     part = None if found is None else Download(*found)
-    return Opened(directory, identity, election, log, history, snapshotter, bootstrap.voters, load, part, standing)
+    room = Ballast(directory).take()
+    return Opened(
+        directory, identity, election, log, history, snapshotter, bootstrap.voters, room, load, part, standing
+    )
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:
@@ -147,7 +149,16 @@ def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
     That is what a crash between the download's rename and the log's reset leaves behind.
     """
     meta = load.store.read_meta(load.end)
-    if load.end.offset > log.shape.end:
-        log.reset_to(load.end, meta.chain, meta.timestamp_ms)
+    end, shape = load.end, log.shape
+    is_within = shape.start.offset <= end.offset <= shape.end and not log.is_within_damage(end.offset)
+    # Of another epoch there, the log is what the leader has replaced by this snapshot; of the same, it must be the same.
+    if end.offset > shape.end or (is_within and shape.epoch_below(end.offset) != end.epoch):
+        log.reset_to(end, meta.chain, meta.timestamp_ms)
+    elif is_within and log.chain_at(end.offset) != meta.chain:
+        raise CorruptLog(
+            f"{log} and the snapshot {snapshot_name(end)} are of different histories: at offset {end.offset} the snapshot's "
+            f"chain is {meta.chain.hex()[:16]}, the log's is not; put back what belongs together from a copy, or give this "
+            "node a new directory and let it fetch from the others"
+        )
     log.note_snapshot(load.end)
     return meta.voters

@@ -124,6 +124,21 @@ class ReplicaView:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskStatus:
+    """What this node's disk has done to it since the process started."""
+
+    damage_found: int = 0
+    """Damaged places, in log and snapshots; those of the opening too."""
+    last_damage: str = ""
+    damaged_records: int = 0
+    """Records of the log that are missing now."""
+    damage_mended: int = 0
+    scrubbed_bytes: int = 0
+    is_full: bool = False
+    """There is no room for the ballast: this node does not lead, and does not fetch."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """This node as it is now, leader or not. Never waits for anybody."""
 
@@ -148,3 +163,4 @@ class NodeStatus:
     """The voter set that the cluster was formatted with."""
     concern: str = ""
     """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
+    disk: DiskStatus = DiskStatus()

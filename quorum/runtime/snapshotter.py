@@ -5,6 +5,8 @@ it is committed. So all nodes write at the same offsets, from images that must b
 byte: comparing them compares the controllers. A node that is busy or late skips a mark.
 """
 
+from collections.abc import Sequence
+
 from metadata_log.files import Directory
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log
@@ -13,7 +15,7 @@ from quorum.runtime.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.state_machine import Mark, StateMachine
 from snapshots.format import SnapshotMeta
 from snapshots.policy import MarkPolicy, RetentionPolicy
-from snapshots.store import SnapshotStore
+from snapshots.store import SnapshotInfo, SnapshotStore
 
 KRAFT_VERSION = 1
 
@@ -38,6 +40,8 @@ class Snapshotter:
         """The job that writes the snapshot at `mark`; None if this node is busy with one or already has it."""
         if self._busy or any(info.end == mark.end for info in self.store.list()):
             return None
+        if log.is_within_damage(mark.end.offset):
+            return None
         chain = log.chain_at(mark.end.offset)
         assert chain is not None, f"the mark's end {mark.end} is a batch boundary of this log"
         self._busy = True
@@ -53,13 +57,45 @@ class Snapshotter:
         log.note_snapshot(job.meta.end)
         return self.clean(log)
 
+    def given_up(self, job: WriteSnapshotJob) -> None:
+        """There was no room for the snapshot: what there is of it goes, and the next mark has another one."""
+        self._busy = False
+        self.store.discard_parts()
+
     def clean(self, log: Log) -> list[str]:
-        """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits."""
+        """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits.
+
+        The log's beginning goes, too, where there is no snapshot left to drop, or none at its start; and what is over the
+        archive's limits.
+        """
         retired = self.store.retain(self._retention, log_bytes=log.size_bytes)
         kept = self.store.list()
-        if retired and kept and kept[0].end.offset > log.shape.start.offset:
-            retired = [*retired, *log.drop_prefix(kept[0].end)]
-        return retired
+        if kept and (retired or self._is_over(log, kept)):
+            oldest = kept[0].end
+            # Where the log does not know its chain it cannot start; a later snapshot will do.
+            if oldest.offset > log.shape.start.offset and not log.is_within_damage(oldest.offset):
+                retired = [*retired, *log.drop_prefix(oldest)]
+        return [*retired, *log.trim_archive()]
+
+    def _is_over(self, log: Log, kept: Sequence[SnapshotInfo]) -> bool:
+        """Whether the log must start later although all the snapshots stay."""
+        start = log.shape.start
+        is_too_large = log.size_bytes + sum(info.size for info in kept) > self._retention.max_bytes
+        return is_too_large or (start.offset > 0 and all(info.end != start for info in kept))
+
+    def rotten(self, end: OffsetAndEpoch, log: Log) -> bool:
+        """The snapshot at `end` is damaged; True if it is gone now.
+
+        It stays if the log cannot do without it: the next one that is whole takes it away.
+        """
+        self.store.withdraw(end)
+        others = [info.end for info in self.store.list() if not self.store.is_damaged(info.end)]
+        newest = others[-1] if others else None
+        if log.shape.start.offset > (newest.offset if newest else 0):
+            return False
+        self.store.drop([end])
+        log.forget_snapshot(newest)
+        return True
 
     # --- installing ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         digest=node.state.committed.digest_bytes,
         snapshot=shape.snapshot,
         replicas=_replicas(node, now_ms),
+        disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
         concern=node.concern,

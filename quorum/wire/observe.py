@@ -10,7 +10,7 @@ from daemon.logs import Logs, get_logger
 from daemon.metrics import Metrics
 from daemon.notify import notify
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.requests import NodeStatus
+from quorum.runtime.requests import DiskStatus, NodeStatus
 
 log = get_logger(__name__)
 
@@ -22,6 +22,7 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
     before: tuple[object, ...] = ()
     was_ready = False
     concern = ""
+    disk = DiskStatus()
     await health.set(LIVE, None)
     while True:
         status = node.status()
@@ -35,6 +36,7 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
         if status.concern != concern:
             concern = status.concern
             log.error("concern", reason=concern or "over")
+        disk = _tell_of_disk(disk, status.disk)
         trouble = trouble_of(status)
         await health.set(QUORUM, trouble)
         await health.set(ADMIN, trouble)
@@ -42,6 +44,17 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
             was_ready = True
             notify("READY=1")
         await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
+    """A line for damage that was found, and one for what was mended."""
+    if now.damage_found > before.damage_found:
+        log.error("damage found", what=now.last_damage, damaged_records=now.damaged_records)
+    if now.damage_mended > before.damage_mended:
+        log.info("damage mended", ranges=now.damage_mended, damaged_records=now.damaged_records)
+    if now.is_full is not before.is_full:
+        log.error("disk full", reason="no room to go on") if now.is_full else log.info("disk has room again")
+    return now
 
 
 def trouble_of(status: NodeStatus) -> str | None:
@@ -67,3 +80,8 @@ def add_metrics(metrics: Metrics, node: ControllerNode) -> None:
     metrics.gauge_of("log_end_offset", "One past the last record", lambda: node.status().log_end_offset)
     metrics.gauge_of("flushed_end_offset", "All below is durable here", lambda: node.status().flushed_end_offset)
     metrics.gauge_of("last_applied_offset", "All below is in the image", lambda: node.status().applied_offset)
+    metrics.gauge_of("damage_found", "Damaged places that were found", lambda: node.status().disk.damage_found)
+    metrics.gauge_of("damage_mended", "Damaged ranges that were mended", lambda: node.status().disk.damage_mended)
+    metrics.gauge_of("damaged_records", "Records missing in the log now", lambda: node.status().disk.damaged_records)
+    metrics.gauge_of("scrubbed_bytes", "Read again and found intact", lambda: node.status().disk.scrubbed_bytes)
+    metrics.gauge_of("disk_full", "1 while there is no room to go on", lambda: float(node.status().disk.is_full))

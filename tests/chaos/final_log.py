@@ -11,6 +11,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from metadata_log.archive import ARCHIVE_NAME
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.codec import decode_batch
 from metadata_log.files import RealDirectory
@@ -20,7 +21,6 @@ from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
 from metadata_log.replay import Replay
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
-from metadata_log.segments import ARCHIVE_NAME
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory

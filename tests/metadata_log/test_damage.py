@@ -316,6 +316,23 @@ def test_a_truncation_below_the_damage_ends_it() -> None:
         assert everything(Log.open(directory, config=CONFIG)) == [*written[: end // 2], another]
 
 
+def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:
+    """The leader's log parts from this one at a record that is damaged here. What stands before that record, and is damaged too,
+    may be committed: whoever goes on without it has forgotten something."""
+    directory, healthy, written = filled()
+    directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + len(written[0].data) + 90)
+    log = Log.open(directory, config=CONFIG)
+    damaged = log.damage[0]
+    with pytest.raises(LostTail) as e:
+        log.truncate(damaged.start + 2)
+    assert (e.value.lost_from, e.value.durable_end) == (damaged.start, healthy.shape.end)
+    with pytest.raises(LostTail):
+        Log.open(directory, config=CONFIG)
+    log = Log.open(directory, config=CONFIG, accept_loss=True)
+    assert (log.lost, log.damage) == (Flushed(healthy.shape.end, healthy.shape.chain), ())
+    assert everything(log) == written[:1]
+
+
 def test_what_does_not_fit_is_not_taken_for_the_repair() -> None:
     directory, _, written = filled()
     directory.flip_bit(segments(directory)[0], 300)

@@ -13,6 +13,7 @@ from metadata_log.log import Log, LogConfig
 from metadata_log.log_shape import EpochStart
 from metadata_log.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
 from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.segments import OPEN_FILES_MAX
 from tests.sim.disk import MemoryDirectory
 
 SMALL = LogConfig(segment_bytes=1024, tail_bytes=600)
@@ -461,3 +462,61 @@ def test_a_read_of_rotten_bytes_says_where() -> None:
     with pytest.raises(CorruptLog, match=name) as e:
         log.read(0, 1 << 20)
     assert (e.value.position, e.value.offset) == (SEGMENT_HEADER_BYTES, 0)
+
+
+# --- the archive ---------------------------------------------------------------------------------------------------
+
+
+def archived(directory: MemoryDirectory) -> list[str]:
+    return directory.subdirectory("archive").names()
+
+
+def test_the_archive_keeps_to_its_limits() -> None:
+    """By size and by the log's own age, oldest first; the newest one stays as long as there is room for it."""
+    limits = LogConfig(segment_bytes=2048)
+    for config, expected in (
+        (limits, 4),
+        (limits._replace(archive_max_bytes=5_000), 2),
+        (limits._replace(archive_max_bytes=0), 0),
+        (limits._replace(archive_max_age_ms=25), 2),
+        (limits._replace(archive_max_age_ms=0), 1),
+    ):
+        directory = MemoryDirectory()
+        log = Log.open(directory, config=config)
+        for i in range(5):
+            for _ in range(2):
+                log.append([Topic("t" * 800, bytes(16))], 1, 1_000 + 10 * i)
+        log.flush()
+        log.drop_prefix(OffsetAndEpoch(8, 1))
+        before = archived(directory)
+        assert len(before) == 4
+        gone = log.trim_archive()
+        assert archived(directory) == before[len(gone) :]
+        assert len(archived(directory)) == expected, config
+
+
+def test_the_oldest_in_the_archive_goes_first_when_there_is_no_room() -> None:
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=LogConfig(segment_bytes=2048))
+    assert not log.drop_oldest_archived()
+    for i in range(10):
+        log.append([Topic("t" * 800, bytes(16))], 1, i)
+    log.flush()
+    log.drop_prefix(OffsetAndEpoch(8, 1))
+    names = archived(directory)
+    assert log.drop_oldest_archived()
+    assert archived(directory) == names[1:]
+
+
+def test_of_sealed_segments_only_a_few_are_kept_open(tmp_path: Path) -> None:
+    """A long log must not use up the process's files."""
+    log = Log.open(RealDirectory(tmp_path), config=LogConfig(segment_bytes=2048, tail_bytes=10))
+    for i in range(60):
+        log.append([Topic("t" * 1500, bytes(16))], 1, i)
+    log.flush()
+    for _ in range(2):
+        assert len(log.read(0, 1 << 30)) == 60
+        opened = [link for link in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(link.resolve())]
+        assert len(opened) <= OPEN_FILES_MAX + 3
+        log.close()
+        log = Log.open(RealDirectory(tmp_path), config=LogConfig(segment_bytes=2048, tail_bytes=10))

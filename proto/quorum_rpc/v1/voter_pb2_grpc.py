@@ -125,7 +125,7 @@ class VoterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadLog(self, request, context):
-        """Committed batches of any voter that has them, for one whose disk has lost them.
+        """Durable batches of any voter that has them, for one whose disk has lost them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

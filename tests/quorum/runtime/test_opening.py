@@ -9,6 +9,7 @@ from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.files import Directory
 from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import ReplicaKey, uuid_text
+from metadata_log.log import Log
 from metadata_log.records import NoOp
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
@@ -17,7 +18,7 @@ from quorum.core.standing import FULL, Lost, Standing
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened, open_directory
-from quorum.runtime.world import RaftRequest
+from quorum.runtime.world import RaftRequest, SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
@@ -232,3 +233,39 @@ def test_a_forgotten_vote_takes_a_lost_end_with_it() -> None:
     disk.remove(election_file.FILE_NAME)
     opened = _reopened(disk)
     assert opened.identity.directory_id == NEW_ID and opened.standing == FULL and opened.log.lost is None
+
+
+def _with_a_snapshot(epoch_of_the_other: int) -> MemoryDirectory:
+    """A node that has written a snapshot, and whose log was replaced by one of another history that is as long."""
+    disk = formatted_disk(OURS)
+    lone = LoneNode(disk)
+    lone.run_until_idle()
+    lone.turn(SnapshotWanted("for the test", lone.new_reply_to(), lone.now_ms + 1_000))
+    lone.run_until_idle()
+    snapshot = lone.node.log.shape.snapshot
+    assert snapshot is not None
+    lone.node.log.close()
+    metadata = disk.subdirectory("@metadata")
+    for name in metadata.names():
+        if not name.endswith(".checkpoint"):
+            metadata.remove(name)
+    other = Log.open(metadata, chain=genesis(CLUSTER_ID, OURS))
+    for _ in range(snapshot.offset + 3):
+        other.append([NoOp()], snapshot.epoch + epoch_of_the_other, 1)
+    other.flush()
+    return disk
+
+
+def test_a_snapshot_and_a_log_that_do_not_belong_together() -> None:
+    """Each is whole, and the same epoch cannot have written both: somebody has mixed files up. Both are named."""
+    disk = _with_a_snapshot(epoch_of_the_other=0)
+    with pytest.raises(CorruptLog, match=r"log \[0@0, .* and the snapshot .*checkpoint are of different histories"):
+        open_directory(disk, _identity(), NodeConfig())
+
+
+def test_a_snapshot_that_has_replaced_the_log_counts() -> None:
+    """It came from the leader, and the process was killed before the log, of another epoch there, was done away with."""
+    opened = open_directory(_with_a_snapshot(epoch_of_the_other=1), _identity(), NodeConfig())
+    shape = opened.log.shape
+    assert opened.load is not None
+    assert (shape.start, shape.end) == (opened.load.end, opened.load.end.offset)

@@ -1,12 +1,24 @@
 """A damaged log is mended from what other controllers hold: who gives what, and what the damaged one makes of it."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.errors import CorruptLog, ErrorCode
+from metadata_log.ids import NodeId, ReplicaKey
 from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic
-from quorum.core.messages import ReadLogRequest
-from quorum.runtime.repair import read_log
-from tests.quorum.runtime.lone_node import directory_id
+from metadata_log.records import Topic, Voters
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from quorum.core.effects import ElectionState
+from quorum.core.inputs import Failure
+from quorum.core.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse, VoteRequest, VoteResponse
+from quorum.runtime import election_file
+from quorum.runtime.jobs import ScrubJob
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime.repair import REST_MS, read_log
+from quorum.runtime.world import RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
+from snapshots.format import genesis, snapshot_name
+from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 
 ASKING = ReplicaKey(2, directory_id(2))
@@ -20,45 +32,310 @@ def a_log(batches: int = 20) -> Log:
     return log
 
 
-def test_only_what_is_committed_is_given() -> None:
-    """Whole batches, from the very offset that was asked for, below the end that was asked for and the committed one."""
+def test_only_what_is_durable_is_given() -> None:
+    """Whole batches, from the very offset that was asked for, below the end that was asked for."""
     log = a_log()
-    for offset, end_offset, committed, expected in (
-        (4, 10, 40, [4, 6, 8]),
-        (4, 9, 40, [4, 6]),
-        (4, 10, 8, [4, 6]),
-        (38, 90, 40, [38]),
-    ):
-        request = ReadLogRequest(ASKING, offset, end_offset, 1 << 20)
-        answer = read_log(request, log, committed, epoch=3, leader_id=1)
+    log.append([Topic("not flushed", bytes(16))], 1, 5_000)
+    for offset, end_offset, expected in ((4, 10, [4, 6, 8]), (4, 9, [4, 6]), (38, 90, [38])):
+        answer = read_log(ReadLogRequest(ASKING, offset, end_offset, 1 << 20), log, epoch=3, leader_id=1)
         assert (answer.error, answer.epoch, answer.leader_id) == (ErrorCode.NONE, 3, 1)
         assert [batch.base_offset for batch in answer.batches] == expected
 
 
 def test_what_is_not_held_is_out_of_range() -> None:
-    """Above the committed end, below the start, in the middle of a batch, and nonsense."""
+    """Above the durable end, below the start, in the middle of a batch, and nonsense."""
     log = a_log()
     start = log.shape.epoch_below(10)
     assert start is not None
     log.drop_prefix(log.shape.start._replace(offset=10, epoch=start))
-    for offset, end_offset, committed in (
-        (8, 20, 40),
-        (20, 40, 20),
-        (11, 20, 40),
-        (40, 60, 40),
-        (30, 20, 40),
-        (-5, 7, 40),
-    ):
-        answer = read_log(ReadLogRequest(ASKING, offset, end_offset, 1 << 20), log, committed, epoch=3, leader_id=None)
+    for offset, end_offset in ((8, 20), (11, 20), (40, 60), (30, 20), (-5, 7)):
+        answer = read_log(ReadLogRequest(ASKING, offset, end_offset, 1 << 20), log, epoch=3, leader_id=None)
         assert (answer.error, answer.batches, answer.log_start) == (ErrorCode.OFFSET_OUT_OF_RANGE, (), 10), offset
+
+
+def test_what_is_damaged_here_too_is_said() -> None:
+    log = a_log()
+    log.note_damage(CorruptLog.at("/memory/00000000000000000000.log", 100, 0, "rot"))
+    damaged = log.damage[0]
+    answer = read_log(ReadLogRequest(ASKING, damaged.start, 40, 1 << 20), log, epoch=3, leader_id=None)
+    assert (answer.error, answer.batches) == (ErrorCode.STORAGE_ERROR, ())
 
 
 def test_an_answer_has_at_least_one_batch_and_at_most_a_mebibyte() -> None:
     log = a_log()
-    answer = read_log(ReadLogRequest(ASKING, 0, 40, -1), log, 40, epoch=3, leader_id=None)
+    answer = read_log(ReadLogRequest(ASKING, 0, 40, -1), log, epoch=3, leader_id=None)
     assert len(answer.batches) == 1
     for _ in range(5):
         log.append([Topic("t" * 600_000, bytes(16))], 1, 5_000)
     log.flush()
-    answer = read_log(ReadLogRequest(ASKING, 40, 45, 1 << 30), log, 45, epoch=3, leader_id=None)
+    answer = read_log(ReadLogRequest(ASKING, 40, 45, 1 << 30), log, epoch=3, leader_id=None)
     assert len(answer.batches) == 1
+
+
+# --- the node that asks --------------------------------------------------------------------------------------------
+
+VOTERS = voters_of([1, 2, 3])
+CONFIG = NodeConfig(log=LogConfig(segment_bytes=2048, tail_bytes=700))
+LAST_EPOCH = 4
+
+
+class DamagedNode:
+    """Node 1 with a history of 20 topics, made by others; and what another controller would answer it."""
+
+    def __init__(self, damaged_at: int | None = SEGMENT_HEADER_BYTES + 90, voters: Voters | None = None) -> None:
+        self.disk = formatted_disk(VOTERS)
+        self.metadata = self.disk.subdirectory(LOG_DIRECTORY)
+        election_file.save(self.disk, ElectionState(LAST_EPOCH, None, None))
+        log = Log.open(self.metadata, chain=genesis(CLUSTER_ID, VOTERS), config=CONFIG.log)
+        for i in range(20):
+            records = [voters] if voters is not None and i == 2 else [Topic(f"topic-{i}", i.to_bytes(16, "big"))]
+            log.append(records, 1 + i // 6, 1000 + i)
+        log.flush()
+        self.written = log.read(0, 1 << 20)
+        self.end = log.shape.end
+        log.close()
+        self.name = next(name for name in self.metadata.names() if base_offset_of(name) == 0)
+        self.intact = self.metadata.read(self.name, 1 << 20)
+        if damaged_at is not None:
+            self.metadata.flip_bit(self.name, damaged_at)
+        self.lone = LoneNode(self.disk, CONFIG)
+        self.lone.run_until_idle()
+        self.lone.turn()
+
+    @property
+    def asked(self) -> list[tuple[NodeId, ReadLogRequest]]:
+        return [(to, request) for to, request in self.lone.sent if isinstance(request, ReadLogRequest)]
+
+    def right_answer(self, request: ReadLogRequest, batches: int = 1) -> ReadLogResponse:
+        given = [each for each in self.written if request.offset <= each.base_offset < request.end_offset]
+        return ReadLogResponse(ErrorCode.NONE, LAST_EPOCH, None, tuple(given[:batches]), 0)
+
+    def answer(self, response: ReadLogResponse) -> None:
+        to, request = self.asked[-1]
+        self.lone.turn(RaftResponse(to, request, response))
+
+    def answer_all(self) -> None:
+        for _ in range(20):
+            if not self.lone.node.log.damage:
+                return
+            self.answer(self.right_answer(self.asked[-1][1]))
+        raise AssertionError("the node is not content with what it gets")
+
+    def stand_for_election(self) -> list[VoteRequest]:
+        before = len(self.lone.sent)
+        self.lone.now_ms += self.lone.config.raft.election_timeout_max_ms * 2
+        self.lone.turn()
+        return [one for _, one in self.lone.sent[before:] if isinstance(one, VoteRequest)]
+
+    def lead(self) -> None:
+        """Elected by node 2; nothing of its epoch is committed yet."""
+        assert self.stand_for_election()
+        for pre_vote in (True, False):
+            asked = [
+                (to, one) for to, one in self.lone.sent if isinstance(one, VoteRequest) and one.pre_vote is pre_vote
+            ]
+            to, request = next(each for each in asked if each[0] == 2)
+            self.lone.turn(RaftResponse(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
+        assert self.lone.node.core.is_leading
+
+
+def test_a_damaged_node_mends_itself_and_only_then_runs() -> None:
+    """It votes with its true end meanwhile."""
+    it = DamagedNode()
+    node = it.lone.node
+    assert (node.log.shape.end, len(node.log.damage)) == (20, 1)
+    assert it.stand_for_election() == []
+    assert node.disk.status().damaged_records > 0
+    it.answer_all()
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
+    assert it.lone.stopped is None
+    status = node.disk.status()
+    assert (status.damage_found, status.damage_mended, status.damaged_records) == (1, 1, 0)
+    assert it.stand_for_election() != []
+    assert node.disk.repair.next_deadline_ms() is None, "there is nothing left to ask for"
+
+
+def test_the_voters_are_asked_in_turn_and_nonsense_is_passed_over() -> None:
+    it = DamagedNode()
+    (first, request), node = it.asked[0], it.lone.node
+    it.answer(ReadLogResponse(ErrorCode.OFFSET_OUT_OF_RANGE, 1, None))
+    assert [to for to, _ in it.asked] == [first, 5 - first]
+    other = Log.open(MemoryDirectory(), chain=bytes(32))
+    forged: list[Batch] = [other.append([Topic("forged", bytes(16))], 1, 1) for _ in range(4)]
+    it.answer(ReadLogResponse(ErrorCode.NONE, 1, None, tuple(forged[: request.end_offset])))
+    assert len(it.asked) == 2, "after a round it rests"
+    assert node.disk.repair.next_deadline_ms() == it.lone.now_ms + REST_MS
+    it.lone.now_ms += REST_MS
+    it.lone.turn()
+    to, request = it.asked[-1]
+    it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+    assert len(it.asked) == 4
+    it.answer_all()
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
+
+
+def test_a_forged_history_that_fits_in_front_is_thrown_away_as_a_whole() -> None:
+    """Its batches continue what is intact before the damage, and do not lead to what is intact behind: nothing is written."""
+    it = DamagedNode()
+    other = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    end = it.asked[0][1].end_offset
+    it.answer(
+        ReadLogResponse(ErrorCode.NONE, 1, None, tuple(other.append([Topic("x", bytes(16))], 1, 1) for _ in range(end)))
+    )
+    assert it.metadata.read(it.name, 1 << 20) != it.intact
+    assert it.asked[-1][1].offset == 0
+    it.answer_all()
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
+
+
+def test_who_votes_is_known_again_with_what_is_mended() -> None:
+    """The damage had taken the record that says so."""
+    four = voters_of([1, 2, 3, 4])
+    it = DamagedNode(SEGMENT_HEADER_BYTES + 250, voters=four)
+    node = it.lone.node
+    assert node.core.voters.ids == (1, 2, 3)
+    it.answer_all()
+    assert node.core.voters.ids == (1, 2, 3, 4)
+    assert node.core.shape == node.log.shape
+
+
+def test_a_leader_that_finds_damage_steps_down_and_mends_itself() -> None:
+    """A follower's fetch reads what has rotted since: it gets nothing of it, and soon another leader."""
+    it = DamagedNode(damaged_at=None)
+    it.lead()
+    it.lone.run_until_idle()
+    it.metadata.flip_bit(it.name, SEGMENT_HEADER_BYTES + 90)
+    epoch, reply_to = it.lone.node.core.epoch, it.lone.new_reply_to()
+    fetch = FetchRequest(ReplicaKey(2, directory_id(2)), epoch, 1, 0, 0, genesis(CLUSTER_ID, VOTERS), 0, 0, 1 << 20)
+    it.lone.turn(RaftRequest(fetch, reply_to))
+
+    answer = it.lone.answers[reply_to]
+    assert isinstance(answer, FetchResponse)
+    assert (answer.error, answer.batches) == (ErrorCode.STORAGE_ERROR, ())
+    assert not it.lone.node.core.is_leading
+    assert it.lone.stopped is None
+    it.lone.turn()
+    it.answer_all()
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
+
+
+def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> None:
+    """Their logs start above the damage. Where this node has a snapshot above it, too, its log starts there from now on."""
+    it = DamagedNode(damaged_at=None)
+    node = it.lone.node
+    node.log.note_snapshot(node.log.shape.start._replace(offset=19, epoch=4))
+    node.log.note_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES + 10, 0, "rot"))
+    it.lone.turn()
+    it.lone.turn()
+    damaged = node.log.damage[0]
+    too_old = ReadLogResponse(ErrorCode.OFFSET_OUT_OF_RANGE, 1, None, (), log_start=damaged.end)
+    it.answer(too_old)
+    it.answer(too_old)
+    assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
+    assert not node.core.standing.damaged
+
+
+# --- scrubbing -----------------------------------------------------------------------------------------------------
+
+
+def scrub_a_pass(it: DamagedNode) -> int:
+    """As many slices as there are; gives how many."""
+    for slices in range(100):
+        due_ms = it.lone.node.disk.scrub.next_deadline_ms()
+        assert due_ms is not None
+        it.lone.now_ms = max(it.lone.now_ms, due_ms)
+        it.lone.turn()
+        jobs = [job for job in it.lone.jobs if isinstance(job, ScrubJob)]
+        it.lone.run_until_idle()
+        if slices and not it.lone.node.disk.scrub.is_within_pass:
+            return slices
+        assert len(jobs) <= 1
+    raise AssertionError("a pass that does not end")
+
+
+def test_rot_in_a_sealed_segment_is_found_and_mended() -> None:
+    it = DamagedNode(damaged_at=None)
+    scrub_a_pass(it)
+    assert it.lone.node.disk.scrub.scrubbed_bytes > 1000
+    assert it.asked == []
+    it.metadata.flip_bit(it.name, SEGMENT_HEADER_BYTES + 500)
+    scrub_a_pass(it)
+    it.lone.turn()
+    it.answer_all()
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
+    status = it.lone.node.disk.status()
+    assert (status.damage_found, status.damage_mended) == (1, 1)
+
+
+def test_a_pass_takes_about_the_configured_time() -> None:
+    """And where that is 0 there is none."""
+    it = DamagedNode(damaged_at=None)
+    sealed_bytes = sum(each.end_position - each.position for each in it.lone.node.log.extents())
+    end_ms = it.lone.now_ms + 10 * CONFIG.scrub_interval_ms
+    while (due_ms := it.lone.node.disk.scrub.next_deadline_ms()) is not None and due_ms <= end_ms:
+        it.lone.now_ms = due_ms
+        it.lone.turn()
+        it.lone.run_until_idle()
+    assert 9 * sealed_bytes <= it.lone.node.disk.scrub.scrubbed_bytes <= 11 * sealed_bytes
+    quiet = LoneNode(formatted_disk(VOTERS), CONFIG._replace(scrub_interval_ms=0))
+    assert quiet.node.disk.scrub.next_deadline_ms() is None
+
+
+@pytest.mark.parametrize("covered", [True, False])
+def test_a_rotten_snapshot_goes_if_something_else_covers_it(covered: bool) -> None:
+    """The only base of a log stays, although nobody is given it any more; the next whole one takes it away."""
+    it = DamagedNode(damaged_at=None)
+    node, store = it.lone.node, it.lone.node.snapshotter.store
+    end = node.log.shape.start._replace(offset=10, epoch=2)
+    name = "00000000000000000010-0000000002.checkpoint"
+    it.metadata.write_atomic(name, b"no snapshot at all")
+    node.log.note_snapshot(end)
+    if not covered:
+        node.log.drop_prefix(end)
+    scrub_a_pass(it)
+    assert it.metadata.exists(name) is not covered
+    assert (node.log.shape.snapshot is None) is covered
+    assert store.files() == ()
+    assert node.disk.status().damage_found == 1
+    assert it.lone.stopped is None
+
+
+def test_an_active_controller_has_its_only_snapshot_replaced() -> None:
+    """Else a follower that needs it would ask until the next mark is due, which may be never."""
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
+    lone.run_until_idle()
+    lone.turn(SnapshotWanted("the first", lone.new_reply_to(), lone.now_ms + 1_000))
+    lone.run_until_idle()
+    node = lone.node
+    first = node.log.shape.snapshot
+    assert first is not None
+    node.log.drop_prefix(first)
+    name = snapshot_name(first)
+    lone.node.snapshotter.store.directory.flip_bit(name, 200)  # type: ignore[attr-defined]
+    due_ms = node.disk.scrub.next_deadline_ms()
+    assert due_ms is not None
+    for _ in range(3):
+        lone.now_ms += CONFIG.scrub_interval_ms
+        lone.turn()
+        lone.run_until_idle()
+    assert node.log.shape.snapshot is not None and node.log.shape.snapshot > first
+    assert lone.stopped is None
+
+
+def test_what_was_cut_under_a_scrub_is_no_rot() -> None:
+    """The slice was being read on a worker while the log was cut, and grew again with other batches."""
+    it = DamagedNode(damaged_at=None)
+    log = it.lone.node.log
+    due_ms = it.lone.node.disk.scrub.next_deadline_ms()
+    assert due_ms is not None
+    it.lone.now_ms = due_ms
+    it.lone.turn()
+    (job,) = [job for job in it.lone.jobs if isinstance(job, ScrubJob)]
+    log.truncate(3)
+    for i in range(25):
+        log.append([Topic(f"another-{i}", bytes(16))], LAST_EPOCH, 5_000)
+    log.flush()
+    it.lone.finish(job)
+    assert (log.damage, it.lone.stopped) == ((), None)
+    scrub_a_pass(it)
+    assert log.damage == ()

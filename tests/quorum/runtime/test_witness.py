@@ -32,7 +32,7 @@ def test_a_witness_whose_disk_is_damaged_at_that_place_says_nothing_and_lives() 
     lone.run_until_idle()
 
     def damaged(offset: int) -> bytes | None:
-        raise CorruptLog.at("00000000000000000000.log", 4_096, offset, "its checksum does not fit")
+        raise CorruptLog.at("/lone/@metadata/00000000000000000000.log", 80, offset, "its checksum does not fit")
 
     lone.node.log.chain_at = damaged  # type: ignore[method-assign]
     answer = _asked(lone, *lone.node.log.shape.end_and_epoch)

@@ -1,0 +1,41 @@
+"""A file that holds room for the day on which there is none.
+
+A full disk must not keep a node from voting: a quorum that has lost two voters to their disks has lost its leader as well. A vote
+is a small file that is written anew before the old one goes, so there must be room for it; giving this file up makes some.
+"""
+
+from typing import Final
+
+from metadata_log.files import Directory, is_full
+
+BALLAST_NAME: Final = "ballast"
+BALLAST_BYTES: Final = 1 << 20
+
+
+class Ballast:
+    """The file `ballast` in a node's directory."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def take(self) -> bool:
+        """Takes the room, if it is not taken; False if there is not as much.
+
+        Raises:
+            OSError: the disk is broken, not full.
+        """
+        file = self._directory.open(BALLAST_NAME, create=True)
+        try:
+            file.preallocate(BALLAST_BYTES)
+        except OSError as e:
+            if not is_full(e):
+                raise
+            return False
+        finally:
+            file.close()
+        return True
+
+    def release(self) -> None:
+        """Gives the room to whoever writes next."""
+        if self._directory.exists(BALLAST_NAME):
+            self._directory.remove(BALLAST_NAME)

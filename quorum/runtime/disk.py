@@ -1,0 +1,93 @@
+"""What a node does about its disk, beside writing its log: it looks for damage, has it mended, and makes room.
+
+    scrub --finds--> damage <--finds-- whoever reads
+                       |
+                     repair: what is missing is fetched from other voters      space: who gives way when the disk is full
+
+While something is missing, or there is no room to go on, the node is not fit to lead (`quorum.core.standing`).
+"""
+
+from collections.abc import Callable, Sequence
+
+from metadata_log.errors import CorruptLog
+from metadata_log.ids import NodeId, OffsetAndEpoch, ReplicaKey
+from quorum.runtime.jobs import ScrubJob
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import Opened
+from quorum.runtime.repair import Repair, Send
+from quorum.runtime.requests import DiskStatus
+from quorum.runtime.scrub import Scrub
+from quorum.runtime.space import Space
+from snapshots.format import parse_name
+
+
+class Disk:
+    """One node's. Owned by its thread."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        config: NodeConfig,
+        me: ReplicaKey,
+        others: Callable[[], Sequence[NodeId]],
+        send: Send,
+        now_ms: int,
+    ) -> None:
+        self._log = opened.log
+        self._snapshotter = opened.snapshotter
+        self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
+        self.repair = Repair(self._log, me, others, send)
+        self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
+        self._damage_found = len(self._log.damage)
+        self._last_damage = "; ".join(str(each) for each in self._log.damage)
+
+    @property
+    def is_fit_to_lead(self) -> bool:
+        return not self._log.damage and not self.space.is_short
+
+    def next_deadline_ms(self) -> int | None:
+        deadlines = (self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def found_damage(self, error: CorruptLog) -> None:
+        """Takes note of what is damaged. The repair begins by itself.
+
+        Raises:
+            CorruptLog: it is nothing that could be mended.
+        """
+        known = self._log.damage
+        if self._log.note_damage(error) not in known:
+            self._count_damage(str(error))
+
+    def _count_damage(self, what: str) -> None:
+        self._damage_found += 1
+        self._last_damage = what
+
+    def finish_scrub(self, job: ScrubJob, error: Exception | None) -> OffsetAndEpoch | None:
+        """A slice was read again; gives a snapshot that turned out to be damaged.
+
+        Raises:
+            CorruptLog: damage that could not be mended.
+            Exception: `error`, if it says nothing of what was written.
+        """
+        counts = self.scrub.finished(job)
+        if not counts or error is None or isinstance(error, FileNotFoundError):
+            return None  # intact; or retired, or mended, since the pass began
+        if not isinstance(error, CorruptLog):
+            raise error
+        snapshot = parse_name(job.extent.name)
+        if snapshot is None:
+            self.found_damage(error)
+            return None
+        self._count_damage(str(error))
+        return snapshot[0]
+
+    def status(self) -> DiskStatus:
+        return DiskStatus(
+            damage_found=self._damage_found,
+            last_damage=self._last_damage,
+            damaged_records=sum(each.end - each.start for each in self._log.damage),
+            damage_mended=self.repair.mended_ranges,
+            scrubbed_bytes=self.scrub.scrubbed_bytes,
+            is_full=self.space.is_short,
+        )

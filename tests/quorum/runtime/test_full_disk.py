@@ -1,0 +1,216 @@
+"""A full disk: votes are still written, nothing else is promised, and when there is room again the node goes on by itself."""
+
+import pytest
+
+from metadata_log.archive import ARCHIVE_NAME
+from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import ReplicaKey
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import Topic
+from quorum.core.inputs import Failure
+from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from quorum.runtime import election_file
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime.requests import Refused, SnapshotMarked
+from quorum.runtime.space import RETRY_MS
+from quorum.runtime.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
+from snapshots.format import genesis
+from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
+from tests.sim.disk import MemoryDirectory
+
+CONFIG = NodeConfig(log=LogConfig(segment_bytes=2048, tail_bytes=700))
+
+
+def leader_of_one() -> LoneNode:
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
+    lone.run_until_idle()
+    assert lone.node.active.on
+    return lone
+
+
+def write(lone: LoneNode, reason: str = "r" * 400) -> Answer:
+    """A snapshot mark: a record in the log, and a snapshot when it is committed."""
+    reply_to = lone.new_reply_to()
+    lone.turn(SnapshotWanted(reason, reply_to, lone.now_ms + 1_000))
+    lone.run_until_idle()
+    return lone.answers[reply_to]
+
+
+def disk_of(lone: LoneNode) -> MemoryDirectory:
+    directory = lone.node._directory
+    assert isinstance(directory, MemoryDirectory)
+    return directory
+
+
+def wait(lone: LoneNode, wait_ms: int = 4 * RETRY_MS) -> None:
+    """Time passes, and every deadline is kept."""
+    end_ms = lone.now_ms + wait_ms
+    while (due_ms := lone.node.next_deadline_ms()) is not None and due_ms <= end_ms:
+        lone.now_ms = max(lone.now_ms, due_ms)
+        lone.turn()
+        lone.run_until_idle()
+    lone.now_ms = end_ms
+
+
+def check_recovered(lone: LoneNode) -> None:
+    """There is room: the node leads again, writes, and holds its ballast; the next start finds all of it."""
+    disk = disk_of(lone)
+    wait(lone)
+    assert lone.stopped is None
+    assert disk.exists(BALLAST_NAME)
+    assert not lone.node.disk.status().is_full
+    assert lone.node.active.on
+    assert isinstance(write(lone), SnapshotMarked)
+    lone.node.check_invariants()
+    shape = lone.node.log.shape
+    again = LoneNode(disk.kill(), CONFIG)
+    assert again.node.log.chain_at(shape.end) == shape.chain
+
+
+def test_room_for_a_vote_is_taken_in_good_times() -> None:
+    lone = leader_of_one()
+    assert len(disk_of(lone).read(BALLAST_NAME, 2 * BALLAST_BYTES)) == BALLAST_BYTES
+
+
+def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
+    lone = leader_of_one()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes)
+    answers = [write(lone) for _ in range(10)]
+    refused = next(each for each in answers if isinstance(each, Refused))
+    assert refused.code is ErrorCode.STORAGE_ERROR
+    assert not lone.node.core.is_leading
+    assert not disk.exists(BALLAST_NAME)
+    assert lone.node.disk.status().is_full
+    wait(lone, 20_000)
+    assert not lone.node.core.is_leading, "it could not even write the first record of its epoch"
+    disk.limit_space(None)
+    check_recovered(lone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_the_disk_may_be_full_at_any_write(part: int) -> None:
+    """Every few bytes of room: the node never stops, and afterwards everything that was acknowledged is there."""
+    for room in range(part * 40, 4_000, 160):
+        lone = leader_of_one()
+        disk = disk_of(lone)
+        disk.limit_space(disk.used_bytes + room)
+        acknowledged = 0
+        for _ in range(8):
+            answer = write(lone)
+            acknowledged = answer.offset if isinstance(answer, SnapshotMarked) else acknowledged
+            wait(lone, 300)
+        assert lone.stopped is None, room
+        lone.node.check_invariants()
+        assert lone.node.log.shape.flushed_end >= acknowledged
+        disk.limit_space(None)
+        check_recovered(lone)
+        assert lone.node.log.shape.flushed_end >= acknowledged
+        assert not [name for name in disk.subdirectory(LOG_DIRECTORY).names() if name.endswith(".part")]
+
+
+def test_the_archive_goes_before_anything_is_refused() -> None:
+    lone = leader_of_one()
+    metadata = disk_of(lone).subdirectory(LOG_DIRECTORY)
+    archive = metadata.subdirectory(ARCHIVE_NAME)
+    for base in (0, 7, 20):
+        archive.write_atomic(f"{base:020d}.log", bytes(2_500))
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes)
+    for _ in range(6):
+        assert isinstance(write(lone), SnapshotMarked)
+    assert archive.names() in (
+        ["00000000000000000007.log", "00000000000000000020.log"],
+        ["00000000000000000020.log"],
+        [],
+    )
+    assert not lone.node.disk.status().is_full
+
+
+# --- a follower ----------------------------------------------------------------------------------------------------
+
+EPOCH = 3
+VOTERS = voters_of([1, 2, 3])
+LEADER = ReplicaKey(2, directory_id(2))
+ME = ReplicaKey(1, directory_id(1))
+
+
+def follower() -> LoneNode:
+    lone = LoneNode(formatted_disk(VOTERS), CONFIG)
+    lone.turn(RaftRequest(BeginQuorumEpochRequest(LEADER, ME, EPOCH), lone.new_reply_to()))
+    lone.run_until_idle()
+    return lone
+
+
+def fetches(lone: LoneNode) -> list[FetchRequest]:
+    return [request for _, request in lone.sent if isinstance(request, FetchRequest)]
+
+
+def test_a_full_follower_fetches_no_more_but_votes_until_there_is_room() -> None:
+    leader_log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    batches = tuple(leader_log.append([Topic("t" * 900, i.to_bytes(16, "big"))], EPOCH, 1) for i in range(4))
+    lone = follower()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes + 3_500)  # for some of them
+    asked = fetches(lone)[-1]
+    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.run_until_idle()
+
+    before = len(fetches(lone))
+    kept = lone.node.log.shape.end
+    assert lone.node.disk.status().is_full
+    assert 0 < kept < 4
+    assert fetches(lone)[-1] is asked, "what came could not be kept"
+    assert lone.node.log.shape.flushed_end == kept, "what there is of it is durable as ever"
+
+    reply_to = lone.new_reply_to()
+    candidate = ReplicaKey(3, directory_id(3))
+    lone.turn(RaftRequest(VoteRequest(candidate, ME, EPOCH + 1, EPOCH, 90, pre_vote=False), reply_to))
+    lone.run_until_idle()
+    answer = lone.answers[reply_to]
+    assert isinstance(answer, VoteResponse) and answer.vote_granted
+    saved = election_file.load(disk)
+    assert saved is not None and saved.voted_for == candidate
+    wait(lone, 20_000)
+    assert len(fetches(lone)) == before
+    assert not [one for _, one in lone.sent if isinstance(one, VoteRequest)], "it does not run"
+    assert lone.stopped is None
+
+    disk.limit_space(None)
+    wait(lone)
+    lone.turn(RaftRequest(BeginQuorumEpochRequest(candidate, ME, EPOCH + 1), lone.new_reply_to()))
+    lone.run_until_idle()
+    assert len(fetches(lone)) > before
+    assert fetches(lone)[-1].fetch_offset == kept
+    assert disk.exists(BALLAST_NAME)
+
+
+def test_held_fetches_are_asked_again_when_there_is_room() -> None:
+    """In the same epoch, from the same leader: nobody has to come by to wake this node up."""
+    leader_log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    batches = tuple(leader_log.append([Topic("t" * 900, i.to_bytes(16, "big"))], EPOCH, 1) for i in range(4))
+    lone = follower()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes + 3_500)
+    asked = fetches(lone)[-1]
+    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.run_until_idle()
+    before = len(fetches(lone))
+    disk.limit_space(None)
+    wait(lone, 2 * RETRY_MS)
+    assert len(fetches(lone)) > before
+    lone.turn(RaftFailure(2, fetches(lone)[-1], Failure.TIMED_OUT))
+    assert lone.stopped is None
+
+
+def test_a_broken_disk_still_stops_the_node() -> None:
+    """EIO is no shortage, and a failed fsync is never tried again."""
+    lone = leader_of_one()
+    disk_of(lone).fail_next_flush()
+    write_reply = lone.new_reply_to()
+    lone.turn(SnapshotWanted("r", write_reply, lone.now_ms + 1_000))
+    lone.run_until_idle()
+    assert lone.stopped is not None
