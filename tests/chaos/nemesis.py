@@ -14,6 +14,8 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.files import RealDirectory
@@ -66,7 +68,7 @@ class Nemesis:
         self.cluster = cluster
         self.counts: Counter[str] = Counter()
         """Faults that took place, by kind."""
-        self.somebody_has_forgotten = False
+        self.somebody_is_broken = False
         self._leader = leader
 
     async def carry_out(self, planned: Round) -> None:
@@ -87,7 +89,7 @@ class Nemesis:
 
     def forgive(self) -> None:
         """All are well: from here on a daemon that gives up has no excuse."""
-        self.somebody_has_forgotten = False
+        self.somebody_is_broken = False
         for daemon in self.cluster.daemons.values():
             daemon.may_give_up = False
 
@@ -220,19 +222,35 @@ def tear(metadata: RealDirectory, dice: random.Random) -> bool:
 
 
 async def forget_vote(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
-    """A controller's `quorum-state` is gone: it may have voted, so it must not be the voter that it was, and joins as another.
+    """A controller's `quorum-state` is gone: it may have voted, so it must not be the voter that it was, and joins as another."""
+    return await _break_promise(nemesis, dice, lasts_s, lambda data: (data / FILE_NAME).unlink(missing_ok=True))
 
-    Never a second one before the first is a voter again: two would be a majority.
-    """
-    if nemesis.somebody_has_forgotten:
+
+async def lose_end(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
+    """The end of a log is gone that was flushed and may have been acknowledged: until it is back the node must not count."""
+
+    def cut(data: Path) -> None:
+        metadata = RealDirectory(data / LOG_DIRECTORY)
+        with metadata.open(segment_names(metadata)[-1]) as file:
+            ends = [SEGMENT_HEADER_BYTES]
+            with suppress(BadBatch):  # what the kill has torn is cut with the rest
+                ends += [position + len(batch.data) for position, batch in walk(file, ends[0], file.size())]
+            file.truncate(dice.choice(ends[-50:]))
+
+    return await _break_promise(nemesis, dice, lasts_s, cut)
+
+
+async def _break_promise(nemesis: Nemesis, dice: random.Random, lasts_s: float, damage: Callable[[Path], None]) -> bool:
+    """Killed, and something durable is gone. Never on a second one before the first is whole again: two are a majority."""
+    if nemesis.somebody_is_broken:
         return False
-    nemesis.somebody_has_forgotten = True
+    nemesis.somebody_is_broken = True
     daemon = await nemesis.controller(dice)
     daemon.starts_at_s = time.monotonic() + 60
     daemon.send(signal.SIGKILL)
     while daemon.runs:
         await asyncio.sleep(0.01)
-    (daemon.node.data_directory / FILE_NAME).unlink(missing_ok=True)
+    damage(daemon.node.data_directory)
     daemon.starts_at_s = time.monotonic() + lasts_s
     await asyncio.sleep(lasts_s)
     return True
@@ -323,6 +341,7 @@ FAULTS: Final[dict[str, tuple[int, FaultFunction]]] = {
     "wall clock step": (4, wall_clock),
     "torn tail": (6, torn_tail),
     "forgotten vote": (5, forget_vote),
+    "lost end": (5, lose_end),
     "isolated": (8, isolate),
     "one-way cut": (8, one_way),
     "A and B see only C": (5, bridge),

@@ -61,7 +61,7 @@ async def leader_of(observer: AdminClient) -> int | None:
 
 
 async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminClient) -> None:
-    """Until every daemon runs, a client's write is acknowledged, and each controller votes and knows who leads.
+    """Until every daemon runs, a client's write is acknowledged, and each controller votes, knows the leader, and holds it.
 
     Raises:
         NotWell: with what was missing last.
@@ -75,7 +75,7 @@ async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminCli
         if not down:
             written = await clients.operate(observer, 0, Kind.CREATE, KEYS[0], dice)
             if written.outcome in (Outcome.DONE, Outcome.EXISTS):
-                trouble = await _ignorant(cluster, observer)
+                trouble = await _ignorant(cluster, observer, written.offset or 0)
                 if not trouble:
                     return
             else:
@@ -85,8 +85,8 @@ async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminCli
         raise NotWell(f"not well within {WELL_WITHIN_S:g} s after everything was healed: {trouble}")
 
 
-async def _ignorant(cluster: ChaosCluster, observer: AdminClient) -> str:
-    """Which controller does not know yet who leads, or does not vote; empty if all do."""
+async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -> str:
+    """Which controller does not know yet who leads, or does not vote, or does not hold all below `offset`; empty if all do."""
     voters: dict[int, set[bytes]] = {}
     me: dict[int, bytes] = {}
     for daemon in cluster.controllers:
@@ -96,6 +96,8 @@ async def _ignorant(cluster: ChaosCluster, observer: AdminClient) -> str:
             return f"{daemon.node.name}: {e}"
         if not status.leader.HasField("leader_id"):
             return f"{daemon.node.name} knows no leader"
+        if status.flushed_end_offset < offset:
+            return f"{daemon.node.name} holds {status.flushed_end_offset} of {offset}"
         me[status.node_id] = status.directory_id
         voters[status.node_id] = {each.directory_id for each in status.voters}
     strangers = [f"{node_id}" for node_id in me if any(me[node_id] not in seen for seen in voters.values())]
