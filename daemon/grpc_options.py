@@ -17,6 +17,10 @@ KEEPALIVE_MS: Final = 5_000
 KEEPALIVE_TIMEOUT_MS: Final = 2_000
 """A peer whose machine vanished (no FIN, no RST) is noticed within their sum. Raft's own timers notice it earlier."""
 
+PING_TIMEOUT: Final = ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS)
+"""For every ping, also those by which gRPC measures the bandwidth. While one of these is on its way keepalive sends none of its
+own, and their own limit is a minute: so long each call to a half-open connection ran into its deadline (measured: 60 s)."""
+
 RECONNECT_BACKOFF_MIN_MS: Final = 20
 RECONNECT_BACKOFF_MAX_MS: Final = 150
 """Stays below the shortest election timeout (250 ms). With gRPC's default, up to 120 s, a voter that was down for a minute
@@ -35,6 +39,7 @@ def server_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> Options:
         ("grpc.max_metadata_size", 16 << 10),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        PING_TIMEOUT,
         # Clients of ours ping as often as `channel_options` says; stricter servers would drop them (too_many_pings).
         ("grpc.http2.min_ping_interval_without_data_ms", KEEPALIVE_MS // 2),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -52,6 +57,7 @@ def channel_options(
         ("grpc.max_reconnect_backoff_ms", reconnect_backoff_max_ms),
         ("grpc.keepalive_time_ms", KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        PING_TIMEOUT,
         ("grpc.http2.max_pings_without_data", 0),
         (
             "grpc.enable_retries",

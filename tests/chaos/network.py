@@ -177,9 +177,10 @@ class Link:
         except OSError:
             self._stop_listening()
             return
+        dead = asyncio.Event()
         pumps = [
-            asyncio.create_task(self._pump(reader, far_writer, self._forth)),
-            asyncio.create_task(self._pump(far_reader, writer, self._back)),
+            asyncio.create_task(self._pump(reader, far_writer, self._forth, dead)),
+            asyncio.create_task(self._pump(far_reader, writer, self._back, dead)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -191,12 +192,15 @@ class Link:
         if not await self._target_listens():
             self._stop_listening()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction) -> None:
-        is_dead = False
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction, dead: asyncio.Event
+    ) -> None:
+        """`dead`: one byte of this connection was swallowed, in either direction; from then on all are, in both."""
         try:
             while data := await reader.read(CHUNK_BYTES):
-                is_dead = is_dead or self.swallows
-                if is_dead:
+                if self.swallows:
+                    dead.set()
+                if dead.is_set():
                     continue
                 await direction.pass_on(len(data))
                 writer.write(data)

@@ -55,7 +55,8 @@ async def run(
         at_work = asyncio.create_task(worker.run(done))
         try:
             await until_well(cluster, worker, observer)
-            while time.monotonic() - began_s < seconds and not cluster.findings:
+            ends_s = time.monotonic() + seconds
+            while time.monotonic() < ends_s and not cluster.findings:
                 planned = schedule(dice, only)
                 rounds += 1
                 with (directory / "schedule").open("a") as file:
