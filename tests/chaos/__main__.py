@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults come (10)")
     parser.add_argument("--seed", type=int, help="of the schedule; a fresh one if it is not given")
     parser.add_argument("--clients", type=int, default=8, help="clients at work at the same time (8)")
-    parser.add_argument("--mutant", default=NO_MUTANT, metavar="NAME", help="put in this bug of tests/sim/mutants.py")
+    parser.add_argument("--mutant", default=NO_MUTANT, metavar="NAME", help="put in this bug of tests/sim/mutants")
     parser.add_argument(
         "--only", action="append", choices=sorted(FAULTS), metavar="FAULT", help="faults of this kind only"
     )
