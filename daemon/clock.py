@@ -20,6 +20,10 @@ class RealClock:
         """Milliseconds since some fixed moment; never goes back, and goes on while the machine sleeps (on Linux)."""
         return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
+    def cpu_us(self) -> int:
+        """Microseconds that the calling thread has worked; what it waited does not count."""
+        return time.thread_time_ns() // 1_000
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC, as the machine believes; may jump either way."""
         return time.time_ns() // 1_000_000

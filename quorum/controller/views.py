@@ -6,7 +6,7 @@ of any offset, by any node that has the image.
 
 from bisect import bisect_right
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, Uuid
@@ -139,9 +139,14 @@ class BrokerListing(NamedTuple):
     replicas: int
 
 
-def list_brokers(image: MetadataImage, controller: Controller | None) -> tuple[BrokerListing, ...]:
-    """All registered brokers by id. O(partitions), about 0.1 us each, for the counts."""
-    led, replicas = _counts(image)
+PartitionCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
+
+
+def list_brokers(
+    image: MetadataImage, controller: Controller | None, counts: PartitionCounts | None = None
+) -> tuple[BrokerListing, ...]:
+    """All registered brokers by id; `counts` are those of `image`, for who has had them counted elsewhere."""
+    led, replicas = partition_counts(image) if counts is None else counts
     listed: list[BrokerListing] = []
     for broker_id, registration in image.brokers.items():
         state, last_contact_ms, offset = state_of(registration), None, None
@@ -152,8 +157,8 @@ def list_brokers(image: MetadataImage, controller: Controller | None) -> tuple[B
     return tuple(listed)
 
 
-def _counts(image: MetadataImage) -> tuple[Counter[NodeId], Counter[NodeId]]:
-    """How many partitions each broker leads, and how many replicas it has."""
+def partition_counts(image: MetadataImage) -> PartitionCounts:
+    """How many partitions each broker leads, and how many replicas it has. O(partitions), about 0.1 us each."""
     led: Counter[NodeId] = Counter()
     replicas: Counter[NodeId] = Counter()
     for topic in image.topics_by_id.unordered_values():

@@ -7,7 +7,7 @@ one batch, and between two of them others are served.
 from collections.abc import Callable, Iterator, Set
 from typing import Final, NamedTuple
 
-from metadata_log.ids import NodeId
+from metadata_log.ids import NodeId, Uuid
 from metadata_log.image import MetadataImage
 from metadata_log.partition_state import REPLICAS, PartitionState
 from metadata_log.records import PartitionChange
@@ -17,6 +17,8 @@ from quorum.controller.partitions import PartitionChangeBuilder, allows_unclean_
 
 _CHUNK_COST: Final = 4
 """Coming to a chunk costs about as much as looking at so many partitions."""
+_TOPIC_COST: Final = 3
+"""... and asking a topic whether the broker has any of its replicas, as so many."""
 
 
 class Visited(NamedTuple):
@@ -37,21 +39,39 @@ class Visited(NamedTuple):
 class PartitionWalk:
     """A walk over all partitions that have a replica on one broker, in slices over several decisions.
 
-    Which topics those are is settled at the start. That is sound for who makes sure first that the broker can enter no
-    further ISR: what is created meanwhile, or was passed already, can't come to concern the walk.
+    Which topics those are is settled at the start, by the image that there is then; looking for them takes slices too, and
+    they are walked in the order of their ids. That is sound for who makes sure first that the broker can enter no further
+    ISR: what is created meanwhile, or was passed already, can't come to concern the walk.
     """
 
-    __slots__ = ("_next_chunk", "_topic_ids", "broker_id", "last_step_ms")
+    __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms")
 
     def __init__(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> None:
         self.broker_id = broker_id
         self.last_step_ms = now_ms
-        self._topic_ids = list(reversed(image.topics_of_broker(broker_id)))
+        self.last_step_cost = 0
+        """In partitions looked at."""
+        self._unsearched: Iterator[TopicImage] | None = image.topics_by_id.unordered_values()
+        self._topic_ids: list[Uuid] = []
         self._next_chunk = 0
 
     @property
     def is_done(self) -> bool:
-        return not self._topic_ids
+        return self._unsearched is None and not self._topic_ids
+
+    def _search(self, budget: int) -> int:
+        """Finds the broker's topics, at `budget` at the most; gives what that has cost."""
+        cost = 0
+        while self._unsearched is not None and cost < budget:
+            topic = next(self._unsearched, None)
+            if topic is None:
+                self._unsearched = None
+                self._topic_ids.sort(reverse=True)
+                break
+            cost += _TOPIC_COST
+            if topic.has_replica_on(self.broker_id):
+                self._topic_ids.append(topic.topic_id)
+        return cost
 
     def step(
         self,
@@ -63,7 +83,10 @@ class PartitionWalk:
         """The next slice: what `visit` makes of the partitions; exceeds neither limit by more than a chunk's 64."""
         self.last_step_ms = now_ms
         changes: list[PartitionChange] = []
-        seen = 0
+        seen = self._search(config.slice_partitions_max)
+        if self._unsearched is not None:
+            self.last_step_cost = seen
+            return changes
         while self._topic_ids and len(changes) < config.slice_changes_max and seen < config.slice_partitions_max:
             topic = image.topic_by_id(self._topic_ids[-1])
             if topic is None or self._next_chunk >= len(topic.chunks):
@@ -76,6 +99,7 @@ class PartitionWalk:
                     changes.append(change)
             seen += _CHUNK_COST + len(topic.chunks[self._next_chunk])
             self._next_chunk += 1
+        self.last_step_cost = seen
         return changes
 
     def _chunk(self, topic: TopicImage) -> Iterator[Visited]:

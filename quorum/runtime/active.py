@@ -48,6 +48,8 @@ from quorum.runtime.world import Answer, BrokerFetch, Read, ReplyTo, Submission,
 
 EARLY_MAX = 10_000
 """Requests held while a new leader is not active yet; more are refused."""
+BACKLOG_PER_TURN_MAX = 128
+"""Of the requests that were held a new active controller takes so many a turn."""
 WAKE_AT_ONCE_MAX = 32
 """Up to so many waiting brokers are woken at once; more are woken together after a linger."""
 INTERNAL_DEADLINE_MS = 60_000
@@ -101,6 +103,8 @@ class ActiveController:
         self._parked = ParkedFetches()
         self._early = EarlyRequests()
         self._follow_ups: deque[_FollowUp] = deque()
+        self._backlog: deque[ClientRequest] = deque()
+        """What came early, and what came while that was not done."""
         self._unfinished: set[Uuid] = set()
         """Ids of requests that are decided in several batches, the last of which is not written yet."""
         self._epoch: Epoch = 0
@@ -124,8 +128,7 @@ class ActiveController:
         self.controller.activate(self._state.committed, now_ms)
         if "metadata.version" not in self._state.committed.features:
             self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
-        for event in self._early.take_all():
-            self._take(event)
+        self._backlog.extend(self._early.take_all())
 
     def end(self, why: str, hint: LeaderHint) -> None:
         """Leadership is over: who waits is told what is known, and what was proposed is dropped."""
@@ -134,6 +137,9 @@ class ActiveController:
         if not self.on:
             return
         self.on = False
+        for waiting in self._backlog:
+            self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self._backlog.clear()
         for deferred in self._deferred.drain():
             refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
             self._world.reply(deferred.reply_to, refusal)
@@ -155,7 +161,9 @@ class ActiveController:
     def take(self, event: ClientRequest, now_ms: int) -> None:
         """A request of a client, while this node leads."""
         self._now_ms = now_ms
-        if self.on:
+        if self.on and self._backlog:
+            self._backlog.append(event)
+        elif self.on:
             self._take(event)
         elif len(self._early) < EARLY_MAX:
             self._early.add(event)
@@ -400,6 +408,8 @@ class ActiveController:
         self._now_ms = now_ms
         if self._follow_ups:
             self._go_on(self._follow_ups.popleft())
+        for _ in range(min(len(self._backlog), BACKLOG_PER_TURN_MAX)):
+            self._take(self._backlog.popleft())
         applied = self._state.applied
         for deferred in self._deferred.ready(applied):
             reply: Answer | None = deferred.reply
@@ -447,7 +457,7 @@ class ActiveController:
 
     @property
     def has_more_to_do(self) -> bool:
-        return bool(self._follow_ups)
+        return bool(self._follow_ups or self._backlog)
 
     def next_deadline_ms(self) -> int | None:
         if not self.on:

@@ -17,10 +17,11 @@ streams and must let them leave: it flushes on a thread, at the same time as the
 import asyncio
 import logging
 import random
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
@@ -68,16 +69,27 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
+
 STALL_MS = 500
 """A turn that is this late was not late by chance: the process stood still, and brokers are not to blame for it."""
+TURN_REQUESTS_MAX = 512
+TURN_WORK_US_MAX = 5_000
+"""A turn takes no more of clients' requests than so many, and begins none after so much work; the others take the next turn.
+What controllers and brokers send is never kept waiting behind them: a leader that is late with that is a leader no more."""
+WAITING_MAX = 10_000
+"""So many wait for an answer; further requests of clients are refused."""
+TURN_BUCKETS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000)
 RESIGN_GRACE_MS = 500
 """How long a leader that stops gives its successors to hear of it."""
 
 
 class Clock(Protocol):
-    """Milliseconds: `now_ms` never goes back and counts suspended time; `wall_ms` is the time of day."""
+    """`now_ms` never goes back and counts suspended time; `wall_ms` is the time of day; `cpu_us` is this thread's work."""
 
     def now_ms(self) -> int: ...
+
+    def cpu_us(self) -> int: ...
 
     def wall_ms(self) -> int: ...
 
@@ -114,6 +126,10 @@ class NodeLoop:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
+        self._requests: deque[ClientEvent] = deque()
+        """What clients ask; taken after `_events`."""
+        self.turn_lengths = [0] * (len(TURN_BUCKETS_US) + 1)
+        """How many turns took so much work, by TURN_BUCKETS_US; the last: more."""
         self._waiting: dict[ReplyTo, Callable[[Answer], None]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
@@ -185,7 +201,7 @@ class NodeLoop:
             assert isinstance(answer, CommandReply | Refused)
             on_outcome(answer)
 
-        refusal = self._refusal()
+        refusal = self._refusal() or self._too_many()
         if refusal is not None:
             return on_outcome(refusal)
         return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity))
@@ -250,7 +266,12 @@ class NodeLoop:
                 future.set_result(answer)
 
         reply_to = self._reply_to(answered)
-        self._post(event(reply_to))
+        asked = event(reply_to)
+        too_many = self._too_many() if isinstance(asked, ClientEvent) else None
+        if too_many is not None:
+            del self._waiting[reply_to]
+            raise too_many
+        self._post(asked)
         try:
             answer = await future
         finally:
@@ -266,6 +287,13 @@ class NodeLoop:
         if self._left:
             return Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
         return None
+
+    def _too_many(self) -> Refused | None:
+        """Why no more clients may wait now."""
+        if len(self._waiting) <= WAITING_MAX:
+            return None
+        text = f"{len(self._waiting):,} requests wait here already; nothing was done, try again"
+        return Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
 
     def _reply_to(self, answered: Callable[[Answer], None]) -> ReplyTo:
         """A new name for one who waits; `answered` is called once at most."""
@@ -331,7 +359,10 @@ class NodeLoop:
     # --- turns -----------------------------------------------------------------------------------------------------
 
     def _post(self, event: Event) -> None:
-        self._events.append(event)
+        if isinstance(event, ClientEvent):
+            self._requests.append(event)
+        else:
+            self._events.append(event)
         if not (isinstance(event, Submission) and self.node.awaits_majority):
             self._schedule()
 
@@ -355,13 +386,31 @@ class NodeLoop:
         due_ms = self._timer_due_ms
         if due_ms is not None and now_ms - due_ms > STALL_MS and self.node.active.on:
             self.node.active.controller.credit(now_ms - due_ms)
-        while self._events:  # a second time for a follower's flush, which has run meanwhile
+        began_us = self._clock.cpu_us()
+        if self._events or self._requests:
+            self.node.turn(self._taken(began_us), now_ms, self._clock.wall_ms())
+        while (
+            self._events and self.node.stopped is None
+        ):  # a second time for a follower's flush, which has run meanwhile
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
-            if self.node.stopped is not None:
-                return
+        self.turn_lengths[bisect_left(TURN_BUCKETS_US, self._clock.cpu_us() - began_us)] += 1
+        if self.node.stopped is not None:
+            return
         self._follow_voters()
+        if self._requests:
+            self._schedule()
         self._arm()
+
+    def _taken(self, began_us: int) -> Iterator[Event]:
+        """What one turn takes: all that controllers and brokers have sent, and of clients' requests what there is time for."""
+        events, self._events = self._events, deque()
+        yield from events
+        for count in range(TURN_REQUESTS_MAX):
+            late = count > 0 and count % 8 == 0 and self._clock.cpu_us() - began_us >= TURN_WORK_US_MAX
+            if late or not self._requests:
+                return
+            yield self._requests.popleft()
 
     def _arm(self) -> None:
         deadline_ms = self.node.next_deadline_ms()

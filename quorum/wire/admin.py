@@ -28,7 +28,7 @@ from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
 from quorum.wire.forwarding import Forwarder
 from quorum.wire.request_identity import identity_of
-from quorum.wire.submit import MakeResponse, SubmitConversation
+from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
 from snapshots.store import SnapshotInfo
 
@@ -95,6 +95,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._identity = identity
         self._forwarder = forwarder
         self._forwarding: set[asyncio.Task[None]] = set()
+        self._submitted = Load()
         self._hashes: dict[SnapshotInfo, bytes] = {}
 
     # --- mutations -------------------------------------------------------------------------------------------------
@@ -215,11 +216,15 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def ListBrokers(  # noqa: N802
         self, request: admin_pb2.ListBrokersRequest, context: Any
     ) -> admin_pb2.ListBrokersResponse:
-        def look(view: ReadView) -> admin_pb2.ListBrokersResponse:
-            listed = views.list_brokers(view.image, view.controller)
-            return convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
+        async def look() -> admin_pb2.ListBrokersResponse:
+            view = await self._view(request, context, lambda view: view)
+            # With two million partitions this takes 0.2 s, in which no heartbeat would be heard on the loop's own thread.
+            counts = await asyncio.to_thread(views.partition_counts, view.image)
+            listed = views.list_brokers(view.image, view.controller, counts)
+            response = convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
+            return response if view.local is None else _marked(lambda _: response, view)
 
-        return await self._read(request, context, look, admin_pb2.ListBrokersResponse)
+        return await self._answer(request, context, look, admin_pb2.ListBrokersResponse)
 
     async def DescribeQuorum(  # noqa: N802
         self, request: admin_pb2.DescribeQuorumRequest, context: Any
@@ -267,21 +272,26 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _read(
         self, request: Any, context: Any, look: Callable[[ReadView], R], response_type: Callable[..., R]
     ) -> R:
-        asked = request.context
+        def marked(view: ReadView) -> R:
+            return look(view) if view.local is None else _marked(look, view)
 
         async def read() -> R:
-            timeout_ms = timeout_of(asked.timeout_ms, context)
-            if asked.consistency != admin_pb2.RequestContext.LOCAL:
-                return await self._node.read(look, timeout_ms)
-            return await self._node.read_local(partial(_marked, look), asked.client_high_watermark, timeout_ms)
+            return await self._view(request, context, marked)
 
         return await self._answer(request, context, read, response_type)
+
+    async def _view(self, request: Any, context: Any, look: Callable[[ReadView], R]) -> R:
+        """What `look` sees: the newest there is, or what this node has applied, as was asked for."""
+        asked, timeout_ms = request.context, timeout_of(request.context.timeout_ms, context)
+        if asked.consistency != admin_pb2.RequestContext.LOCAL:
+            return await self._node.read(look, timeout_ms)
+        return await self._node.read_local(look, asked.client_high_watermark, timeout_ms)
 
     # --- the pipelined stream --------------------------------------------------------------------------------------
 
     async def Submit(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """See `wire/submit`."""
-        await SubmitConversation(context, partial(self._begin, context)).run()
+        await SubmitConversation(context, partial(self._begin, context), self._submitted).run()
 
     def _begin(self, context: Any, request: admin_pb2.SubmitRequest, answered: Callable[[MakeResponse], None]) -> None:
         """Hands one submitted call to the node."""

@@ -42,7 +42,13 @@ _OFFSETS: Final = ("offset", "as_of_offset")
 """The fields of answers that tell how far the log has come."""
 
 ASK_ELSEWHERE: Final = frozenset(
-    (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_READY)
+    (
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_READY,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    )
 )
 """Nothing was done, and another controller may do it, or this one in a moment."""
 

@@ -4,6 +4,7 @@ All of it is read from the node's status, which costs microseconds. Changes are 
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from daemon.health import ADMIN, LIVE, QUORUM, Health
 from daemon.logs import Logs, get_logger
@@ -64,6 +65,14 @@ def trouble_of(status: NodeStatus) -> str | None:
     if status.high_watermark is None:
         return "the high watermark is not known yet"
     return None
+
+
+def add_turn_metrics(metrics: Metrics, buckets_us: Sequence[int], turns: Sequence[int]) -> None:
+    """How long turns are: of this process's own work, whatever else the machine does meanwhile."""
+    metrics.gauge_of("turns", "Turns so far", lambda: sum(turns))
+    for index, limit_us in enumerate(buckets_us):
+        what = f"Turns that took more than {limit_us / 1_000:g} ms of work"
+        metrics.gauge_of(f"turns_over_{limit_us}_us", what, lambda index=index: sum(turns[index + 1 :]))  # type: ignore[misc]
 
 
 def add_metrics(metrics: Metrics, node: ControllerNode) -> None:

@@ -1,0 +1,115 @@
+"""No turn is long: what comes at once, and what concerns very much, is taken in parts."""
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.image import MetadataImage, Provenance
+from metadata_log.partition_state import ISR
+from metadata_log.records import Endpoint, Partition, PartitionChange, RegisterBroker, Topic
+from metadata_log.replay import loading_delta
+from quorum.controller.config import ControllerConfig
+from quorum.controller.walks import PartitionWalk, Visited
+from quorum.runtime import loop as runtime_loop
+from quorum.runtime.active import BACKLOG_PER_TURN_MAX
+from quorum.runtime.loop import TURN_REQUESTS_MAX
+from quorum.runtime.requests import ReadView, Refused
+from quorum.runtime.world import Event, Read
+from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from tests.quorum.runtime.quorum_of_three import quorum_of_three
+
+TOPICS, PARTITIONS = 20_000, 10
+
+
+def _large_image() -> MetadataImage:
+    delta = loading_delta()
+    for broker_id in (1, 2, 3):
+        endpoints = (Endpoint("PLAIN", "b", 9092),)
+        delta.replay(RegisterBroker(broker_id, bytes(16), endpoints, (), None, False, False, (), 7), 0)
+    for number in range(TOPICS):
+        topic_id = (number + 1).to_bytes(16, "little")
+        delta.replay(Topic(f"t{number}", topic_id), 0)
+        for partition in range(PARTITIONS):
+            delta.replay(Partition(topic_id, partition, (1, 2, 3), (1, 2, 3), (), (), 1, 0, 0, 0), 0)
+    return delta.finish(Provenance(TOPICS * PARTITIONS, 1, 1))
+
+
+@pytest.mark.slow
+def test_a_broker_of_200_000_partitions_is_walked_in_slices() -> None:
+    """Each looks at no more than the limit and a chunk; all are visited, once, in the order of their topics' ids."""
+    image, config = _large_image(), ControllerConfig()
+    walk = PartitionWalk(image, 2, 0)
+    seen: list[bytes] = []
+
+    def visit(visited: Visited) -> PartitionChange | None:
+        assert 2 in visited.state[ISR]
+        seen.append(visited.topic.topic_id)
+        return None
+
+    steps = 0
+    while not walk.is_done:
+        walk.step(image, visit, config, steps)
+        steps += 1
+        assert walk.last_step_cost <= config.slice_partitions_max + 68
+
+    assert len(seen) == TOPICS * PARTITIONS
+    assert seen == sorted(seen)
+    assert steps >= TOPICS * PARTITIONS // config.slice_partitions_max
+
+
+def test_what_came_early_is_taken_in_parts() -> None:
+    """A new leader may find ten thousand requests waiting; between two parts of them followers and brokers are heard."""
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    reads = [lone.new_reply_to() for _ in range(3 * BACKLOG_PER_TURN_MAX)]
+    lone.turn(*[Read(reply_to, lone.now_ms + 1_000) for reply_to in reads])
+    assert not lone.node.active.on
+    left: list[int] = []
+    while len(lone.answers) < len(reads):
+        if lone.jobs:
+            lone.finish(lone.jobs[0])
+        else:
+            lone.turn()
+        left.append(len(lone.node.active._backlog))
+    assert [count for count in left if count] == [2 * BACKLOG_PER_TURN_MAX, BACKLOG_PER_TURN_MAX]
+    assert all(isinstance(each, ReadView) for each in lone.answers.values())
+    assert list(lone.answers) == reads
+
+
+@pytest.mark.slow
+async def test_clients_never_keep_controllers_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many requests have come, a turn takes what controllers sent first, and only so many of the others."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader = next(each for each in quorum.loops.values() if each.status().is_active)
+        turns: list[list[bool]] = []
+        turn = leader.node.turn
+
+        def noted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
+            taken = list(events)
+            turns.append([isinstance(event, Read) for event in taken])
+            turn(taken, now_ms, wall_ms)
+
+        monkeypatch.setattr(leader.node, "turn", noted)
+        asked = [leader.read(lambda view: view.as_of_offset, 10_000) for _ in range(2_000)]
+        await asyncio.gather(*asked, return_exceptions=True)  # whoever leads by then: what matters is what a turn takes
+
+        assert sum(map(sum, turns)) == 2_000
+        assert max(map(sum, turns)) <= TURN_REQUESTS_MAX
+        assert all(taken == sorted(taken) for taken in turns), "what is no client's comes first"
+
+
+@pytest.mark.slow
+async def test_more_than_a_node_can_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a word that says so; and what controllers and brokers ask is none of it."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader = next(each for each in quorum.loops.values() if each.status().is_active)
+        monkeypatch.setattr(runtime_loop, "WAITING_MAX", len(leader._waiting) + 5)
+        asked = [leader.read(lambda view: view.as_of_offset, 10_000) for _ in range(50)]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        codes = [each.code for each in answers if isinstance(each, Refused)]
+        assert 40 <= codes.count(ErrorCode.THROTTLING_QUOTA_EXCEEDED) < 50
+        assert sum(leader.turn_lengths) > 0
