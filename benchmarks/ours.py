@@ -43,12 +43,19 @@ class OurCluster:
 
     async def __aenter__(self) -> Self:
         await self._cluster.up()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self.__aexit__(None, None, None)  # whoever does not come up leaves no daemons behind
+            raise
+        return self
+
+    async def _prepare(self) -> None:
         await self._sessions.__aenter__()
         names = [f"t{i}" for i in range(TOPICS)]
         topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in names]
         stub = self._stubs[await self.leader()]
         _check(await stub.CreateTopics(admin_pb2.CreateTopicsRequest(context=self._context, topics=topics)))
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
