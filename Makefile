@@ -18,12 +18,13 @@ HOURS ?= 1
 PARTITIONS ?= 2000000
 MINUTES ?= 10
 ROUNDS ?= 50
+INPUTS ?= 1000000
 SEED ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim sim-soak mutants chaos powercut model bench image-spike clean
+.PHONY: help venv java proto verify fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +71,9 @@ sim-soak: $(VENV)  ## the simulator with random seeds, for HOURS=1
 
 mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
 	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS)
+
+fuzz: $(VENV)  ## bad bytes for everything that reads bytes: make fuzz INPUTS=1000000
+	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
 
 chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from broker_agent.lifecycle import EMPTY_POSITION, Position
 from metadata_log.batch import Batch, decode_all
 from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import Directory
+from metadata_log.files import Directory, FileTooLarge
 from metadata_log.identity import read_identity, write_identity
 from metadata_log.ids import Offset, OffsetAndEpoch, Uuid
 from metadata_log.image import MetadataImage, Provenance
@@ -309,8 +309,8 @@ class BrokerStore:
     def _read_incarnations(self) -> tuple[Uuid, ...]:
         try:
             data = self._directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
-        except FileNotFoundError:
-            return ()
+        except (FileNotFoundError, FileTooLarge):
+            return ()  # (Too large: not what was written here. Without a name the predecessor is superseded a session later.)
         whole = len(data) - len(data) % _UUID_BYTES
         return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
 

@@ -564,7 +564,8 @@ class Log:
             self._note.write(self._end, self._chain)
             self._note.flush()
         recovery.cut(keep_files=lost is not None)
-        if not recovery.segments:
+        if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
+            # (The damage may stand below the start, in the segment that the start stands in: the log is empty then.)
             self._start_anew(begin)
             return
         self._segments.adopt(recovery.segments, recovery.ranges)

@@ -19,8 +19,9 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
+from metadata_log.batch import CHAIN_BYTES
 from metadata_log.errors import CorruptLog
-from metadata_log.files import Directory
+from metadata_log.files import Directory, FileTooLarge
 from metadata_log.ids import Offset, OffsetAndEpoch
 
 FLUSHED_NAME: Final = "flushed"
@@ -30,6 +31,7 @@ LOST_NAME: Final = "lost"
 _FLUSHED: Final = struct.Struct(">8sQ32sI")
 _FLUSHED_MAGIC: Final = b"metaqfl1"
 _START_BYTES_MAX: Final = 4096
+_NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class Flushed(NamedTuple):
@@ -69,6 +71,8 @@ def read_lost(directory: Directory) -> Flushed | None:
         data = directory.read(LOST_NAME, _START_BYTES_MAX)
     except FileNotFoundError:
         return None
+    except FileTooLarge:
+        data = b""
     lost = _unpack(data)
     if lost is None or len(data) != _FLUSHED.size:
         raise CorruptLog.at(f"{directory.path_text}/{LOST_NAME}", 0, 0, "unreadable")
@@ -143,6 +147,8 @@ def read_start(directory: Directory) -> LogStart | None:
         data = directory.read(START_NAME, _START_BYTES_MAX)
     except FileNotFoundError:
         return None
+    except FileTooLarge as e:
+        raise CorruptLog.at(f"{directory.path_text}/{START_NAME}", 0, 0, str(e)) from e
     try:
         text, crc, _ = data.split(b"\n")
         if google_crc32c.value(text) != int(crc, 16):
@@ -150,8 +156,17 @@ def read_start(directory: Directory) -> LogStart | None:
         fields = json.loads(text)
         if fields["version"] != 1:
             raise ValueError(f"version {fields['version']}; this code reads 1")
-        start = OffsetAndEpoch(int(fields["offset"]), int(fields["epoch"]))
+        offset, epoch, timestamp_ms = (_whole(fields, name) for name in ("offset", "epoch", "timestamp_ms"))
         chain = bytes.fromhex(fields["chain"])
-        return LogStart(start, chain, int(fields["timestamp_ms"]), bool(fields["resetting"]))
-    except (ValueError, KeyError, TypeError) as e:
+        if len(chain) != CHAIN_BYTES:
+            raise ValueError(f"a chain of {len(chain)} bytes")
+        return LogStart(OffsetAndEpoch(offset, epoch), chain, timestamp_ms, bool(fields["resetting"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise CorruptLog.at(f"{directory.path_text}/{START_NAME}", 0, 0, f"{e!r:.100}") from e
+
+
+def _whole(fields: dict[str, object], name: str) -> int:
+    value = fields[name]
+    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
+        raise ValueError(f"{name} is {value!r:.40}; 0 to {_NUMBER_MAX} are possible")
+    return value

@@ -17,6 +17,8 @@ from quorum.core.effects import ElectionState
 FILE_NAME = "quorum-state"
 FILE_BYTES_MAX = 4_096
 FORMAT_VERSION = 1
+NUMBER_MAX = (1 << 31) - 1
+"""Of epochs and node ids, which travel as signed numbers of 32 bits."""
 
 FIRST_STATE = ElectionState(epoch=0, voted_for=None, leader_id=None)
 
@@ -51,9 +53,9 @@ def load(directory: Directory) -> ElectionState | None:
     directory.flush()
     if not directory.exists(FILE_NAME):
         return None
-    data = directory.read(FILE_NAME, FILE_BYTES_MAX)
     where = f"{directory.path_text}/{FILE_NAME}"
     try:
+        data = directory.read(FILE_NAME, FILE_BYTES_MAX)
         outer = json.loads(data)
         body = outer["state"]
         if zlib.crc32(json.dumps(body, sort_keys=True).encode()) != outer["crc32"]:
@@ -61,10 +63,16 @@ def load(directory: Directory) -> ElectionState | None:
         if body["version"] != FORMAT_VERSION:
             raise CorruptLog(f"{where}: format version {body['version']}; this code reads {FORMAT_VERSION}")
         vote = body["voted_for"]
-        voted_for = None if vote is None else ReplicaKey(int(vote["node_id"]), parse_uuid(vote["directory_id"]))
+        voted_for = None if vote is None else ReplicaKey(_number(vote["node_id"]), parse_uuid(vote["directory_id"]))
         leader_id = body["leader_id"]
-        return ElectionState(int(body["epoch"]), voted_for, None if leader_id is None else int(leader_id))
+        return ElectionState(_number(body["epoch"]), voted_for, None if leader_id is None else _number(leader_id))
     except CorruptLog:
         raise
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ForgottenVote(f"{where}: unreadable ({e})") from e
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
+        raise ValueError(f"{value!r:.40} where a number from 0 to {NUMBER_MAX} should be")
+    return value

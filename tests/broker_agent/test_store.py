@@ -266,3 +266,13 @@ def test_whoever_held_the_store_before_is_known_until_somebody_is_registered(tmp
 
     store.note_registered(three)
     assert opened(tmp_path).recover().previous_incarnations == (three,)
+
+
+def test_a_swollen_list_of_predecessors_keeps_no_broker_from_starting(tmp_path: Path) -> None:
+    """It is nobody's list then; the next attempt writes a new one. (Found by the fuzzer.)"""
+    opened(tmp_path).note_attempt(b"1" * 16)
+    (tmp_path / "broker" / "incarnations").write_bytes(bytes(129))
+    store = opened(tmp_path)
+    assert store.recover().previous_incarnations == ()
+    store.note_attempt(b"2" * 16)
+    assert opened(tmp_path).recover().previous_incarnations == (b"2" * 16,)

@@ -452,6 +452,30 @@ def test_files_that_are_gone_are_a_lost_end(what: str) -> None:
     assert found == written[: len(found)]
 
 
+def test_what_is_damaged_below_the_start_leaves_an_empty_log() -> None:
+    """
+    1. The log starts in the middle of its only segment.
+    2. Damage stands in that segment before the start, and nothing behind it is proven.
+    3. Opened without its end, the log is empty at its start, and takes the next batch there. (Found by the fuzzer.)
+    """
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    for i in range(4):
+        log.append([Topic(f"topic-{i}", ID)], 1, i)
+    log.flush()
+    log.note_snapshot(OffsetAndEpoch(2, 1))
+    log.drop_prefix(OffsetAndEpoch(2, 1))
+    log.close()
+    for position in range(SEGMENT_HEADER_BYTES, 700):
+        directory.edit(segments(directory)[0], lambda content, at=position: content.__setitem__(at, 255))  # type: ignore[misc]
+    log = Log.open(directory, accept_loss=True)
+    assert (log.shape.start.offset, log.end) == (2, 2)
+    batch = log.append([Topic("another", ID)], 2, 9)
+    log.flush()
+    log.close()
+    assert everything(Log.open(directory, accept_loss=True)) == [batch]
+
+
 def test_an_accepted_loss_survives_a_power_cut_at_any_step() -> None:
     """It is never forgotten half-way: the next start without leave is refused, the next one with it knows what is missing."""
     for step in range(1, 40):

@@ -1,6 +1,7 @@
 """What a log says after a crash: all that was durable, nothing that was never written, and the truth about damage."""
 
 import contextlib
+import json
 from random import Random
 
 import google_crc32c
@@ -328,6 +329,27 @@ def test_a_damaged_start_is_corruption() -> None:
         with pytest.raises(CorruptLog, match=START_NAME):
             Log.open(directory, config=CONFIG)
         directory.flip_bit(START_NAME, position, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("offset", "Infinity"),
+        ("offset", "-1"),
+        ("epoch", "1.5"),
+        ("timestamp_ms", "9223372036854775808"),
+        ("chain", '"00"'),
+    ],
+)
+def test_a_start_that_nobody_can_have_written_is_corruption(name: str, odd: str) -> None:
+    """Also where its checksum fits. (Found by the fuzzer.)"""
+    directory, log = filled()
+    log.close()
+    fields = json.loads(directory.read(START_NAME, 4096).split(b"\n")[0])
+    text = json.dumps(fields | {name: "ODD"}).replace('"ODD"', odd).encode()
+    directory.write_atomic(START_NAME, b"%s\n%08x\n" % (text, google_crc32c.value(text)))
+    with pytest.raises(CorruptLog, match=START_NAME):
+        Log.open(directory, config=CONFIG)
 
 
 def test_mutations_of_a_segment_give_a_log_or_a_format_error() -> None:

@@ -1,6 +1,10 @@
 """The vote on disk: what `save` and `load` say is durable, is."""
 
+import contextlib
+import json
+import zlib
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -33,3 +37,21 @@ def test_a_vote_that_was_read_is_not_forgotten_by_a_power_cut() -> None:
             assert election_file.load(survivor.crash(Random(seed))) == found
             read.append(found)
     assert OLD in read and NEW in read
+
+
+@pytest.mark.parametrize(
+    "odd", ["Infinity", "-1", "2147483648", "1.5", "x" * 5_000, "true", '"1"', "[" * 1_500 + "]" * 1_500]
+)
+@pytest.mark.parametrize("name", ["epoch", "leader_id"])
+def test_a_state_that_nobody_can_have_written_is_forgotten(name: str, odd: str) -> None:
+    """Also where its checksum fits: no number is guessed, and nothing but ForgottenVote comes out. (Found by the fuzzer.)"""
+    directory = MemoryDirectory()
+    election_file.save(directory, NEW)
+    body: dict[str, Any] = json.loads(directory.read(election_file.FILE_NAME, 4_096))["state"]
+    with contextlib.suppress(RecursionError, ValueError):
+        body[name] = json.loads(odd)
+    crc = zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    text = json.dumps({"crc32": crc, "state": body | {name: "ODD"}}).replace('"ODD"', odd)
+    directory.write_atomic(election_file.FILE_NAME, text.encode())
+    with pytest.raises(election_file.ForgottenVote):
+        election_file.load(directory)
