@@ -57,6 +57,15 @@ def feature_problem(image: MetadataImage, features: tuple[FeatureRange, ...]) ->
     return None
 
 
+def _range_problem(feature: FeatureRange) -> str | None:
+    """What is wrong with it, whatever the cluster's features: it stands in the log for good."""
+    if not 1 <= len(feature.name) <= TEXT_MAX:
+        return f"a feature's name has 1 to {TEXT_MAX} characters, not {len(feature.name)}"
+    if not 0 <= feature.min_level <= feature.max_level:
+        return f"feature {feature.name}: levels {feature.min_level} to {feature.max_level} are no range"
+    return None
+
+
 def _log_dir_problem(image: MetadataImage, command: RegisterBrokerCommand) -> str | None:
     log_dirs = command.log_dirs
     if not 1 <= len(log_dirs) <= LOG_DIRS_MAX:
@@ -89,7 +98,11 @@ def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> 
     elif len(command.features) > FEATURES_MAX:
         problem = f"{len(command.features)} features: at most {FEATURES_MAX} are allowed"
     else:
-        problem = endpoint_problem(command.endpoints) or _log_dir_problem(image, command)
+        problem = (
+            endpoint_problem(command.endpoints)
+            or _log_dir_problem(image, command)
+            or next((_range_problem(each) for each in command.features if _range_problem(each)), None)
+        )
     if problem is not None:
         raise ControllerError(ErrorCode.INVALID_REGISTRATION, f"broker {command.broker_id}: {problem}")
     problem = feature_problem(image, command.features)

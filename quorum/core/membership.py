@@ -158,7 +158,7 @@ def problem_of(voter: Voter) -> str | None:
             return f"an endpoint's listener and host must have from 1 to {NAME_CHARS_MAX} characters"
         if not 0 < endpoint.port < 65_536:
             return f"port {endpoint.port} of {endpoint.host}; from 1 to 65535"
-    if not voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
+    if not 0 <= voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
         levels = f"{voter.kraft_version_min} to {voter.kraft_version_max}"
         return f"it supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
     return None

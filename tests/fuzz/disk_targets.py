@@ -78,7 +78,7 @@ def _files(directory: MemoryDirectory) -> list[str]:
 
 def _contents(directory: MemoryDirectory, name: str) -> bytes:
     data = directory.read(name, 16 << 20)
-    return data.rstrip(b"\x00") + bytes(8) if name.endswith(".log") else data
+    return data.rstrip(b"\x00") + bytes(64) if name.endswith(".log") else data
 
 
 def unpacked(data: bytes) -> MemoryDirectory:

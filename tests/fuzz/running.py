@@ -1,5 +1,6 @@
 """Feeds targets, on all cores, and keeps an eye on what must not happen: a wrong error, no end, too much memory."""
 
+import logging
 import resource
 import signal
 import time
@@ -69,6 +70,7 @@ def input_of(target: Target, seed: int, number: int) -> bytes:
 def run_chunk(chunk: Chunk) -> Tally:
     """Feeds one target, up to its first failure."""
     _limit_memory()
+    logging.disable()
     target = targets()[chunk.target]
     outcomes: Counter[str] = Counter()
     slowest_s = 0.0

@@ -1,0 +1,460 @@
+"""What comes from the network: every request of every service, fed to a whole controller; and what it and brokers are answered.
+
+An input of a service is one byte, which chooses the controller's role, and the message. The controller is a real node on a disk
+in memory; only gRPC is missing. A stranger's message never stops it; a voter's may.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from random import Random
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+from quorum_rpc.v1 import broker_pb2, common_pb2, voter_pb2
+
+from broker_agent import convert as broker_convert
+from broker_agent.lifecycle import (
+    EMPTY_POSITION,
+    Applied,
+    Fetch,
+    FetchAnswered,
+    FetchFailed,
+    Position,
+    Register,
+    Registered,
+    RegisterFailed,
+    StoreRecovered,
+    TimerFired,
+)
+from broker_agent.session import Session, SessionConfig
+from metadata_log.errors import ErrorCode
+from metadata_log.identity import Identity
+from metadata_log.ids import OffsetAndEpoch
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    ChainRequest,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    PeerRequest,
+    PeerResponse,
+    UpdateVoterRequest,
+    VoteRequest,
+)
+from quorum.runtime.world import RaftResponse, StopRequested
+from quorum.wire import convert, convert_membership
+from quorum.wire.admin import AdminService
+from quorum.wire.broker import BrokerService
+from quorum.wire.errors import BadMessage
+from quorum.wire.voter import VoterService
+from tests.fuzz.disk_targets import packed, unpacked
+from tests.fuzz.mutation import Mutate, messages_mutated, mutated
+from tests.fuzz.sealing import sealed
+from tests.fuzz.target import Target
+from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
+from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
+from tests.quorum.wire.calling import METHODS, call, codes_of
+from tests.quorum.wire.good_requests import good_requests, register
+
+IDENTITY = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
+CALLS_MAX: Final = 100
+USES_MAX: Final = 50
+"""A node that an input has not changed takes the next one too, but not for ever."""
+
+
+# --- controllers -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def busy_disk() -> bytes:
+    """Of a sole voter with two brokers and a topic."""
+    disk = formatted_disk(voters_of((1,)))
+    controller = LoneController(_started(LoneNode(disk)))
+    brokers = BrokerService(controller, IDENTITY)
+    admin = AdminService(controller, IDENTITY)
+    for broker_id in (0, 1):
+        call(brokers, "RegisterBroker", register(broker_id))
+        registered = controller.lone.node.state.committed.brokers[broker_id]
+        fetch = good_requests(registered.broker_epoch, offset=0)["BrokerService.MetadataFetchOnce"]
+        fetch.broker_id, fetch.incarnation_id = broker_id, registered.incarnation_id
+        image = controller.lone.node.state.committed
+        log = controller.lone.node.log
+        fetch.offset, fetch.epoch, fetch.chain = image.offset, log.shape.last_epoch, log.chain_at(image.offset) or b""
+        call(brokers, "MetadataFetchOnce", fetch)
+    request = good_requests()["AdminService.CreateTopics"]
+    request.topics[0].name = "orders"
+    request.context.request_id = b""
+    assert codes_of(call(admin, "CreateTopics", request)) == []
+    call(admin, "CreateSnapshot", good_requests()["AdminService.CreateSnapshot"])
+    return packed(disk)
+
+
+def _started(lone: LoneNode) -> LoneNode:
+    lone.run_until_idle()
+    return lone
+
+
+def busy() -> LoneNode:
+    return _started(LoneNode(unpacked(busy_disk())))
+
+
+ROLES: Final[Sequence[Callable[[], LoneNode]]] = (leader, follower, unattached, busy)
+SERVICES: Final[dict[str, Callable[[LoneController], Any]]] = {
+    "VoterService": lambda controller: VoterService(controller, IDENTITY, lambda *_: None),
+    "BrokerService": lambda controller: BrokerService(controller, IDENTITY),
+    "AdminService": lambda controller: AdminService(controller, IDENTITY),
+}
+
+
+class _Pool:
+    """Nodes by role. One that an input has changed is not used again."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, tuple[LoneNode, object, int]] = {}
+
+    def take(self, role: int) -> LoneNode:
+        known = self._nodes.pop(role, None)
+        return ROLES[role]() if known is None else known[0]
+
+    def put_back(self, role: int, lone: LoneNode, before: object, uses: int) -> None:
+        if uses < USES_MAX and lone.stopped is None and _trace(lone) == before:
+            self._nodes[role] = lone, before, uses
+
+    def uses(self, role: int) -> int:
+        return self._nodes[role][2] if role in self._nodes else 0
+
+
+def _trace(lone: LoneNode) -> object:
+    node = lone.node
+    return node.core.describe(), node.log.shape, node.state.committed.digest_bytes, lone.now_ms, len(lone.sent)
+
+
+_POOL: Final = _Pool()
+
+
+def _request_taker(name: str) -> Callable[[bytes], str | None]:
+    service, method = name.split(".")
+    message_type = METHODS[name].input_type._concrete_class
+
+    def take(data: bytes) -> str | None:
+        request = message_type()
+        request.ParseFromString(data[1:])
+        if method == "Submit":
+            # (Here each call takes a turn of its own: a thousand of them are a thousand inputs, and no bad one.)
+            del request.requests[CALLS_MAX:]
+        role = data[0] % len(ROLES) if data else 0
+        uses = _POOL.uses(role)
+        lone = _POOL.take(role)
+        before = _trace(lone)
+        answer = call(SERVICES[service](LoneController(lone)), method, request)
+        lone.node.core.check_invariants()
+        if lone.stopped is not None:
+            assert service == "VoterService" and _is_voter(lone, request), f"a stranger has stopped it: {lone.stopped}"
+            return "stopped"
+        codes = codes_of(answer)
+        assert ErrorCode.UNKNOWN_SERVER_ERROR not in codes, answer
+        lone.node.state.committed.check_invariants()
+        _POOL.put_back(role, lone, before, uses + 1)
+        return codes[0].name if codes else None
+
+    return take
+
+
+def _is_voter(lone: LoneNode, request: Any) -> bool:
+    replica = request.sender.replica
+    voters = {(voter.node_id, voter.directory_id) for voter in lone.node.bootstrap.voters}
+    return (replica.node_id, replica.directory_id) in voters
+
+
+def _with_role(mutate: Mutate, roles: Sequence[int]) -> Mutate:
+    def with_role(rng: Random, samples: Sequence[bytes]) -> bytes:
+        return bytes([rng.choice(roles)]) + mutate(rng, [sample[1:] for sample in samples])
+
+    return with_role
+
+
+def _request_target(name: str) -> Target:
+    message_type = METHODS[name].input_type._concrete_class
+    roles = (0, 0, 1, 2, 3) if name.startswith("VoterService") else (3, 3, 3, 3, 3, 3, 0, 1)
+
+    def samples() -> list[bytes]:
+        node = busy().node
+        image = node.state.committed
+        topic = image.topic("orders")
+        assert topic is not None
+        snapshot = node.snapshotter.store.list()[0].end
+        request = good_requests(image.brokers[0].broker_epoch, topic.topic_id, image.offset, snapshot)[name]
+        samples = [bytes([role]) + request.SerializeToString(deterministic=True) for role in sorted(set(roles))]
+        if "epoch" in request.DESCRIPTOR.fields_by_name and 3 in roles:
+            request.epoch = node.core.epoch
+            samples.append(bytes([3]) + request.SerializeToString(deterministic=True))
+        return samples
+
+    return Target(
+        name, samples, _request_taker(name), (DecodeError,), _with_role(messages_mutated(message_type), roles)
+    )
+
+
+# --- answers to controllers ------------------------------------------------------------------------------------------
+
+
+def _sent(lone: LoneNode, kind: type[PeerRequest]) -> tuple[LoneNode, PeerRequest]:
+    return lone, next(request for _, request in reversed(lone.sent) if isinstance(request, kind))
+
+
+def _asks_for_vote() -> tuple[LoneNode, PeerRequest]:
+    lone = unattached()
+    lone.now_ms += 10_000
+    lone.turn()
+    return _sent(lone, VoteRequest)
+
+
+def _resigns() -> tuple[LoneNode, PeerRequest]:
+    lone = leader()
+    lone.turn(StopRequested())
+    return _sent(lone, EndQuorumEpochRequest)
+
+
+def _loads_snapshot() -> tuple[LoneNode, PeerRequest]:
+    lone, fetch = _sent(follower(), FetchRequest)
+    assert isinstance(fetch, FetchRequest)
+    redirect = FetchResponse(ErrorCode.NONE, 1, 2, fetch.number, snapshot=OffsetAndEpoch(3, 1))
+    lone.turn(RaftResponse(2, fetch, redirect))
+    return _sent(lone, FetchSnapshotRequest)
+
+
+def _update_request() -> UpdateVoterRequest:
+    return convert_membership.from_update_voter(good_requests()["VoterService.UpdateVoter"])
+
+
+def _standing(leader_id: int = 2) -> voter_pb2.Standing:
+    return voter_pb2.Standing(epoch=1, leader_id=leader_id)
+
+
+@cache
+def _history() -> bytes:
+    return convert.join(busy().node.log.read(0, 1 << 20))
+
+
+@cache
+def _snapshot() -> bytes:
+    store = busy().node.snapshotter.store
+    (info,) = store.list()
+    return store.read_chunk(info.end, 0, 1 << 20)[1]
+
+
+def _fetch_answers() -> list[Any]:
+    common: dict[str, Any] = {"number": 1, "successors": [1, 3], "read_token": 1}
+    return [
+        voter_pb2.FetchResponse(standing=_standing(), high_watermark=2, batches=_history(), **common),
+        voter_pb2.FetchResponse(standing=_standing(), **common),
+        voter_pb2.FetchResponse(standing=_standing(), diverging=common_pb2.OffsetAndEpoch(offset=0, epoch=0), **common),
+        voter_pb2.FetchResponse(standing=_standing(), snapshot=common_pb2.SnapshotId(end_offset=9, epoch=1), **common),
+        voter_pb2.FetchResponse(standing=voter_pb2.Standing(error=common_pb2.CHAIN_MISMATCH, epoch=1, leader_id=2)),
+    ]
+
+
+def _chunks() -> list[Any]:
+    data = _snapshot()
+    return [
+        voter_pb2.FetchSnapshotResponse(standing=_standing(), number=2, size=len(data), data=data),
+        voter_pb2.FetchSnapshotResponse(standing=_standing(), number=2, size=len(data), data=data[:100]),
+    ]
+
+
+_ANSWERS: Final[dict[str, tuple[type[Any], Callable[[], list[Any]], Callable[[Any], PeerResponse], Any]]] = {
+    "Vote": (
+        voter_pb2.VoteResponse,
+        lambda: [voter_pb2.VoteResponse(standing=voter_pb2.Standing(epoch=0), vote_granted=True)],
+        convert.from_vote_response,
+        _asks_for_vote,
+    ),
+    "BeginQuorumEpoch": (
+        voter_pb2.BeginQuorumEpochResponse,
+        lambda: [voter_pb2.BeginQuorumEpochResponse(standing=_standing(1))],
+        convert.from_begin_response,
+        lambda: _sent(leader(), BeginQuorumEpochRequest),
+    ),
+    "EndQuorumEpoch": (
+        voter_pb2.EndQuorumEpochResponse,
+        lambda: [voter_pb2.EndQuorumEpochResponse(standing=_standing(1))],
+        convert.from_end_response,
+        _resigns,
+    ),
+    "Fetch": (
+        voter_pb2.FetchResponse,
+        _fetch_answers,
+        convert.from_fetch_response,
+        lambda: _sent(follower(), FetchRequest),
+    ),
+    "FetchSnapshot": (
+        voter_pb2.FetchSnapshotResponse,
+        _chunks,
+        convert.from_fetch_snapshot_response,
+        _loads_snapshot,
+    ),
+    "DescribeChain": (
+        voter_pb2.DescribeChainResponse,
+        lambda: [voter_pb2.DescribeChainResponse(standing=_standing(), chain=bytes(32), end_offset=3, last_epoch=1)],
+        convert.from_chain_response,
+        lambda: (follower(), ChainRequest(convert.from_replica(good_requests()["VoterService.Vote"].receiver), 0, 0)),
+    ),
+    "ReadLog": (
+        voter_pb2.ReadLogResponse,
+        lambda: [voter_pb2.ReadLogResponse(standing=_standing(), batches=_history())],
+        convert.from_read_log_response,
+        lambda: (follower(), convert.from_read_log(good_requests()["VoterService.ReadLog"])),
+    ),
+    "UpdateVoter": (
+        voter_pb2.QuorumChangeResponse,
+        lambda: [voter_pb2.QuorumChangeResponse(standing=_standing(), message="done", offset=3)],
+        convert_membership.from_quorum_change_response,
+        lambda: (follower(), _update_request()),
+    ),
+}
+
+
+def _answer_target(name: str) -> Target:
+    """Node 2 answers what node 1 has asked; then time passes, and what follows happens."""
+    message_type, samples, translate, begin = _ANSWERS[name]
+
+    def take(data: bytes) -> str | None:
+        message = message_type()
+        message.ParseFromString(data)
+        response = translate(message)
+        lone, request = begin()
+        lone.turn(RaftResponse(2, request, response))
+        for _ in range(3):
+            lone.run_until_idle()
+            lone.node.core.check_invariants()
+            lone.now_ms += 400
+            lone.turn()
+        return "stopped" if lone.stopped is not None else None
+
+    mutate = messages_mutated(message_type)
+
+    def with_seals(rng: Random, given: Sequence[bytes]) -> bytes:
+        data = mutate(rng, given)
+        if "batches" not in message_type.DESCRIPTOR.fields_by_name or rng.random() < 0.5:
+            return data
+        message = message_type()
+        message.ParseFromString(given[0])
+        message.batches = sealed(_hurt_batches(rng, message.batches), chain=rng.choice((None, _first_chain())))
+        again: bytes = message.SerializeToString(deterministic=True)
+        return again
+
+    return Target(
+        f"answer.{name}",
+        lambda: [message.SerializeToString(deterministic=True) for message in samples()],
+        take,
+        (DecodeError, BadMessage),
+        with_seals,
+    )
+
+
+def _hurt_batches(rng: Random, batches: bytes) -> bytes:
+    return mutated(rng, (batches,))
+
+
+@cache
+def _first_chain() -> bytes:
+    chain = unattached().node.log.chain_at(0)
+    assert chain is not None
+    return chain
+
+
+# --- answers to brokers ----------------------------------------------------------------------------------------------
+
+
+def _asking_session() -> tuple[Session, Any]:
+    session = Session(SessionConfig(), random.Random(1))
+    effects = session.step(StoreRecovered(EMPTY_POSITION, ()), 1_000)
+    return session, next(effect for effect in effects if isinstance(effect, Register))
+
+
+def _fetching_session() -> tuple[Session, Any]:
+    session, asked = _asking_session()
+    effects = session.step(Registered(asked.number, 7), 1_010)
+    return session, next(effect for effect in effects if isinstance(effect, Fetch))
+
+
+def _go_on(session: Session) -> str | None:
+    """The store does as it was told, and time passes."""
+    session.step(Applied(Position(9, 1, bytes(32), bytes(32))), 1_030)
+    for now_ms in range(1_500, 10_000, 500):
+        session.step(TimerFired(), now_ms)
+        session.may_serve(now_ms)
+        session.next_deadline_ms()
+    return "exited" if session.exited else None
+
+
+def _take_registered(data: bytes) -> str | None:
+    response = broker_pb2.RegisterBrokerResponse()
+    response.ParseFromString(data)
+    session, asked = _asking_session()
+    code = ErrorCode.of(response.error.code)
+    if code is ErrorCode.NONE:
+        session.step(Registered(asked.number, response.broker_epoch), 1_020)
+    else:
+        hint = broker_convert.leader_hint(response.leader)
+        session.step(RegisterFailed(asked.number, code, response.error.message, hint), 1_020)
+    return _go_on(session)
+
+
+def _take_fetched(data: bytes) -> str | None:
+    response = broker_pb2.MetadataFetchResponse()
+    response.ParseFromString(data)
+    session, asked = _fetching_session()
+    code = ErrorCode.of(response.error.code)
+    response.number = asked.request.number
+    answer = broker_convert.fetch_answer(response)
+    if code is not ErrorCode.NONE or answer is None:
+        hint = broker_convert.leader_hint(response.leader)
+        session.step(FetchFailed(response.number, code, response.error.message, hint), 1_020)
+    else:
+        session.step(FetchAnswered(answer), 1_020)
+    return _go_on(session)
+
+
+def _fetched_answers() -> list[bytes]:
+    response = broker_pb2.MetadataFetchResponse(
+        number=2,
+        result=broker_pb2.MetadataFetchResponse.BATCHES,
+        batches=b"batches",
+        previous_chain=bytes(32),
+        end_offset=9,
+        high_watermark=9,
+        digest=bytes(32),
+        digest_offset=9,
+        state=broker_pb2.ONLINE,
+        lease_ms=5_000,
+        controller_epoch=1,
+    )
+    samples = []
+    for result in (1, 2, 3, 4):
+        response.result = result  # type: ignore[assignment]
+        response.snapshot.end_offset, response.diverging.offset = 9, 3
+        samples.append(response.SerializeToString(deterministic=True))
+    return samples
+
+
+TARGETS = (
+    *(_request_target(name) for name in METHODS),
+    *(_answer_target(name) for name in _ANSWERS),
+    Target(
+        "answer.RegisterBroker",
+        lambda: [broker_pb2.RegisterBrokerResponse(broker_epoch=7).SerializeToString()],
+        _take_registered,
+        (DecodeError,),
+        messages_mutated(broker_pb2.RegisterBrokerResponse),
+    ),
+    Target(
+        "answer.MetadataFetch",
+        _fetched_answers,
+        _take_fetched,
+        (DecodeError,),
+        messages_mutated(broker_pb2.MetadataFetchResponse),
+    ),
+)

@@ -1,0 +1,77 @@
+"""Calls the services' methods without gRPC: one call, one answer, on an event loop that nothing else is on."""
+
+import asyncio
+from functools import cache
+from typing import Any
+
+import grpc
+from quorum_rpc.v1 import admin_pb2, broker_pb2, voter_pb2
+
+from metadata_log.errors import ErrorCode
+
+SERVICES = {
+    name: file.DESCRIPTOR.services_by_name[name]
+    for name, file in (("VoterService", voter_pb2), ("BrokerService", broker_pb2), ("AdminService", admin_pb2))
+}
+METHODS = {f"{name}.{method.name}": method for name, service in SERVICES.items() for method in service.methods}
+"""Every RPC between controllers, of brokers and of operators, by `Service.Method`."""
+
+
+class Context:
+    """What a handler sees of its call: no deadline, no certificate, and for a stream one message."""
+
+    def __init__(self, request: Any) -> None:
+        self._requests = [request]
+        self.written: list[Any] = []
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def invocation_metadata(self) -> tuple[tuple[str, bytes], ...]:
+        return ()
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        return {}
+
+    async def read(self) -> Any:
+        return self._requests.pop() if self._requests else grpc.aio.EOF
+
+    async def write(self, message: Any) -> None:
+        self.written.append(message)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
+
+def call(servicer: Any, method: str, request: Any) -> Any:
+    """The (first) answer of `servicer` to `request`; None where a stream ends without one."""
+    handler = getattr(servicer, method)
+    context = Context(request)
+
+    async def work() -> Any:
+        if method in ("Fetch", "MetadataFetch", "Submit"):
+            await handler(None, context)
+            return context.written[0] if context.written else None
+        if method == "FetchMetadataSnapshot":
+            return await anext(handler(request, context))
+        return await handler(request, context)
+
+    return _loop().run_until_complete(work())
+
+
+def codes_of(answer: Any) -> list[ErrorCode]:
+    """Every error that an answer names, as a whole and of its parts."""
+    found: list[ErrorCode] = []
+    if answer is None:
+        return found
+    if answer.DESCRIPTOR.name == "Standing":
+        found += [ErrorCode(answer.error)] if answer.error else []
+    elif answer.DESCRIPTOR.name == "Error":
+        found += [ErrorCode(answer.code)] if answer.code else []
+    for field, value in answer.ListFields():
+        if field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                found += codes_of(each)
+    return found

@@ -1,0 +1,139 @@
+"""A good request of every RPC, for a controller of the cluster that `lone_node` formats."""
+
+from typing import Any
+
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
+
+from metadata_log.ids import NodeId, OffsetAndEpoch
+from tests.quorum.controller.cluster import incarnation
+from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
+
+CONTEXT = admin_pb2.RequestContext(cluster_id=CLUSTER_ID, timeout_ms=500)
+
+
+def key(node_id: NodeId) -> common_pb2.ReplicaKey:
+    return common_pb2.ReplicaKey(node_id=node_id, directory_id=directory_id(node_id))
+
+
+def sender(node_id: NodeId = 2) -> voter_pb2.Sender:
+    return voter_pb2.Sender(cluster_id=CLUSTER_ID, replica=key(node_id), generation=1)
+
+
+def voter(node_id: NodeId) -> voter_pb2.Voter:
+    endpoint = common_pb2.Endpoint(listener="CONTROLLER", host="127.0.0.1", port=9_090 + node_id)
+    return voter_pb2.Voter(replica=key(node_id), endpoints=[endpoint], kraft_version_min=0, kraft_version_max=1)
+
+
+def _voters() -> dict[str, Any]:
+    me = sender()
+    return {
+        "Vote": voter_pb2.VoteRequest(sender=me, receiver=key(1), epoch=2, last_epoch=1, end_offset=9),
+        "BeginQuorumEpoch": voter_pb2.BeginQuorumEpochRequest(sender=me, receiver=key(1), epoch=2),
+        "EndQuorumEpoch": voter_pb2.EndQuorumEpochRequest(sender=me, epoch=1, preferred_successors=[key(1), key(3)]),
+        "Fetch": voter_pb2.FetchRequest(sender=me, epoch=1, number=1, max_bytes=1 << 20),
+        "FetchSnapshot": voter_pb2.FetchSnapshotRequest(
+            sender=me, epoch=1, number=1, snapshot=common_pb2.SnapshotId(end_offset=3, epoch=1), max_bytes=1 << 20
+        ),
+        "ReadLog": voter_pb2.ReadLogRequest(sender=me, offset=0, end_offset=1, max_bytes=1 << 20),
+        "DescribeChain": voter_pb2.DescribeChainRequest(sender=me, offset=1, epoch=1),
+        "AddVoter": voter_pb2.AddVoterRequest(sender=me, voter=voter(4), timeout_ms=200),
+        "RemoveVoter": voter_pb2.RemoveVoterRequest(sender=me, voter=key(3), timeout_ms=200),
+        "UpdateVoter": voter_pb2.UpdateVoterRequest(sender=me, voter=voter(2), epoch=1, timeout_ms=200),
+    }
+
+
+def register(broker_id: NodeId) -> broker_pb2.RegisterBrokerRequest:
+    return broker_pb2.RegisterBrokerRequest(
+        cluster_id=CLUSTER_ID,
+        broker_id=broker_id,
+        incarnation_id=incarnation(broker_id),
+        endpoints=[common_pb2.Endpoint(listener="PLAINTEXT", host=f"b{broker_id}", port=9092)],
+        features=[common_pb2.FeatureRange(name="metadata.version", min_level=1, max_level=1)],
+        rack="r1",
+        log_dirs=[bytes([200 + broker_id]) * 16],
+    )
+
+
+def _brokers(epoch: int, topic_id: bytes, offset: int, snapshot: OffsetAndEpoch) -> dict[str, Any]:
+    fetch = broker_pb2.MetadataFetchRequest(
+        cluster_id=CLUSTER_ID,
+        broker_id=0,
+        broker_epoch=epoch,
+        incarnation_id=incarnation(0),
+        offset=offset,
+        max_bytes=1 << 20,
+        number=1,
+    )
+    member = broker_pb2.IsrMember(broker_id=0, broker_epoch=epoch)
+    alteration = broker_pb2.PartitionAlteration(topic_id=topic_id, new_isr=[member], leader_recovery_state=0)
+    return {
+        "RegisterBroker": register(7),
+        "MetadataFetch": fetch,
+        "MetadataFetchOnce": fetch,
+        "FetchMetadataSnapshot": broker_pb2.FetchMetadataSnapshotRequest(
+            cluster_id=CLUSTER_ID,
+            broker_id=0,
+            broker_epoch=epoch,
+            incarnation_id=incarnation(0),
+            snapshot=common_pb2.SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch),
+        ),
+        "AlterPartition": broker_pb2.AlterPartitionRequest(
+            cluster_id=CLUSTER_ID, broker_id=0, broker_epoch=epoch, partitions=[alteration]
+        ),
+        "AllocateProducerIds": broker_pb2.AllocateProducerIdsRequest(
+            cluster_id=CLUSTER_ID, broker_id=0, broker_epoch=epoch
+        ),
+    }
+
+
+def _operators() -> dict[str, Any]:
+    topic = admin_pb2.NewTopic(
+        name="new", partitions=2, replication_factor=1, configs=[admin_pb2.ConfigEntry(key="retention.ms", value="9")]
+    )
+    resource = admin_pb2.ConfigResource(resource_type=2, name="orders")
+    operation = admin_pb2.ConfigOperation(kind=admin_pb2.ConfigOperation.SET, key="retention.ms", value="7")
+    alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
+    with_id = admin_pb2.RequestContext()
+    with_id.CopyFrom(CONTEXT)
+    with_id.request_id = bytes(range(16))
+    created = admin_pb2.CreateTopicsRequest(context=with_id, topics=[topic])
+    return {
+        "CreateTopics": created,
+        "CreatePartitions": admin_pb2.CreatePartitionsRequest(
+            context=CONTEXT, topics=[admin_pb2.NewPartitions(name="orders", total_count=3)]
+        ),
+        "DeleteTopics": admin_pb2.DeleteTopicsRequest(context=CONTEXT, names=["orders"]),
+        "ListTopics": admin_pb2.ListTopicsRequest(context=CONTEXT, limit=10),
+        "DescribeTopics": admin_pb2.DescribeTopicsRequest(context=CONTEXT, names=["orders"], limit=10),
+        "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
+        "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
+        "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
+        "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=0),
+        "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=1),
+        "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),
+        "AddVoter": admin_pb2.AdminAddVoterRequest(context=CONTEXT, voter=voter(4)),
+        "RemoveVoter": admin_pb2.AdminRemoveVoterRequest(context=CONTEXT, voter=key(3)),
+        "TransferLeadership": admin_pb2.TransferLeadershipRequest(context=CONTEXT, target_id=2),
+        "CanRestart": admin_pb2.CanRestartRequest(context=CONTEXT, node_id=1),
+        "CreateSnapshot": admin_pb2.CreateSnapshotRequest(context=CONTEXT, reason="why not"),
+        "ListSnapshots": admin_pb2.ListSnapshotsRequest(context=CONTEXT),
+        "Submit": admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=1, create_topics=created)]),
+    }
+
+
+def good_requests(
+    broker_epoch: int = 0,
+    topic_id: bytes = bytes(16),
+    offset: int = 0,
+    snapshot: OffsetAndEpoch = OffsetAndEpoch(3, 1),  # noqa: B008 -- a value
+) -> dict[str, Any]:
+    """By `Service.Method`. Broker 0 with this epoch leads partition 0 of the topic `orders`."""
+    return {
+        f"{service}.{method}": request
+        for service, requests in (
+            ("VoterService", _voters()),
+            ("BrokerService", _brokers(broker_epoch, topic_id, offset, snapshot)),
+            ("AdminService", _operators()),
+        )
+        for method, request in requests.items()
+    }

@@ -1,0 +1,449 @@
+"""Every RPC between controllers, of brokers and of operators, and every way in which a request of it can be bad.
+
+Law: a bad request is refused with the code that its row names, and changes nothing: not the role, epoch, vote or log of the
+controller, nor its image. (The codes of the quorum's RPCs are those of KIP-595, KIP-630, KIP-853 and KIP-996.) Who adds an RPC
+adds its rows: the services are asked which they have.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import pytest
+from quorum_rpc.v1.common_pb2 import FeatureRange
+
+from metadata_log.errors import ErrorCode
+from tests.fuzz.network_targets import SERVICES, busy
+from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
+from tests.quorum.runtime.lone_node import LoneNode
+from tests.quorum.wire.calling import METHODS, call, codes_of
+from tests.quorum.wire.good_requests import good_requests, key, voter
+
+E = ErrorCode
+HALF: Final = b"half an id"
+OTHER_ID: Final = bytes([99]) * 16
+LONG: Final = "x" * 70_000
+FUTURE: Final = FeatureRange(name="metadata.version", min_level=8, max_level=9)
+
+Change = Callable[[Any], None]
+
+
+class Row(NamedTuple):
+    """What is wrong with the request, who is asked, and what it is refused with."""
+
+    what: str
+    asked: Callable[[], LoneNode]
+    change: Change
+    code: ErrorCode
+
+
+def put(path: str, value: Any) -> Change:
+    """Sets one field; numbers in the path are places in lists. A list is replaced."""
+
+    def change(request: Any) -> None:
+        *way, name = path.split(".")
+        for step in way:
+            request = request[int(step)] if step.isdigit() else getattr(request, step)
+        if isinstance(value, list):
+            request.ClearField(name)
+            getattr(request, name).extend(value)
+        elif hasattr(value, "DESCRIPTOR"):
+            getattr(request, name).CopyFrom(value)
+        else:
+            setattr(request, name, value)
+
+    return change
+
+
+def many(path: str, count: int) -> Change:
+    """The first item of a list, so many times."""
+
+    def change(request: Any) -> None:
+        *way, name = path.split(".")
+        for step in way:
+            request = request[int(step)] if step.isdigit() else getattr(request, step)
+        put(name, [getattr(request, name)[0]] * count)(request)
+
+    return change
+
+
+def both(first: Change, second: Change) -> Change:
+    def change(request: Any) -> None:
+        first(request)
+        second(request)
+
+    return change
+
+
+def nothing(_: Any) -> None:
+    """The request is good; whom it reaches is not."""
+
+
+def bad(path: str, value: Any, code: ErrorCode, asked: Callable[[], LoneNode]) -> Row:
+    return Row(f"{path} = {value!r:.40}", asked, put(path, value), code)
+
+
+# --- between controllers ---------------------------------------------------------------------------------------------
+
+
+def of_voters(path: str, value: Any, code: ErrorCode) -> Row:
+    return bad(path, value, code, leader)
+
+
+STRANGERS: Final = (
+    of_voters("sender.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
+    of_voters("sender.cluster_id", "", E.INCONSISTENT_CLUSTER_ID),
+    of_voters("sender.generation", 2, E.INVALID_CONTROL_GENERATION),
+    of_voters("sender.generation", -1, E.INVALID_CONTROL_GENERATION),
+)
+SENDERS: Final = (*STRANGERS, of_voters("sender.replica.directory_id", HALF, E.INVALID_REQUEST))
+EPOCHS: Final = (
+    of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
+    of_voters("epoch", 2, E.UNKNOWN_LEADER_EPOCH),
+    Row("asked of a follower", follower, nothing, E.NOT_LEADER_OR_FOLLOWER),
+)
+RECEIVERS: Final = (
+    of_voters("receiver.node_id", 3, E.INVALID_VOTER_KEY),
+    of_voters("receiver.directory_id", OTHER_ID, E.INVALID_VOTER_KEY),
+    of_voters("receiver.directory_id", HALF, E.INVALID_REQUEST),
+)
+NEW_VOTERS: Final = (
+    of_voters("voter.replica.directory_id", HALF, E.INVALID_REQUEST),
+    of_voters("voter.replica.node_id", -1, E.INVALID_REQUEST),
+    of_voters("voter.endpoints", [], E.INVALID_REQUEST),
+    of_voters("voter.endpoints.0.host", "", E.INVALID_REQUEST),
+    of_voters("voter.endpoints.0.host", LONG, E.INVALID_REQUEST),
+    of_voters("voter.endpoints.0.port", 0, E.INVALID_REQUEST),
+    of_voters("voter.endpoints.0.port", 65_536, E.INVALID_REQUEST),
+    of_voters("voter.endpoints.0.listener", LONG, E.INVALID_REQUEST),
+    Row("17 endpoints", leader, many("voter.endpoints", 17), E.INVALID_REQUEST),
+    of_voters("voter.kraft_version_min", 2, E.INVALID_REQUEST),
+    of_voters("voter.kraft_version_min", -1, E.INVALID_REQUEST),
+)
+VOTERS: Final = {
+    "Vote": (
+        *SENDERS,
+        *RECEIVERS,
+        Row(
+            "a pre-vote of an epoch that is over",
+            leader,
+            both(put("pre_vote", True), both(put("epoch", 0), put("last_epoch", 0))),
+            E.FENCED_LEADER_EPOCH,
+        ),
+        of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("last_epoch", -1, E.INVALID_REQUEST),
+        of_voters("last_epoch", 2, E.INVALID_REQUEST),
+        of_voters("end_offset", -1, E.INVALID_REQUEST),
+    ),
+    "BeginQuorumEpoch": (
+        *SENDERS,
+        *RECEIVERS,
+        of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
+        of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("endpoint.port", -1, E.INVALID_REQUEST),
+        of_voters("endpoint.host", LONG, E.INVALID_REQUEST),
+    ),
+    "EndQuorumEpoch": (
+        *SENDERS,
+        of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
+        of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("preferred_successors.0.directory_id", HALF, E.INVALID_REQUEST),
+        Row("1,001 successors", leader, many("preferred_successors", 1_001), E.INVALID_REQUEST),
+    ),
+    "Fetch": (
+        *SENDERS,
+        *EPOCHS,
+        of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("fetch_offset", -1, E.INVALID_REQUEST),
+        of_voters("last_fetched_epoch", -1, E.INVALID_REQUEST),
+        of_voters("last_fetched_epoch", 2, E.INVALID_REQUEST),
+        of_voters("max_wait_ms", -1, E.INVALID_REQUEST),
+        of_voters("chain", HALF, E.INVALID_REQUEST),
+        of_voters("digest", HALF, E.INVALID_REQUEST),
+        of_voters("chain", OTHER_ID * 2, E.CHAIN_MISMATCH),
+    ),
+    "FetchSnapshot": (
+        *SENDERS,
+        *EPOCHS,
+        of_voters("snapshot.end_offset", 99, E.SNAPSHOT_NOT_FOUND),
+        of_voters("snapshot.end_offset", 0, E.SNAPSHOT_NOT_FOUND),
+        of_voters("snapshot.end_offset", -1, E.INVALID_REQUEST),
+        of_voters("position", -1, E.POSITION_OUT_OF_RANGE),
+        of_voters("max_bytes", -1, E.INVALID_REQUEST),
+    ),
+    "ReadLog": (
+        *SENDERS,
+        of_voters("offset", -1, E.OFFSET_OUT_OF_RANGE),
+        of_voters("offset", 99, E.OFFSET_OUT_OF_RANGE),
+        of_voters("end_offset", -1, E.OFFSET_OUT_OF_RANGE),
+        of_voters("max_bytes", -1, E.OFFSET_OUT_OF_RANGE),
+    ),
+    "DescribeChain": (
+        *SENDERS,
+        of_voters("offset", -1, E.INVALID_REQUEST),
+        of_voters("epoch", -1, E.INVALID_REQUEST),
+    ),
+    "AddVoter": (
+        *STRANGERS,
+        *NEW_VOTERS,
+        bad("voter", voter(1), E.DUPLICATE_VOTER, busy),
+        Row("asked of a follower", follower, nothing, E.NOT_LEADER_OR_FOLLOWER),
+        Row("asked without a leader", unattached, nothing, E.NOT_LEADER_OR_FOLLOWER),
+        Row("asked before anything is committed", leader, nothing, E.NOT_READY),
+    ),
+    "RemoveVoter": (
+        *STRANGERS,
+        of_voters("voter.directory_id", HALF, E.INVALID_REQUEST),
+        bad("voter.directory_id", OTHER_ID, E.VOTER_NOT_FOUND, busy),
+        bad("voter.node_id", -1, E.VOTER_NOT_FOUND, busy),
+        Row("asked before anything is committed", leader, nothing, E.NOT_READY),
+        Row("asked of a follower", follower, nothing, E.NOT_LEADER_OR_FOLLOWER),
+        bad("voter", key(1), E.VOTER_NOT_FOUND, busy),
+    ),
+    "UpdateVoter": (
+        *STRANGERS,
+        *NEW_VOTERS,
+        *EPOCHS,
+        bad("epoch", 3, E.VOTER_NOT_FOUND, busy),
+        Row("asked before anything is committed", leader, nothing, E.NOT_READY),
+    ),
+}
+
+# --- brokers ---------------------------------------------------------------------------------------------------------
+
+
+def of_brokers(path: str, value: Any, code: ErrorCode) -> Row:
+    return bad(path, value, code, busy)
+
+
+BROKER_STRANGERS: Final = (
+    of_brokers("generation", 2, E.INVALID_CONTROL_GENERATION),
+    of_brokers("generation", -1, E.INVALID_CONTROL_GENERATION),
+    of_brokers("cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
+    of_brokers("cluster_id", "", E.INCONSISTENT_CLUSTER_ID),
+)
+CALLERS: Final = (
+    *BROKER_STRANGERS,
+    of_brokers("broker_epoch", 0, E.STALE_BROKER_EPOCH),
+    of_brokers("broker_epoch", -1, E.STALE_BROKER_EPOCH),
+    of_brokers("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+    of_brokers("broker_id", -1, E.BROKER_ID_NOT_REGISTERED),
+    Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
+)
+FETCHES: Final = (
+    *CALLERS,
+    of_brokers("incarnation_id", HALF, E.INVALID_REQUEST),
+    of_brokers("incarnation_id", OTHER_ID, E.STALE_BROKER_EPOCH),
+    of_brokers("offset", -1, E.INVALID_REQUEST),
+    of_brokers("epoch", -1, E.INVALID_REQUEST),
+    of_brokers("chain", HALF, E.INVALID_REQUEST),
+    of_brokers("max_wait_ms", -1, E.INVALID_REQUEST),
+    of_brokers("max_bytes", -1, E.INVALID_REQUEST),
+    of_brokers("offline_log_dirs", [HALF], E.INVALID_REQUEST),
+    of_brokers("offline_log_dirs", [OTHER_ID] * 10_001, E.INVALID_REQUEST),
+)
+BROKERS: Final = {
+    "RegisterBroker": (
+        *BROKER_STRANGERS,
+        of_brokers("broker_id", -1, E.INVALID_REGISTRATION),
+        of_brokers("incarnation_id", HALF, E.INVALID_REQUEST),
+        of_brokers("previous_incarnation_id", HALF, E.INVALID_REQUEST),
+        of_brokers("log_dirs", [HALF], E.INVALID_REQUEST),
+        of_brokers("log_dirs", [OTHER_ID] * 10_001, E.INVALID_REQUEST),
+        of_brokers("log_dirs", [OTHER_ID] * 2, E.INVALID_REGISTRATION),
+        of_brokers("endpoints", [], E.INVALID_REGISTRATION),
+        of_brokers("endpoints.0.port", 0, E.INVALID_REGISTRATION),
+        of_brokers("endpoints.0.port", 65_536, E.INVALID_REGISTRATION),
+        of_brokers("endpoints.0.host", "", E.INVALID_REGISTRATION),
+        of_brokers("endpoints.0.host", LONG, E.INVALID_REGISTRATION),
+        of_brokers("endpoints.0.listener", LONG, E.INVALID_REGISTRATION),
+        of_brokers("rack", LONG, E.INVALID_REGISTRATION),
+        of_brokers("features.0.name", LONG, E.INVALID_REGISTRATION),
+        of_brokers("features.0.min_level", 9, E.INVALID_REGISTRATION),
+        of_brokers("features.0.min_level", -1, E.INVALID_REGISTRATION),
+        of_brokers("features.0.min_level", 2, E.INVALID_REGISTRATION),
+        Row(
+            "levels of the future",
+            busy,
+            put("features", [FUTURE]),
+            E.UNSUPPORTED_VERSION,
+        ),
+        of_brokers("features", [], E.UNSUPPORTED_VERSION),
+        Row("101 endpoints", busy, many("endpoints", 101), E.INVALID_REQUEST),
+        Row("1,001 features", busy, many("features", 1_001), E.INVALID_REQUEST),
+        Row("another one's id", busy, put("broker_id", 0), E.DUPLICATE_BROKER_REGISTRATION),
+        Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
+    ),
+    "MetadataFetch": FETCHES,
+    "MetadataFetchOnce": FETCHES,
+    "FetchMetadataSnapshot": (
+        *BROKER_STRANGERS,
+        of_brokers("snapshot.end_offset", 0, E.SNAPSHOT_NOT_FOUND),
+        of_brokers("snapshot.end_offset", -1, E.SNAPSHOT_NOT_FOUND),
+        of_brokers("snapshot.epoch", 9, E.SNAPSHOT_NOT_FOUND),
+        of_brokers("position", -1, E.INVALID_REQUEST),
+        of_brokers("position", 1 << 40, E.POSITION_OUT_OF_RANGE),
+    ),
+    "AlterPartition": (
+        *CALLERS,
+        of_brokers("partitions.0.topic_id", HALF, E.INVALID_REQUEST),
+        of_brokers("partitions.0.topic_id", OTHER_ID, E.UNKNOWN_TOPIC_ID),
+        of_brokers("partitions.0.partition", -1, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_brokers("partitions.0.partition", 99, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_brokers("partitions.0.leader_epoch", 9, E.NOT_CONTROLLER),
+        of_brokers("partitions.0.partition_epoch", 9, E.NOT_CONTROLLER),
+        of_brokers("partitions.0.new_isr", [], E.INVALID_REQUEST),
+        of_brokers("partitions.0.new_isr.0.broker_id", 77, E.INVALID_REQUEST),
+        of_brokers("partitions.0.leader_recovery_state", 9, E.INVALID_REQUEST),
+        Row("10,001 partitions", busy, many("partitions", 10_001), E.INVALID_REQUEST),
+    ),
+    "AllocateProducerIds": CALLERS,
+}
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+
+def of_operators(path: str, value: Any, code: ErrorCode) -> Row:
+    return bad(path, value, code, busy)
+
+
+FOREIGN: Final = of_operators("context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID)
+LEADERS: Final = (FOREIGN, Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER))
+CHANGES: Final = (
+    *LEADERS,
+    of_operators("context.request_id", HALF, E.INVALID_REQUEST),
+    Row(
+        "an offset below 0",
+        busy,
+        both(put("context.request_id", OTHER_ID), put("context.client_high_watermark", -1)),
+        E.INVALID_REQUEST,
+    ),
+)
+READS: Final = (*LEADERS,)
+OPERATORS: Final = {
+    "CreateTopics": (
+        *CHANGES,
+        of_operators("topics.0.name", "", E.INVALID_TOPIC_EXCEPTION),
+        of_operators("topics.0.name", "a/b", E.INVALID_TOPIC_EXCEPTION),
+        of_operators("topics.0.name", LONG, E.INVALID_TOPIC_EXCEPTION),
+        of_operators("topics.0.name", "orders", E.TOPIC_ALREADY_EXISTS),
+        of_operators("topics.0.partitions", 0, E.INVALID_PARTITIONS),
+        of_operators("topics.0.partitions", -2, E.INVALID_PARTITIONS),
+        of_operators("topics.0.partitions", (1 << 31) - 1, E.POLICY_VIOLATION),
+        of_operators("topics.0.replication_factor", 0, E.INVALID_REPLICATION_FACTOR),
+        of_operators("topics.0.replication_factor", 99, E.INVALID_REPLICATION_FACTOR),
+        of_operators("topics.0.configs.0.key", "no.such.key", E.INVALID_CONFIG),
+        of_operators("topics.0.configs.0.value", "many", E.INVALID_CONFIG),
+        Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
+        Row("twice the same", busy, many("topics", 2), E.INVALID_REQUEST),
+    ),
+    "CreatePartitions": (
+        *CHANGES,
+        of_operators("topics.0.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("topics.0.total_count", 1, E.INVALID_PARTITIONS),
+        of_operators("topics.0.total_count", -1, E.INVALID_PARTITIONS),
+        of_operators("topics.0.total_count", (1 << 31) - 1, E.POLICY_VIOLATION),
+        Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
+    ),
+    "DeleteTopics": (
+        *CHANGES,
+        of_operators("names", ["nobody"], E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("names", [LONG], E.UNKNOWN_TOPIC_OR_PARTITION),
+        Row("10,001 topics", busy, many("names", 10_001), E.INVALID_REQUEST),
+    ),
+    "IncrementalAlterConfigs": (
+        *CHANGES,
+        of_operators("alterations.0.resource.resource_type", 99, E.INVALID_REQUEST),
+        of_operators("alterations.0.resource.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("alterations.0.operations.0.kind", 99, E.INVALID_REQUEST),
+        of_operators("alterations.0.operations.0.key", "no.such.key", E.INVALID_CONFIG),
+        of_operators("alterations.0.operations.0.value", "many", E.INVALID_CONFIG),
+        Row("10,001 operations", busy, many("alterations.0.operations", 10_001), E.INVALID_REQUEST),
+        Row("10,001 resources", busy, many("alterations", 10_001), E.INVALID_REQUEST),
+    ),
+    "ListTopics": READS,
+    "DescribeTopics": (
+        *READS,
+        of_operators("names", ["nobody"], E.UNKNOWN_TOPIC_OR_PARTITION),
+        Row("10,001 topics", busy, many("names", 10_001), E.INVALID_REQUEST),
+    ),
+    "DescribeConfigs": (
+        *READS,
+        of_operators("resources.0.resource_type", 99, E.INVALID_REQUEST),
+        of_operators("resources.0.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+        Row("10,001 resources", busy, many("resources", 10_001), E.INVALID_REQUEST),
+    ),
+    "ListBrokers": READS,
+    "FenceBroker": (*CHANGES, of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED)),
+    "UnregisterBroker": (
+        *CHANGES,
+        of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+        of_operators("broker_id", -1, E.BROKER_ID_NOT_REGISTERED),
+    ),
+    "DescribeQuorum": (FOREIGN,),
+    "AddVoter": (
+        *LEADERS,
+        *(row._replace(asked=busy) for row in NEW_VOTERS),
+        of_operators("voter", voter(1), E.DUPLICATE_VOTER),
+        of_operators("voter", voter(4), E.NOT_READY),
+    ),
+    "RemoveVoter": (
+        *LEADERS,
+        of_operators("voter.directory_id", HALF, E.INVALID_REQUEST),
+        of_operators("voter.directory_id", OTHER_ID, E.VOTER_NOT_FOUND),
+        of_operators("voter", key(1), E.VOTER_NOT_FOUND),
+    ),
+    "TransferLeadership": (*LEADERS, of_operators("target_id", 77, E.VOTER_NOT_FOUND)),
+    "CanRestart": (*LEADERS, of_operators("node_id", 77, E.VOTER_NOT_FOUND)),
+    "CreateSnapshot": (*LEADERS,),
+    "ListSnapshots": (FOREIGN,),
+    "Submit": (
+        of_operators("requests.0.create_topics.context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
+        of_operators("requests.0.create_topics.context.request_id", HALF, E.INVALID_REQUEST),
+        of_operators("requests.0.create_topics.topics.0.name", "a/b", E.INVALID_TOPIC_EXCEPTION),
+        Row("no call", busy, lambda asked: asked.requests[0].ClearField("create_topics"), E.UNSUPPORTED_VERSION),
+        Row("asked of a follower", follower, nothing, E.NOT_CONTROLLER),
+    ),
+}
+
+TABLE: Final = {
+    f"{service}.{method}": rows
+    for service, methods in (("VoterService", VOTERS), ("BrokerService", BROKERS), ("AdminService", OPERATORS))
+    for method, rows in methods.items()
+}
+
+
+def test_every_rpc_has_its_rows() -> None:
+    assert TABLE.keys() == METHODS.keys()
+    assert all(TABLE.values())
+
+
+@cache
+def _good() -> dict[str, Any]:
+    node = busy().node
+    image = node.state.committed
+    topic = image.topic("orders")
+    assert topic is not None
+    snapshot = node.snapshotter.store.list()[0].end
+    return good_requests(image.brokers[0].broker_epoch, topic.topic_id, image.offset, snapshot)
+
+
+@pytest.mark.parametrize(
+    ("rpc", "row"), [pytest.param(rpc, row, id=f"{rpc}: {row.what}") for rpc, rows in TABLE.items() for row in rows]
+)
+def test_a_bad_request_is_refused_and_changes_nothing(rpc: str, row: Row) -> None:
+    service, method = rpc.split(".")
+    request = METHODS[rpc].input_type._concrete_class()
+    request.CopyFrom(_good()[rpc])
+    row.change(request)
+    lone = row.asked()
+    before = _state(lone)
+    answer = call(SERVICES[service](LoneController(lone)), method, request)
+    assert codes_of(answer)[:1] == [row.code], answer
+    assert _state(lone) == before
+    assert lone.stopped is None
+
+
+def _state(lone: LoneNode) -> object:
+    node = lone.node
+    return node.core.describe(), node.core.voters, node.log.shape, node.state.committed.digest_bytes
