@@ -186,6 +186,9 @@ class Recovery:
         if self._chain is None:
             if self._start is not None and offset > self._start.start.offset:
                 raise BadBatch(0, f"the segment in which the log starts, at {self._end}, is missing")
+            if self._start is not None and offset == self._start.start.offset and header.start != self._start.start:
+                # What this node appends next would be of an epoch that its own next recovery takes for an older one.
+                raise _AnotherHistory(f"the segment begins at {header.start}, and the log at {self._start.start}")
             self._end, self._epoch, self._chain = offset, header.start.epoch, header.previous_chain
             self._lowest, self._time_ms = offset, header.previous_timestamp_ms
             self._check_promises()

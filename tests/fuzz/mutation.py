@@ -133,6 +133,8 @@ _TEXTS: Final = (
     "999999999999999999999", "PLAINTEXT",
 )  # fmt: skip
 _MANY: Final = (2, 2, 3, 17, 101, 1_001, 10_001)
+_LIST_BYTES_MAX: Final = 1 << 20
+"""gRPC lets no more than 4 MiB through in one message."""
 
 
 def message_mutated(rng: Random, message: Any) -> None:
@@ -168,7 +170,8 @@ def _make_list_odd(rng: Random, message: Any, field: Any) -> None:
         message.ClearField(field.name)
     elif choice < 0.2:
         kept = list(items) or ([field.message_type._concrete_class()] if field.message_type else [_odd(rng, field)])
-        items.extend(kept[:1] * rng.choice(_MANY))
+        size = max(1, kept[0].ByteSize() if field.message_type else len(str(kept[0])))
+        items.extend(kept[:1] * min(rng.choice(_MANY), max(1, _LIST_BYTES_MAX // size)))
     elif field.message_type is None:
         if items and rng.random() < 0.7:
             items[rng.randrange(len(items))] = _odd(rng, field)

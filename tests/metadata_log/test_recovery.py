@@ -16,7 +16,7 @@ from metadata_log.log import Log, LogConfig
 from metadata_log.log_notes import FLUSHED_NAME, START_NAME
 from metadata_log.log_shape import LogShape
 from metadata_log.records import NoOp, Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from metadata_log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, base_offset_of, pack_header
 from tests.sim.disk import MemoryDirectory, PowerCut
 
 CONFIG = LogConfig(segment_bytes=2048, tail_bytes=700)
@@ -350,6 +350,21 @@ def test_a_start_that_nobody_can_have_written_is_corruption(name: str, odd: str)
     directory.write_atomic(START_NAME, b"%s\n%08x\n" % (text, google_crc32c.value(text)))
     with pytest.raises(CorruptLog, match=START_NAME):
         Log.open(directory, config=CONFIG)
+
+
+def test_a_segment_of_another_epoch_than_the_logs_start_is_corruption() -> None:
+    """
+    1. The header of the first segment names another epoch than `log-start`; both checksums fit.
+    2. Was this log opened, its next batch would be of the epoch that `log-start` names, and the recovery after that would cut
+       it away as older than what lies below. (Found by the fuzzer.)
+    """
+    directory = MemoryDirectory()
+    Log.open(directory, config=CONFIG).close()
+    header = SegmentHeader(OffsetAndEpoch(0, 1), Log.open(directory, config=CONFIG).shape.chain, 0)
+    directory.edit(segments(directory)[0], lambda data: data.__setitem__(slice(0, 72), pack_header(header)))
+    for accept_loss in (False, True):
+        with pytest.raises(CorruptLog, match="0@1"):
+            Log.open(directory, config=CONFIG, accept_loss=accept_loss)
 
 
 def test_mutations_of_a_segment_give_a_log_or_a_format_error() -> None:
