@@ -176,7 +176,7 @@ VOTERS: Final = {
         of_voters("offset", -1, E.OFFSET_OUT_OF_RANGE),
         of_voters("offset", 99, E.OFFSET_OUT_OF_RANGE),
         of_voters("end_offset", -1, E.OFFSET_OUT_OF_RANGE),
-        of_voters("max_bytes", -1, E.OFFSET_OUT_OF_RANGE),
+        of_voters("end_offset", 0, E.OFFSET_OUT_OF_RANGE),
     ),
     "DescribeChain": (
         *SENDERS,
