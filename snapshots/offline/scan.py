@@ -20,7 +20,8 @@ from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_he
 _WINDOW_BYTES: Final = 4 << 20
 _CHAIN_AT: Final = 48
 _HEADER_RESERVED_AT: Final = 68
-_BATCH_BEGINS: Final = re.compile(rb"\x01[\x00\x01]\x00\x00")
+_BATCH_BEGINS: Final = re.compile(rb"(?=\x01[\x00\x01]\x00\x00)")
+"""Looked ahead for, not consumed: where a record ends with 01, the batch after it begins with the next byte."""
 _PLACE_AT: Final = 16
 _PLACE: Final = struct.Struct(">QI")
 """Base offset and record count, as they stand in a batch's header."""
@@ -151,14 +152,10 @@ def _is_zero(file: File, position: int, stop: int) -> bool:
 
 
 def _next_intact(file: File, position: int, stop: int, above: Offset | None) -> int | None:
-    """The nearest place after `position` where an intact batch of a later offset begins; None if there is none."""
-    head = file.read_at(position, HEADER_BYTES)
-    try:
-        likely = position + batch_length(head)
-    except LogFormatError:
-        likely = stop
-    if likely < stop and _intact(file.read_at(likely, BATCH_BYTES_MAX), 0, above):
-        return likely
+    """The nearest place after `position` where an intact batch of a later offset begins; None if there is none.
+
+    The damaged batch's own length is not asked: a flipped bit in it may point at a later batch, past intact ones.
+    """
     overlap = BATCH_BYTES_MAX
     start = position + 1
     while start < stop:

@@ -128,6 +128,7 @@ class SimBroker:
 
     def rot(self, rng: random.Random) -> None:
         """While the process is down, a bit flips, or a file is lost."""
+        self.disk.heal()  # what it was told to do to the process, it must not do to this
         metadata = self.disk.subdirectory(METADATA_DIRECTORY)
         names = [name for name in metadata.names() if metadata.size(name) > 0]
         if not names:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from metadata_log.batch import HEADER_BYTES
 from metadata_log.files import RealDirectory
 from metadata_log.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.dump import batch_lines, record_lines
@@ -14,6 +15,9 @@ from snapshots.offline.rows import peek_type
 from snapshots.offline.scan import FileRange, Scanned, scan, split
 from tests.sim.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies, flip, segments
+
+LENGTH_AT = 4
+"""Where a batch's header says how long the batch is."""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,23 @@ def test_every_flipped_bit_is_exactly_one_place(node: Node) -> None:
         holder = 0 if position < SEGMENT_HEADER_BYTES else max(b.position for b in batches if b.position <= position)
         assert [each.position for each in wrong] == [holder], position
         assert len([each for each in found if each.batch is not None]) >= len(batches) - 1
+
+
+def test_the_batch_after_a_damaged_one_is_found_wherever_it_begins(node: Node) -> None:
+    """A record may end with the byte that a batch begins with, and a damaged length may point past the next batch."""
+    first = segments(node.path)[0]
+    intact = first.read_bytes()
+    batches = scanned(intact, first.name)
+    places = [each.position for each in batches]
+    ends_like_a_beginning = next(i for i, each in enumerate(batches[:-1]) if intact[places[i + 1] - 1] == 1)
+    for index, skipped in ((ends_like_a_beginning, 0), (3, 1), (3, 5)):
+        damaged = bytearray(intact)
+        damaged[places[index] + HEADER_BYTES] ^= 1
+        length = places[index + 1 + skipped] - places[index]
+        damaged[places[index] + LENGTH_AT : places[index] + LENGTH_AT + 4] = length.to_bytes(4, "big")
+        found = scanned(bytes(damaged), first.name)
+        assert [each.position for each in found] == places
+        assert [each.position for each in found if each.error is not None] == [places[index]]
 
 
 def test_a_torn_tail_above_the_durable_end_is_not_looked_at(node: Node) -> None:
