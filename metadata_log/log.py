@@ -556,6 +556,8 @@ class Log:
                 began = True
             self._follow(item)
         lost = recovery.settle(accept_loss=accept_loss)
+        if not began:  # before the note is written below: with no record left, it must have this log's own first chain
+            self._begin_at(recovery.start if recovery.segments else begin)
         if lost is not None:
             # In this order: no crash in here may leave a node that has forgotten what it has forgotten.
             recovery.set_aside()
@@ -569,8 +571,6 @@ class Log:
             self._start_anew(begin)
             return
         self._segments.adopt(recovery.segments, recovery.ranges)
-        if not began:
-            self._begin_at(recovery.start)
         for piece in recovery.segments:
             # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
             # continues the chain just as well, would be back after a power cut.

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from metadata_log.batch import Batch
+from metadata_log.batch import Batch, genesis_chain
 from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.ids import OffsetAndEpoch
@@ -331,6 +331,48 @@ def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:
     log = Log.open(directory, config=CONFIG, accept_loss=True)
     assert (log.lost, log.damage) == (Flushed(healthy.shape.end, healthy.shape.chain), ())
     assert everything(log) == written[:1]
+
+
+def test_a_loss_of_all_records_survives_a_power_cut_at_any_step() -> None:
+    """Also between the note that nothing is durable any more and the end of the recovery."""
+    for step in range(1, 40):
+        directory, healthy, _ = filled(3)
+        healthy.close()
+        (name,) = segments(directory)
+        directory.edit(name, lambda content: content.__delitem__(slice(SEGMENT_HEADER_BYTES, None)))
+        directory.cut_power_after(step)
+        try:
+            Log.open(directory, config=CONFIG, accept_loss=True)
+        except PowerCut:
+            directory = directory.crash(Random(step))
+        else:
+            break
+        log = Log.open(directory, config=CONFIG, accept_loss=True)
+        assert (log.lost, log.end, log.shape.chain) == (Flushed(6, healthy.shape.chain), 0, genesis_chain("", b""))
+    assert step > 5
+
+
+def test_a_lost_end_that_reaches_below_the_log_s_start_leaves_an_empty_log_there() -> None:
+    """The start may stand within the last segment. What is left of that lies below it, and nothing can be appended behind it."""
+    config = LogConfig(segment_bytes=1 << 20)
+    for cut_to in (SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + 400):
+        directory, healthy, written = filled(config=config)
+        start = OffsetAndEpoch(38, 5)
+        healthy.drop_prefix(start)
+        healthy.close()
+        (name,) = segments(directory)
+        directory.edit(name, lambda content, size=cut_to: content.__delitem__(slice(size, None)))  # type: ignore[misc]
+
+        for _ in range(2):
+            log = Log.open(directory, config=config, accept_loss=True)
+            assert (log.shape.start, log.end, log.lost) == (start, 38, Flushed(40, healthy.shape.chain))
+        assert log.shape.chain == written[-2].chain
+        log.append_batches(written[-1:])
+        log.flush()
+        assert everything(log) == written[-1:]
+        log.forget_loss()
+        log.close()
+        assert everything(Log.open(directory, config=config)) == written[-1:]
 
 
 def test_what_does_not_fit_is_not_taken_for_the_repair() -> None:
