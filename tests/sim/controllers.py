@@ -37,6 +37,7 @@ from quorum.runtime.world import (
     Tick,
 )
 from snapshots.format import snapshot_name
+from tests.sim import rot
 from tests.sim.clock import Clock
 from tests.sim.disk import MemoryDirectory, PowerCut
 from tests.sim.laws import LawBroken, hold
@@ -148,7 +149,20 @@ class SimController:
         shape = self.log.shape
         if shape.start.offset > offset:
             return True
-        return shape.flushed_end >= offset and self.log.chain_at(offset) == chain
+        return shape.flushed_end >= offset and self.chain_at(offset) in (chain, None)
+
+    def chain_at(self, offset: Offset) -> bytes | None:
+        """The chain of its log there; None where that is no boundary, or rotten."""
+        try:
+            return self.log.chain_at(offset)
+        except CorruptLog:
+            return None
+
+    def is_whole_since(self, boot: int) -> bool:
+        """Whether a later life than `boot` has read its whole log, and nothing is missing of it now."""
+        if self.node is None or self.boot <= boot:
+            return False
+        return not self.log.damage and self.log.lost is None
 
     def snapshot_bytes(self, end: OffsetAndEpoch) -> bytes:
         return self.metadata.read(snapshot_name(end), SNAPSHOT_BYTES_MAX)
@@ -195,6 +209,8 @@ class SimController:
         """The process is gone. With a power cut, the disk forgets what it may."""
         if self.node is not None:
             self.died = self.log.shape
+            if self.log.lost is not None and self.core.standing.lost is None:
+                self.cluster.laws.quorum.lost_end(self)  # it has just cut its log inside damage
             self._fall(power_cut=power_cut)
 
     def replace_disk(self, directory_id: Uuid) -> None:
@@ -216,6 +232,22 @@ class SimController:
             self.disk.remove(name)
         else:
             self.disk.flip_bit(name, rng.randrange(self.disk.size(name)), rng.randrange(8))
+
+    def flip_bit(self, rng: random.Random) -> bool:
+        """While it is down, a bit of its log rots; False if there is too little of that."""
+        return rot.flip_inside(self.metadata, rng)
+
+    def flip_sealed_bit(self, rng: random.Random) -> bool:
+        """While it is up, a bit rots in a sealed segment, below what is committed; False if there is none."""
+        return rot.flip_inside(self.metadata, rng, sealed_below=self.cluster.laws.history.end)
+
+    def lose_end(self, rng: random.Random) -> bool:
+        """While it is down, the end of what was durable is lost; False if the note does not know that end."""
+        died = self.died
+        if died is None or not rot.mangle_end(self.metadata, rng, died.flushed_end):
+            return False
+        self.cluster.laws.quorum.lost_end(self)
+        return True
 
     def _become(self, identity: Identity) -> None:
         """It has found that it is not the replica that it was."""
@@ -452,7 +484,10 @@ class SimController:
         hold(stopped, "R16 FailStop", f"{self.name} lives on although a job's flush failed: {done.error}")
 
     def stop_node(self, reason: str) -> None:
-        hold(self.disk_is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
+        is_bad = (
+            self.disk_is_bad or "had been durable" in reason
+        )  # a truncation inside damage, of which nothing can be kept
+        hold(is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
         self.cluster.coverage["stopped itself"] += 1
         self._stop_reason = reason
 

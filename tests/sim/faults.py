@@ -25,6 +25,8 @@ class Faults:
         self._rng = random.Random(cluster.rng.random())
         self._stopped = False
         self._membership = Membership(cluster, self._rng)
+        self._rotten: tuple[SimController, int] | None = None
+        """Whose log was damaged last, and which of its lives that was."""
 
     def start(self) -> None:
         options = self._cluster.options
@@ -41,6 +43,7 @@ class Faults:
             (options.cut_every_ms, self._cut),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),
+            (options.rot_every_ms, self._rot),
         ):
             if every_ms > 0:
                 self._again(every_ms, act)
@@ -125,6 +128,23 @@ class Faults:
             self._cluster.coverage["read failure"] += 1
             victim.disk_is_bad = True
             victim.disk.fail_next_read()
+
+    def _rot(self) -> None:
+        """A log loses a bit, or its durable end. One controller at a time: until it has what it had, the others must keep it."""
+        if self._rotten is not None and not self._rotten[0].is_whole_since(self._rotten[1]):
+            return
+        options = self._cluster.options
+        # Where the others drop the beginnings of their logs while it is down, nobody may have left what it must be given.
+        kinds = ("flip", "flip", "flip while up", "end") if options.keeps_history else ("end",)
+        victim, kind = self._victim(), self._rng.choice(kinds)
+        if kind == "flip while up":
+            done = victim.is_up and victim.flip_sealed_bit(self._rng)
+        else:
+            victim.crash(power_cut=self._rng.random() < 0.5)
+            done = victim.flip_bit(self._rng) if kind == "flip" else victim.lose_end(self._rng)
+        if done:
+            self._rotten = victim, victim.boot
+            self._cluster.coverage["durable end lost" if kind == "end" else "bit flip"] += 1
 
     def _slow_disk(self) -> None:
         """For a while every flush takes long; none fails."""

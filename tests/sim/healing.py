@@ -123,6 +123,7 @@ class Healing:
         return (
             len(active) == 1
             and all(each.node is not None and each.node.state.applied >= goal for each in core)
+            and not any(each.node is not None and each.node.log.damage for each in core)
             and all(
                 not broker.is_up or broker.stopping or (broker.may_serve() and broker.session.position.offset >= goal)
                 for broker in self._cluster.brokers.values()

@@ -10,6 +10,8 @@ from quorum.core.config import RaftConfig
 from quorum.runtime.node_config import NodeConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
+UNLIMITED_BYTES = 1 << 30
+
 
 class Options(NamedTuple):
     """Sizes, rates and probabilities of one run. Times are virtual milliseconds; a rate of 0 means never."""
@@ -38,6 +40,7 @@ class Options(NamedTuple):
     read_failure_every_ms: float
     slow_disk_every_ms: float
     broker_disk_trouble_every_ms: float
+    rot_every_ms: float
     membership_every_ms: float
     disk_replaced_every_ms: float
     auto_join: bool
@@ -71,7 +74,7 @@ class Options(NamedTuple):
         voters = rng.choice((3, 3, 3, 3, 3, 5, 5, 1, 2))
         membership_every_ms = sometimes(rng.uniform(200.0, 2_000.0), 0.35)
         changes = membership_every_ms > 0
-        return cls(
+        drawn = cls(
             controllers=voters,
             spares=rng.randint(0, 5 - voters) if changes else 0,
             brokers=rng.choice((0, 1, 2, 3, 3)),
@@ -93,6 +96,7 @@ class Options(NamedTuple):
             read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
             slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
             broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
+            rot_every_ms=0.0,
             membership_every_ms=membership_every_ms,
             disk_replaced_every_ms=sometimes(rng.uniform(3_000.0, 10_000.0), 0.6 if changes else 0.0),
             auto_join=changes and rng.random() < 0.7,
@@ -106,7 +110,7 @@ class Options(NamedTuple):
             only_majority_heals=not changes and rng.random() < 0.3,
             flush_max_ms=rng.choice((0.5, 3.0, 30.0)),
             mark_bytes=rng.choice((1 << 11, 1 << 13, 1 << 30)),
-            retention_bytes=rng.choice((1 << 12, 1 << 14, 1 << 30)),
+            retention_bytes=rng.choice((1 << 12, 1 << 14, UNLIMITED_BYTES)),
             segment_bytes=rng.choice((1 << 12, 1 << 14, 1 << 16)),
             tail_bytes=rng.choice((1 << 10, 1 << 16)),
             session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
@@ -114,6 +118,18 @@ class Options(NamedTuple):
             request_ids=rng.random() < 0.5,
             outcomes_max=rng.choice((5, 30)),
         )
+        # One loss at a time: not where disks are replaced, nor where a majority must do without the others. With dice
+        # of its own, so that a seed without it is the history that it was.
+        if voters < 3 or changes or drawn.only_majority_heals:
+            return drawn
+        apart = random.Random()
+        apart.setstate(rng.getstate())
+        return drawn._replace(rot_every_ms=apart.uniform(500.0, 4_000.0) if apart.random() < 0.8 else 0.0)
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether no controller ever drops the beginning of its log."""
+        return self.retention_bytes == UNLIMITED_BYTES
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""

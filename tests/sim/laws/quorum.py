@@ -38,6 +38,13 @@ class _Process(NamedTuple):
     boot: int
 
 
+class _Loss(NamedTuple):
+    """What a controller had durably when the end of that was lost, and its epoch then."""
+
+    held: LogShape
+    epoch: Epoch
+
+
 class QuorumLaws:
     """Looks at a controller after each of its events, and at each message before it leaves."""
 
@@ -62,6 +69,9 @@ class QuorumLaws:
         self._committed_voters = history.voters
         self._gone: dict[ReplicaKey, Offset] = {}
         """Replicas that will never speak again, and how far each had its log on disk."""
+        self._losses: dict[ReplicaKey, _Loss] = {}
+        """Who has lost the end of what it had durably, and has not made that good."""
+        self._damaged: set[_Process] = set()
 
     def forget_question(self) -> None:
         """Several events are processed at once: which of them has changed what cannot be told."""
@@ -74,6 +84,8 @@ class QuorumLaws:
         self._check_epoch_and_vote(controller)
         self._check_leader(controller, process, now_ms)
         self._check_log(controller, process)
+        self._check_damage(controller, process)
+        self._look_for_restored(controller)
         self._roles[process] = controller.core.role
 
     def _check_epoch_and_vote(self, controller: "SimController") -> None:
@@ -118,7 +130,7 @@ class QuorumLaws:
         if end == 0 or shape.start.offset > end:
             return
         hold(
-            controller.log.chain_at(end) == self._history.chain_at(end),
+            controller.chain_at(end) in (self._history.chain_at(end), None),
             "R7 LeaderCompleteness",
             f"c{controller.node_id} leads epoch {controller.core.epoch} without what is committed below {end}",
         )
@@ -230,10 +242,11 @@ class QuorumLaws:
 
     def restarted(self, controller: "SimController") -> None:
         """After a crash the log holds what was durable before it, and no less."""
+        self._check_knows_loss(controller)
         died, shape = controller.died, controller.log.shape
         if died is None:
             return
-        found = shape.start.offset > died.flushed_end or controller.log.chain_at(died.flushed_end) == died.flushed_chain
+        found = shape.start.offset > died.flushed_end or controller.chain_at(died.flushed_end) == died.flushed_chain
         lost = died.flushed_end > 0 and not found
         hold(not lost, "D1 FlushedSurvives", f"c{controller.node_id} had {died.flushed_end} on disk, found {shape.end}")
         if shape.end < died.end:
@@ -267,7 +280,7 @@ class QuorumLaws:
         """What a node holds below its high watermark is what is committed there, not something else of that length."""
         if watermark <= controller.log.shape.start.offset:
             return
-        chain = controller.log.chain_at(watermark)
+        chain = controller.chain_at(watermark)
         if chain is not None and chain != self._history.chain_at(watermark):
             law = "R9 VerifiedHW"
             raise LawBroken(law, f"c{controller.node_id} calls {watermark} committed, and holds another history below")
@@ -282,7 +295,7 @@ class QuorumLaws:
         holders = [
             other.name
             for other in self._everyone
-            if voters.contains(other.key) and other.holds_durably(watermark, chain)
+            if voters.contains(other.key) and self._is_holder(other, watermark, chain, epoch)
         ]
         holders += [f"{key.node_id}, gone" for key in voters.keys if self._gone.get(key, 0) >= watermark]
         hold(
@@ -290,6 +303,83 @@ class QuorumLaws:
             "R11 MajorityReachedHW",
             f"{who} committed {watermark}, which of {voters} only {', '.join(holders) or 'nobody'} holds durably",
         )
+
+    def _is_holder(self, other: "SimController", watermark: Offset, chain: bytes | None, epoch: Epoch) -> bool:
+        """Whether `other` may count for what lies below `watermark`.
+
+        One that has lost its end counts for what it had then, in the epoch that it was in: its acknowledgements may still be
+        on their way, and were true. What it has fetched since does not count, before it is restored.
+        """
+        loss = self._losses.get(other.key)
+        if loss is None or self._is_restored(other, loss):
+            return other.holds_durably(watermark, chain)
+        return loss.epoch >= epoch and loss.held.flushed_end >= watermark and loss.held.epoch_below(watermark) == epoch
+
+    # --- damage ----------------------------------------------------------------------------------------------------
+
+    def lost_end(self, controller: "SimController") -> None:
+        """The controller, which is about to be down or is, has lost the end of what it had durably."""
+        held = controller.died
+        if controller.node is not None:
+            held = self._shapes.get(_process(controller), controller.log.shape)
+        assert held is not None
+        self._losses.setdefault(controller.key, _Loss(held, controller.durable_election().epoch))
+        controller.died = None  # nobody expects that log back
+
+    def _check_knows_loss(self, controller: "SimController") -> None:
+        """Whoever has lost its end knows that as soon as it is up, however often it crashes before."""
+        loss = self._losses.get(controller.key)
+        if loss is not None and controller.log.lost is None:
+            whole = self._is_restored(controller, loss)
+            hold(whole, "D3 LossIsKnown", f"c{controller.node_id} has lost its end at {loss.held.end}, and has no idea")
+            del self._losses[controller.key]
+
+    def _look_for_restored(self, controller: "SimController") -> None:
+        loss = self._losses.get(controller.key)
+        if loss is not None and controller.core.standing.lost is None:
+            held = loss.held.flushed_end
+            whole = self._is_restored(controller, loss)
+            hold(whole, "D3 RestoredWhenWhole", f"c{controller.node_id} calls itself restored, and had {held} durably")
+            self._coverage["standing restored"] += 1
+            del self._losses[controller.key]
+
+    def _is_restored(self, controller: "SimController", loss: _Loss) -> bool:
+        """See `quorum.core.standing`: all that it had is committed and here, or here is a record of a later epoch."""
+        if controller.node is None:
+            return False
+        shape = controller.log.shape
+        last_epoch = shape.epoch_below(shape.flushed_end)
+        is_committed = min(shape.flushed_end, self._history.end) >= loss.held.flushed_end
+        return is_committed or (last_epoch is not None and last_epoch > loss.epoch)
+
+    def _check_damage(self, controller: "SimController", process: _Process) -> None:
+        """A node with a hole in its log does not lead; and one day it has none."""
+        if controller.log.damage:
+            self._damaged.add(process)
+            hold(
+                not controller.core.is_leading,
+                "D3 DamagedNeverLeads",
+                f"c{controller.node_id} leads with a damaged log",
+            )
+        elif process in self._damaged:
+            self._damaged.discard(process)
+            self._coverage["log mended"] += 1
+
+    def _check_standing(self, controller: "SimController", message: PeerRequest | VoteResponse) -> None:
+        """Who may not be counted does not ask to be: no votes, no campaign, no fetch under its own name."""
+        self._look_for_restored(controller)
+        standing, who = controller.core.standing, f"c{controller.node_id}"
+        lost = controller.key in self._losses
+        match message:
+            case VoteRequest():
+                hold(not lost and not standing.damaged, "D3 UnfitNeverRuns", f"{who}, {standing}, asks for votes")
+            case VoteResponse(vote_granted=True):
+                hold(not lost, "D3 LostEndIsNobody", f"{who}, {standing}, grants a vote")
+            case FetchRequest(replica=replica) | FetchSnapshotRequest(replica=replica):
+                as_itself = lost and replica == controller.key
+                hold(not as_itself, "D3 LostEndIsNobody", f"{who}, {standing}, fetches under its own name")
+            case _:
+                pass
 
     # --- disk before speech ----------------------------------------------------------------------------------------
 
@@ -304,6 +394,7 @@ class QuorumLaws:
 
     def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
         """A request is about to leave: what it says is durable."""
+        self._check_standing(controller, request)
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         epoch = getattr(request, "epoch", 0)  # some questions name none
         if epoch > durable.epoch:
@@ -352,6 +443,7 @@ class QuorumLaws:
                 )
             if not response.vote_granted:
                 return
+            self._check_standing(controller, response)
             if request.pre_vote:
                 self._check_pre_vote(controller, request)
                 return

@@ -6,7 +6,9 @@ from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
 from metadata_log.log import FlushTicket
 from metadata_log.records import MetadataRecord
+from metadata_log.recovery import Damage, Recovery
 from metadata_log.segment import Segment
+from quorum.core.standing import Standing
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node import Node
 from quorum.runtime.state_machine import Mark, StateMachine
@@ -52,6 +54,14 @@ def _late_load_wins(self: Node, job: LoadSnapshotJob, error: Exception | None) -
     _finish_load(self, job, error)
 
 
+def _nothing_behind(self: Recovery, damage: Damage) -> None:
+    return None
+
+
+def _always(self: Standing) -> bool:
+    return True
+
+
 DISKS: dict[str, Mutant] = {
     "flush-skipped": Mutant(
         "an fsync that does nothing",
@@ -76,5 +86,17 @@ DISKS: dict[str, Mutant] = {
     "late-load-wins": Mutant(
         "the snapshot that a node began to load at its start replaces the newer one that it has installed meanwhile",
         lambda: patched(Node, "_finish_load", _late_load_wins),
+    ),
+    "damage-cut-instead-of-mended": Mutant(
+        "a log with damage inside is cut there, as if nothing stood behind",
+        lambda: patched(Recovery, "_resume_behind", _nothing_behind),
+    ),
+    "lost-tail-votes": Mutant(
+        "a node that has lost the end of its log votes as if it had it",
+        lambda: patched(Standing, "may_vote", property(_always)),
+    ),
+    "lost-tail-acknowledged": Mutant(
+        "a node that has lost the end of its log fetches under its own name, and is counted",
+        lambda: patched(Standing, "may_acknowledge", property(_always)),
     ),
 }

@@ -1,0 +1,99 @@
+"""What rots on a controller's disk: a bit inside its log, or the end of what was durable.
+
+Both are done to the files as a crash has left them, and only below the note `flushed`: above it there may be anything, and
+nobody can tell rot from a torn tail there. `mangle_end` wants more: the note that the crash has left must be the last one. A
+power cut may bring back an older one, of a log that was shorter; that the difference is gone, too, no node could know. For the
+same reason rot takes its time: the operating system has written the note back before, which it does within half a minute.
+"""
+
+import random
+from typing import NamedTuple
+
+from metadata_log.batch import Batch
+from metadata_log.ids import Offset
+from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote
+from metadata_log.recovery import segment_names
+from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
+from tests.sim.disk import MemoryDirectory, Observer
+
+KEPT_BATCHES = 2
+"""So many batches below the note stay intact where a bit rots: they lead to what was noted, so they prove what stands behind."""
+LOST_BATCHES_MAX = 3
+
+
+class _Stored(NamedTuple):
+    """A batch in a file."""
+
+    name: str
+    position: int
+    batch: Batch
+
+    @property
+    def end_position(self) -> int:
+        return self.position + len(self.batch.data)
+
+
+def flip_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: Offset | None = None) -> bool:
+    """A bit rots inside the log, with a proven history behind it; False if the log is too short for that.
+
+    With `sealed_below`, only in sealed segments and below that offset: the process that writes this log is running.
+    """
+    names = segment_names(metadata)
+    places = _below_note(metadata)[:-KEPT_BATCHES]
+    if sealed_below is not None:
+        places = [each for each in places if each.name != names[-1] and each.batch.end_offset <= sealed_below]
+    if not places:
+        return False
+    _write_back_note(metadata)
+    chosen = rng.choice(places)
+    begins_file = chosen.position == SEGMENT_HEADER_BYTES and chosen.name != names[0]
+    position = rng.randrange(0 if begins_file else chosen.position, chosen.end_position)
+    metadata.flip_bit(chosen.name, position, rng.randrange(8))
+    return True
+
+
+def mangle_end(metadata: MemoryDirectory, rng: random.Random, durable_end: Offset) -> bool:
+    """The last batches that were durable are gone, with all behind them; False if the note does not say `durable_end`."""
+    places = _below_note(metadata)
+    if not places or places[-1].batch.end_offset != durable_end or places[-1].name != segment_names(metadata)[-1]:
+        return False
+    _write_back_note(metadata)
+    lost = [each for each in places if each.name == places[-1].name][-rng.randint(1, LOST_BATCHES_MAX) :]
+    first, last = lost[0], lost[-1]
+    if rng.random() < 0.5:
+        size = rng.randrange(first.position, first.end_position)
+        metadata.edit(first.name, lambda content: content.__delitem__(slice(size, None)))
+        return True
+    metadata.edit(first.name, lambda content: content.__delitem__(slice(last.end_position, None)))
+    for each in lost:
+        metadata.flip_bit(each.name, rng.randrange(each.position, each.end_position), rng.randrange(8))
+    return True
+
+
+def _write_back_note(metadata: MemoryDirectory) -> None:
+    metadata.edit(FLUSHED_NAME, lambda _: None)
+
+
+def _below_note(metadata: MemoryDirectory) -> list[_Stored]:
+    """All batches from the first segment's on up to the one that the note speaks of; none where they do not lead there."""
+    with Observer():
+        note = FlushedNote(metadata).read() if metadata.exists(FLUSHED_NAME) else None
+        return [] if note is None else _leading_to(note, metadata)
+
+
+def _leading_to(note: Flushed, metadata: MemoryDirectory) -> list[_Stored]:
+    places: list[_Stored] = []
+    for name in segment_names(metadata):
+        file = metadata.open(name)
+        try:
+            for position, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
+                if places and batch.base_offset != places[-1].batch.end_offset:
+                    return []
+                places.append(_Stored(name, position, batch))
+                if (batch.end_offset, batch.chain) == note:
+                    return places
+        except BadBatch:
+            return []
+        finally:
+            file.close()
+    return []
