@@ -186,11 +186,9 @@ class Recovery:
         if self._chain is None:
             if self._start is not None and offset > self._start.start.offset:
                 raise BadBatch(0, f"the segment in which the log starts, at {self._end}, is missing")
-            if self._start is not None and offset == self._start.start.offset and header.start != self._start.start:
-                # What this node appends next would be of an epoch that its own next recovery takes for an older one.
-                raise _AnotherHistory(f"the segment begins at {header.start}, and the log at {self._start.start}")
             self._end, self._epoch, self._chain = offset, header.start.epoch, header.previous_chain
             self._lowest, self._time_ms = offset, header.previous_timestamp_ms
+            self._check_start()
             self._check_promises()
         elif offset > self._end:
             raise BadBatch(0, f"the segment does not continue the log, which ends at offset {self._end}")
@@ -214,8 +212,20 @@ class Recovery:
             raise BadBatch(position, "the batch does not continue the chain")
         self._end, self._epoch, self._chain = batch.end_offset, batch.epoch, batch.chain
         self._time_ms = max(self._time_ms, batch.last_timestamp_ms)
+        self._check_start()
         self._check_promises()
         return previous_chain
+
+    def _check_start(self) -> None:
+        """What this node appended next would be of the noted epoch, and its next recovery would take that for an older one."""
+        if (
+            self._start is not None
+            and self._start.start != (self._end, self._epoch)
+            and self._start.start.offset == self._end
+        ):
+            raise _AnotherHistory(
+                f"epoch {self._epoch} just below offset {self._end}; the log is noted to start at {self._start.start}"
+            )
 
     def _check_promises(self) -> None:
         self._kept.update(promised for promised in self._promised if promised == (self._end, self._chain))

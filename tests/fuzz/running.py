@@ -1,5 +1,6 @@
 """Feeds targets, on all cores, and keeps an eye on what must not happen: a wrong error, no end, too much memory."""
 
+import contextlib
 import logging
 import resource
 import signal
@@ -143,15 +144,16 @@ def chunks(names: Sequence[str], inputs: int, seed: int) -> list[Chunk]:
 
 
 def run(work: Sequence[Chunk], progress: Callable[[Tally], None] = lambda _: None) -> dict[str, Tally]:
-    """The tally of every target."""
+    """The tally of every target; of those inputs that were fed, if somebody stops it."""
     found: dict[str, Tally] = {}
-    for tally in on_all_cores(run_chunk, work):
-        before = found.get(tally.target, Tally(tally.target, Counter(), 0.0, ()))
-        found[tally.target] = Tally(
-            tally.target,
-            before.outcomes + tally.outcomes,
-            max(before.slowest_ms, tally.slowest_ms),
-            before.failures + tally.failures,
-        )
-        progress(tally)
+    with contextlib.suppress(KeyboardInterrupt):
+        for tally in on_all_cores(run_chunk, work):
+            before = found.get(tally.target, Tally(tally.target, Counter(), 0.0, ()))
+            found[tally.target] = Tally(
+                tally.target,
+                before.outcomes + tally.outcomes,
+                max(before.slowest_ms, tally.slowest_ms),
+                before.failures + tally.failures,
+            )
+            progress(tally)
     return found

@@ -13,7 +13,7 @@ from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import FlushFailed
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import FLUSHED_NAME, START_NAME
+from metadata_log.log_notes import FLUSHED_NAME, START_NAME, LogStart, write_start
 from metadata_log.log_shape import LogShape
 from metadata_log.records import NoOp, Topic
 from metadata_log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, base_offset_of, pack_header
@@ -363,8 +363,23 @@ def test_a_segment_of_another_epoch_than_the_logs_start_is_corruption() -> None:
     header = SegmentHeader(OffsetAndEpoch(0, 1), Log.open(directory, config=CONFIG).shape.chain, 0)
     directory.edit(segments(directory)[0], lambda data: data.__setitem__(slice(0, 72), pack_header(header)))
     for accept_loss in (False, True):
-        with pytest.raises(CorruptLog, match="0@1"):
+        with pytest.raises(CorruptLog, match="epoch 1 just below offset 0"):
             Log.open(directory, config=CONFIG, accept_loss=accept_loss)
+
+
+def test_a_start_of_another_epoch_than_the_batch_below_it_is_corruption() -> None:
+    """The same, where the log starts in the middle of a segment. (Found by the fuzzer.)"""
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    for epoch in (1, 2):
+        log.append([NoOp()], epoch, 1)
+    log.flush()
+    start = LogStart(OffsetAndEpoch(2, 1), log.shape.chain, 1)
+    log.close()
+    write_start(directory, start)
+    for accept_loss in (False, True):
+        with pytest.raises(CorruptLog, match="epoch 2 just below offset 2"):
+            Log.open(directory, accept_loss=accept_loss)
 
 
 def test_mutations_of_a_segment_give_a_log_or_a_format_error() -> None:
