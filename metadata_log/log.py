@@ -496,6 +496,7 @@ class Log:
         damaged = self._segments.damage(name, error.position or 0, self._chain, self._history.last_epoch)
         if damaged is None:
             raise error
+        self._note.flush()  # as at the opening: an older note must not come back while there is damage
         return damaged
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
@@ -583,6 +584,9 @@ class Log:
         self._directory.flush()
         self._flushed_end, self._flushed_chain = self._end, self._chain
         self._note.write(self._end, self._chain)
+        # Nothing else says that what is damaged had been durable. An older note, back after a power cut, would make of it a
+        # torn tail, which is cut.
+        self._note.flush()
         self._segments.retire(recovery.retired_names)
         while empty := [each for each in self._segments.ranges if each.start == each.end]:
             self._segments.mend(empty[0], (), self._start)  # no record is missing: what stands around it says all

@@ -95,6 +95,29 @@ def check_mended(
 # --- found at the opening ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_that_was_seen_is_no_torn_tail_after_the_next_power_cut(seed: int) -> None:
+    """The note that tells of its having been durable lay in the page cache when the process was killed."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=CONFIG)
+    for i in range(12):
+        log.append([Topic(f"topic-{i}", ID)] * 2, 1, 1000 + i)
+        log.flush()
+        if i == 0:
+            log._note.flush()  # what comes back, should the later ones be lost
+    end = log.shape.end
+    log.close()
+    directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + 100)
+    opened = Log.open(directory, config=CONFIG)
+    assert opened.damage
+    opened.close()
+
+    again = Log.open(directory.crash(Random(seed)), config=CONFIG)
+
+    assert again.damage == opened.damage
+    assert again.shape.end == end
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_any_flipped_bit_is_found_and_mended(part: int) -> None:
