@@ -90,6 +90,8 @@ def on_installed(q: QuorumState) -> None:
 def _over(q: QuorumState) -> None:
     """The next fetch leaves at once, whatever became of the question whether the leader is still there."""
     q.installing = q.part = q.in_flight = None
+    if isinstance(q.role, Follower):
+        q.role = replace(q.role, download=None)  # its file may be gone with what has failed
     q.retry_at_ms = q.now_ms
 
 

@@ -47,7 +47,7 @@ def lead(q: QuorumState, granted: frozenset[ReplicaKey], asked_ms: int) -> None:
     q.become(term, Why.VOTE_WON, q.election._replace(leader_id=q.me.node_id))
     granting_ids = tuple(sorted(key.node_id for key in granted))
     q.effects.append(AppendControl(q.epoch, LeaderChange(q.me.node_id, q.latest_voters.ids, granting_ids)))
-    if q.voters.latest_offset is None and q.shape.start.offset == 0:
+    if q.voters.latest_offset is None and q.voters.start == 0:
         q.effects.append(AppendControl(q.epoch, q.voters.bootstrap))
     q.announce()
     _begin_quorum_epoch(q, term)

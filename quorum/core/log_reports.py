@@ -60,7 +60,7 @@ def on_report(q: QuorumState, report: LogReport) -> None:
         case SnapshotInstalled(shape=shape, voters=voters):
             assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
             q.shape, q.awaiting_log = shape, False
-            q.voters = VoterHistory.from_snapshot(voters)
+            q.voters = VoterHistory.from_snapshot(voters, shape.start.offset)
             download.on_installed(q)
             q.raise_high_watermark(shape.start.offset)
             follower.on_log_replaced(q)

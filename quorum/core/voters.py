@@ -67,10 +67,15 @@ class VoterSet:
 
 @dataclass(frozen=True, slots=True)
 class VoterHistory:
-    """The voter sets along one log: `bootstrap` in force from its start, each entry from its offset on (ascending)."""
+    """The voter sets along one log: `bootstrap` in force from `start` on, each entry from its offset on (ascending).
+
+    With a snapshot, `start` is its end, also where the log reaches back further: what stands below is all in the set that the
+    snapshot embeds, and cannot outrank it. (The newest set below may be unreadable, and an older one not.)
+    """
 
     bootstrap: Voters
     entries: tuple[tuple[Offset, Voters], ...] = ()
+    start: Offset = 0
     latest: VoterSet = field(init=False, repr=False, compare=False)
     """What every count goes by."""
 
@@ -79,9 +84,9 @@ class VoterHistory:
         object.__setattr__(self, "latest", VoterSet(newest.voters))
 
     @classmethod
-    def from_snapshot(cls, voters: Voters) -> Self:
-        """The history of a log that starts at a snapshot which embeds `voters`."""
-        return cls(bootstrap=voters)
+    def from_snapshot(cls, voters: Voters, end: Offset, entries: Iterable[tuple[Offset, Voters]] = ()) -> Self:
+        """The history of a log with a snapshot that ends at `end` and embeds `voters`; `entries` are what the log says."""
+        return cls(voters, tuple(entry for entry in entries if entry[0] >= end), end)
 
     @property
     def latest_offset(self) -> Offset | None:
@@ -100,18 +105,19 @@ class VoterHistory:
 
     def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
         assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)
-        return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)))
+        return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)), self.start)
 
     def fill(self, found: Iterable[tuple[Offset, Voters]]) -> "VoterHistory":
         """Sets that stand in a part of the log which could not be read before, wherever that is."""
-        entries = {**dict(self.entries), **dict(found)}
-        return VoterHistory(self.bootstrap, tuple(sorted(entries.items(), key=lambda entry: entry[0])))
+        entries = {**dict(self.entries), **{offset: voters for offset, voters in found if offset >= self.start}}
+        return VoterHistory(self.bootstrap, tuple(sorted(entries.items(), key=lambda entry: entry[0])), self.start)
 
     def truncate(self, end: Offset) -> "VoterHistory":
         """Forgets the sets at or above `end` (exclusive end of the log that remains)."""
-        return VoterHistory(self.bootstrap, tuple(entry for entry in self.entries if entry[0] < end))
+        return VoterHistory(self.bootstrap, tuple(entry for entry in self.entries if entry[0] < end), self.start)
 
     def check_invariants(self) -> None:
         assert self.bootstrap.voters, "a quorum of nobody"
+        assert not self.entries or self.entries[0][0] >= self.start, (self.start, self.entries)
         for before, after in pairwise(self.entries):
             assert before[0] < after[0], self.entries

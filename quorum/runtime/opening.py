@@ -93,7 +93,7 @@ def open_directory(
             "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
         )
     entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
-    history = VoterHistory(voters, entries)
+    history = VoterHistory.from_snapshot(voters, 0 if load is None else load.end.offset, entries)
     if election is None:
         identity, election = begin_as_another(
             directory,

@@ -68,6 +68,9 @@ class Space:
             NoRoom: the node is short of space now.
             OSError: something else is wrong with the disk.
         """
+        if self.is_short:
+            # The ballast may have been released since: its room is kept for votes.
+            raise NoRoom("the disk was full a moment ago")
         while True:
             try:
                 return act()

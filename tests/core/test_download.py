@@ -106,6 +106,16 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
     assert asked_in(solo.respond(2, fetch, newer)).snapshot.offset == 12
 
 
+def test_a_download_whose_file_is_gone_begins_with_a_fetch() -> None:
+    """There was no room for the next piece: what had been written went, and the position with it."""
+    solo, asked = downloading()
+    asked = asked_in(piece(solo, asked, SIZE // 2))
+    assert asked.position > 0
+    effects = solo.step(SnapshotInstallFailed(WANTED, "no room"))
+
+    assert asked_in(redirected(solo, fetch_in(effects))).position == 0
+
+
 def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> None:
     """It asks on at the end of the file; then the log goes on from there at once."""
     solo, asked = downloading()

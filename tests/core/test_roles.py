@@ -89,7 +89,18 @@ def test_the_voter_set_is_a_function_of_the_log() -> None:
     assert history.truncate(90).latest.ids == (1, 2, 3, 4)
     assert history.truncate(40).latest.ids == (1, 2, 3)
     assert history.truncate(40).latest_offset is None
-    assert VoterHistory.from_snapshot(voters_of(2)).latest.ids == (2,)
+    assert VoterHistory.from_snapshot(voters_of(2), 9).latest.ids == (2,)
+
+
+def test_a_snapshots_voters_outrank_what_the_log_says_below_its_end() -> None:
+    """The set at 6 is unreadable, the older one at 2 is not; what the snapshot embeds is the one at 6."""
+    below, embedded, above = voters_of(1, 2, 3, 4), voters_of(1, 3, 4, 5), voters_of(1, 3, 4)
+    history = VoterHistory.from_snapshot(embedded, 19, [(2, below)])
+
+    assert history.latest.ids == history.at(30).ids == (1, 3, 4, 5)
+    assert history.fill([(2, below), (6, embedded)]).latest.ids == (1, 3, 4, 5)
+    assert history.append(25, above).truncate(25) == history
+    assert VoterHistory.from_snapshot(embedded, 19, [(2, below), (19, above)]).latest.ids == (1, 3, 4)
 
 
 def test_lines_stand_in_a_table() -> None:

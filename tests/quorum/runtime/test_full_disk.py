@@ -90,6 +90,21 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     check_recovered(lone)
 
 
+def test_what_is_proposed_in_the_same_turn_does_not_take_the_room_that_is_kept_for_votes() -> None:
+    """The first refusal lets go of the ballast; the next proposals would fit into it."""
+    lone = leader_of_one()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes)
+    while lone.node.core.is_leading:
+        wanted = [SnapshotWanted("r" * 1_000, lone.new_reply_to(), lone.now_ms + 1_000) for _ in range(30)]
+        lone.turn(*wanted)
+        lone.run_until_idle()
+    answers = [lone.answers[each.reply_to] for each in wanted]
+    first = next(i for i, each in enumerate(answers) if isinstance(each, Refused))
+    assert all(isinstance(each, Refused) for each in answers[first:])
+    assert disk.used_bytes <= (disk._volume.space_bytes or 0) - BALLAST_BYTES
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_the_disk_may_be_full_at_any_write(part: int) -> None:
