@@ -26,6 +26,8 @@ def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[
     size = file.size()
     while position < size:
         data = file.read_at(position, BATCH_BYTES_MAX + _WINDOW_BYTES)
+        if not data:
+            return  # cut shorter meanwhile
         at = data.find(_VERSION_BYTE)
         while 0 <= at < _WINDOW_BYTES:
             batch = _intact_at(data, at, lowest)

@@ -596,8 +596,10 @@ class Node:
         """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
         differing = self.state.digests.differing()
         images = f"images differ: that of {differing} is not this one's" if differing else ""
-        standing = str(self.core.standing)
-        known = (f"the log is {standing}" if standing else "", self.core.complaint, self.state.stopped or "", images)
+        only_full = self.disk.space.is_short and not self.log.damage
+        standing = str(self.core.standing._replace(damaged=False) if only_full else self.core.standing)
+        full = "the disk is full" if self.disk.space.is_short else ""
+        known = (f"the log is {standing}" if standing else "", full, self.core.complaint, self.state.stopped or "", images)
         return "; ".join(text for text in known if text)
 
     # --- what others may look at -----------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ ASK_ELSEWHERE: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_READY,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.STORAGE_ERROR,
     )
 )
 """Nothing was done, and another controller may do it, or this one in a moment."""

@@ -84,6 +84,7 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     assert not lone.node.core.is_leading
     assert not disk.exists(BALLAST_NAME)
     assert lone.node.disk.status().is_full
+    assert lone.node.concern == "the disk is full"
     wait(lone, 20_000)
     assert not lone.node.core.is_leading, "it could not even write the first record of its epoch"
     disk.limit_space(None)
