@@ -310,7 +310,8 @@ class Node:
             held, self._held = self._held, []
             for destination, request in held:
                 self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
-        self.disk.repair.fire(self._now_ms)
+        if self.disk.repair.fire(self._now_ms):
+            self._step(raft.LogMended(self.log.shape, tuple(self.log.control_records())))
         slice_ = self.disk.scrub.next_job(self._now_ms)
         if slice_ is not None:
             self._world.start_job(slice_)

@@ -84,21 +84,22 @@ class Repair:
         """When to go on; None while there is nothing to mend, or an answer is awaited."""
         return self._resume_ms if self._log.damage and self._asked is None else None
 
-    def fire(self, now_ms: int) -> None:
-        """Asks for what is missing next, if nobody is asked already."""
+    def fire(self, now_ms: int) -> bool:
+        """Asks for what is missing next, if nobody is asked already; True if there is nobody to ask, and no need to."""
         if self._asked is not None or now_ms < self._resume_ms or not self._log.damage:
-            return
+            return False
         if self._range not in self._log.damage:
             self._range, self._batches = self._log.damage[0], []
         others = self._others()
         if not others:
             self._resume_ms = now_ms + REST_MS
-            return
+            return self._stand_on_snapshot()
         damaged = self._range
         assert damaged is not None
         offset = self._batches[-1].end_offset if self._batches else damaged.start
         self._asked = ReadLogRequest(self._me, offset, damaged.end, READ_BYTES_MAX)
         self._send(others[self._turns % len(others)], self._asked, READ_TIMEOUT_MS)
+        return False
 
     def on_failure(self, request: ReadLogRequest, now_ms: int) -> None:
         """No answer will come to `request`."""

@@ -235,6 +235,29 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     assert not node.core.standing.damaged
 
 
+def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted() -> None:
+    """There is nobody to ask; but nothing that it needs is gone, and without it there is no cluster."""
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
+    lone.run_until_idle()
+    for _ in range(8):
+        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
+        lone.run_until_idle()
+    node = lone.node
+    snapshot, name = node.log.shape.snapshot, node.log.extents()[0].name
+    assert snapshot is not None and node.active.on
+    place = f"{node._directory.path_text}/{LOG_DIRECTORY}/{name}"
+    node.disk.found_damage(CorruptLog.at(place, SEGMENT_HEADER_BYTES + 10, 0, "rot"))
+    assert node.log.damage and node.log.damage[0].end <= snapshot.offset
+
+    for _ in range(20):
+        lone.now_ms = max(lone.now_ms, node.next_deadline_ms() or lone.now_ms)
+        lone.turn()
+        lone.run_until_idle()
+
+    assert (node.log.damage, node.log.shape.start) == ((), snapshot)
+    assert node.active.on and not node.core.standing.damaged
+
+
 # --- scrubbing -----------------------------------------------------------------------------------------------------
 
 
