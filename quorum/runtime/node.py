@@ -600,7 +600,13 @@ class Node:
         only_full = self.disk.space.is_short and not self.log.damage
         standing = str(self.core.standing._replace(damaged=False) if only_full else self.core.standing)
         full = "the disk is full" if self.disk.space.is_short else ""
-        known = (f"the log is {standing}" if standing else "", full, self.core.complaint, self.state.stopped or "", images)
+        known = (
+            f"the log is {standing}" if standing else "",
+            full,
+            self.core.complaint,
+            self.state.stopped or "",
+            images,
+        )
         return "; ".join(text for text in known if text)
 
     # --- what others may look at -----------------------------------------------------------------------------------
