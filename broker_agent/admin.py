@@ -14,14 +14,10 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent import convert
 from daemon.dial import was_never_sent
-from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, principal_of
+from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, READS, principal_of
 from metadata_log.errors import ErrorCode
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
-READS: Final = frozenset(
-    ("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "DescribeQuorum", "ListSnapshots", "CanRestart")
-)
-"""Calls that change nothing: they may be asked again elsewhere."""
 DEFAULT_TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 120.0
 PAUSE_S: Final = 0.05

@@ -15,7 +15,7 @@ import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import was_never_sent
-from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, STAY_HERE
+from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, READS, STAY_HERE
 from metadata_log.errors import ErrorCode
 from quorum.runtime.requests import LeaderHint, Refused
 
@@ -25,7 +25,6 @@ METHODS: Final = {
     if not method.client_streaming
 }
 """The call that a request belongs to."""
-READS: Final = frozenset(("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers"))
 
 Dial = Callable[[str], grpc.aio.Channel]
 

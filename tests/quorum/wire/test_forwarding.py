@@ -8,12 +8,12 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
-from daemon.forwarding import PRINCIPAL, PRINCIPAL_CHARS_MAX, STAY_HERE, asking_principal
+from daemon.forwarding import PRINCIPAL, PRINCIPAL_CHARS_MAX, READS, STAY_HERE, asking_principal
 from metadata_log import records
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
 from quorum.runtime.requests import LeaderHint, Refused
-from quorum.wire.forwarding import METHODS, READS
+from quorum.wire.forwarding import METHODS
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
