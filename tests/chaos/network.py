@@ -119,16 +119,20 @@ class Link:
         self._near: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._keeper: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def start(self) -> None:
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        tasks = [*self._tasks, *([] if self._keeper is None else [self._keeper])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
         self._stop_listening()
+        self._is_closed = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _keep(self) -> None:
         """Listens while the target does."""
@@ -159,17 +163,20 @@ class Link:
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """A task of our own: asyncio's would complain aloud of being cancelled."""
-        task = asyncio.get_running_loop().create_task(self._serve_one(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._is_closed:  # asyncio had begun to accept it before the port was closed
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
 
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._near.add(writer)
-        try:
-            await self._serve(reader, writer)
-        finally:
+        def ended(task: asyncio.Task[None]) -> None:
+            """Not in the task itself: one that is cancelled before its first step does nothing at all."""
+            self._tasks.discard(task)
             self._near.discard(writer)
             writer.transport.abort()
+
+        self._tasks.add(task)
+        self._near.add(writer)
+        task.add_done_callback(ended)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -185,10 +192,10 @@ class Link:
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            far_writer.transport.abort()  # before the first await: this task may be cancelled in it
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            far_writer.transport.abort()
         if not await self._target_listens():
             self._stop_listening()
 

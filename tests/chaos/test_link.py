@@ -1,0 +1,41 @@
+"""The proxy between two nodes leaves nothing open behind it, whenever it is closed."""
+
+import asyncio
+import random
+
+import pytest
+
+from tests.chaos.network import HOST, Direction, Link, free_port
+
+pytestmark = pytest.mark.processes
+
+
+@pytest.mark.parametrize("steps", range(12))
+async def test_a_link_closes_what_it_has_accepted_however_far_it_got(rng: random.Random, steps: int) -> None:
+    """A connection whose task is ended before its first step had been left to the garbage collector, which complains."""
+    port = free_port(rng, [])
+    target = await asyncio.start_server(lambda _, writer: writer.transport.abort(), HOST, port)
+    link = Link(free_port(rng, [port]), port, Direction(), Direction())
+    await link.start()
+    async with asyncio.timeout(10):
+        near_reader, near_writer = await _connected(link.port)
+    near_writer.write(b"and nobody reads this")
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await link.close()
+    async with asyncio.timeout(10):
+        with pytest.raises(OSError):
+            while await near_reader.read(100):
+                pass
+            raise ConnectionResetError("an orderly end is as good")
+    near_writer.transport.abort()
+    target.close()
+    await target.wait_closed()
+
+
+async def _connected(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    while True:
+        try:
+            return await asyncio.open_connection(HOST, port)
+        except OSError:
+            await asyncio.sleep(0)
