@@ -50,4 +50,4 @@ if ! has_venv "$python"; then
     fi
 fi
 
-"$python" -m venv "$directory"
+"$python" -m venv --clear "$directory"  # cleared: what another Python left there would be mixed in
