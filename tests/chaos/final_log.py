@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from metadata_log.archive import ARCHIVE_NAME
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.codec import decode_batch
+from metadata_log.errors import LogFormatError
 from metadata_log.files import RealDirectory
 from metadata_log.identity import read_identity
 from metadata_log.log import Log
@@ -75,8 +76,9 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
     metadata = copy / LOG_DIRECTORY
     below = chain(_raw(metadata / ARCHIVE_NAME), _raw(metadata, opened.log.shape.start.offset))
     batches = _joined(chain(below, _whole(opened.log)))
-    assert batches, f"{node.name} has an empty log"
-    _verify(node.name, batches)
+    if not batches:
+        raise LogFormatError("its log is empty")
+    _verify(batches)
     digests = {_digest(Replay(), batches)} if batches[0].base_offset == 0 else set()
     if opened.load is not None:
         opened.load.run()
@@ -84,7 +86,8 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
         replay = Replay()
         replay.install(opened.load.image)
         digests.add(_digest(replay, batches))
-    assert len(digests) == 1, f"{node.name}: the log replayed from 0 and from its newest snapshot differ"
+    if len(digests) > 1:
+        raise LogFormatError("the log replayed from 0 and from its newest snapshot differ")
     opened.log.close()
     return FinalLog(
         node.name,
@@ -203,11 +206,10 @@ def _joined(batches: Iterable[Batch]) -> list[Batch]:
     return run
 
 
-def _verify(name: str, batches: list[Batch]) -> None:
+def _verify(batches: list[Batch]) -> None:
     for before, batch in pairwise(batches):
-        assert verify_chain(batch, before.chain), (
-            f"{name}: the batch at {batch.base_offset} does not continue the chain"
-        )
+        if not verify_chain(batch, before.chain):
+            raise LogFormatError(f"the batch at {batch.base_offset} does not continue the chain")
 
 
 def _changes(batch: Batch) -> Iterator[Change]:

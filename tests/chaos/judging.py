@@ -51,7 +51,7 @@ def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], prob
         try:
             logs.append(read_final_log(node, directory / "scratch"))
         except LogFormatError as e:
-            found.append(f"{node.name} cannot be opened any more: {e}")
+            found.append(f"{node.name} is not what a controller can start from: {e}")
     changes: list[Change] = []
     contradictions = ["no log can be read"]
     if logs:

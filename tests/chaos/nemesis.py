@@ -2,7 +2,7 @@
 
 Rounds: in each, one to three faults begin together or shortly after each other and overlap; then everything is healed, and the
 cluster has to be well again, which means that a client's write is acknowledged. Nothing here destroys what a majority holds
-durably: whatever is damaged on a disk lies above what that node has ever flushed.
+durably: what was promised is damaged on one node at a time, and on the next one when that is whole again.
 
 The schedule comes from the seed alone; when what happens meets what, the machine decides. So a seed tells what was tried, and
 the history what came of it.
@@ -14,16 +14,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.files import RealDirectory
-from metadata_log.log_notes import FlushedNote
-from metadata_log.recovery import segment_names
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, base_offset_of, walk
-from quorum.runtime.election_file import FILE_NAME
 from quorum.runtime.opening import LOG_DIRECTORY
+from tests.chaos import damage
 from tests.chaos.cluster import ChaosCluster, Daemon
 from tests.chaos.disk_faults import CALLS
 
@@ -184,76 +179,55 @@ async def wall_clock(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> b
 async def torn_tail(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
     """Killed, and what it had written but not flushed is damaged, as a power cut would."""
     daemon = await nemesis.controller(dice)
-    daemon.starts_at_s = time.monotonic() + 60
-    daemon.send(signal.SIGKILL)
-    while daemon.runs:
-        await asyncio.sleep(0.01)
-    done = tear(RealDirectory(daemon.node.data_directory / LOG_DIRECTORY), dice)
-    daemon.starts_at_s = time.monotonic() + lasts_s
-    await asyncio.sleep(lasts_s)
-    return done
-
-
-def tear(metadata: RealDirectory, dice: random.Random) -> bool:
-    """Damages the log above its flushed note: garbage, a cut, or zeros in between. False if there is nothing to be damaged."""
-    note = FlushedNote(metadata)
-    flushed = note.read()
-    note.close()
-    names = segment_names(metadata)
-    if flushed is None or not names or (base_offset_of(names[-1]) or 0) > flushed.end:
-        return False
-    with metadata.open(names[-1]) as file:
-        position = SEGMENT_HEADER_BYTES
-        try:
-            for position, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
-                if batch.base_offset >= flushed.end:
-                    break
-                position += len(batch.data)
-        except BadBatch as e:
-            position = e.position  # a write that was cut short by the kill
-        match dice.choice(["garbage", "cut", "zeros"]):
-            case "garbage":
-                file.write_at(position + dice.randint(0, 200), dice.randbytes(dice.randint(1, 3_000)))
-            case "cut":
-                file.truncate(min(file.size(), position + dice.randint(0, 300)))
-            case _:
-                file.write_at(position, bytes(dice.randint(1, 600)))
-    return True
+    return await _killed_and_damaged(daemon, damage.tear, LOG_DIRECTORY, dice, lasts_s)
 
 
 async def forget_vote(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
-    """A controller's `quorum-state` is gone: it may have voted, so it must not be the voter that it was, and joins as another."""
-    return await _break_promise(nemesis, dice, lasts_s, lambda data: (data / FILE_NAME).unlink(missing_ok=True))
+    """A controller's `quorum-state` is of no use: it may have voted, so it must not be the voter that it was, and joins as
+    another."""
+    return await _break_promise(nemesis, damage.forget_vote, "", dice, lasts_s)
 
 
 async def lose_end(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
     """The end of a log is gone that was flushed and may have been acknowledged: until it is back the node must not count."""
-
-    def cut(data: Path) -> None:
-        metadata = RealDirectory(data / LOG_DIRECTORY)
-        with metadata.open(segment_names(metadata)[-1]) as file:
-            ends = [SEGMENT_HEADER_BYTES]
-            with suppress(BadBatch):  # what the kill has torn is cut with the rest
-                ends += [position + len(batch.data) for position, batch in walk(file, ends[0], file.size())]
-            file.truncate(dice.choice(ends[-50:]))
-
-    return await _break_promise(nemesis, dice, lasts_s, cut)
+    return await _break_promise(nemesis, damage.cut_end, LOG_DIRECTORY, dice, lasts_s)
 
 
-async def _break_promise(nemesis: Nemesis, dice: random.Random, lasts_s: float, damage: Callable[[Path], None]) -> bool:
-    """Killed, and something durable is gone. Never on a second one before the first is whole again: two are a majority."""
+async def rot_log(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
+    """Bits flip in what a log had durably, under the running node or while it is down: the others have it still."""
+    return await _break_promise(nemesis, damage.rot_log, LOG_DIRECTORY, dice, lasts_s)
+
+
+async def rot_snapshot(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
+    """A bit flips in a snapshot, which may be the one that others are about to fetch."""
+    return await _break_promise(nemesis, damage.rot_snapshot, LOG_DIRECTORY, dice, lasts_s)
+
+
+Damage: TypeAlias = Callable[[RealDirectory, random.Random], bool]
+
+
+async def _break_promise(nemesis: Nemesis, hurt: Damage, where: str, dice: random.Random, lasts_s: float) -> bool:
+    """Something durable is gone. Never on a second one before the first is whole again: two are a majority."""
     if nemesis.somebody_is_broken:
         return False
     nemesis.somebody_is_broken = True
     daemon = await nemesis.controller(dice)
+    if hurt in (damage.rot_log, damage.rot_snapshot) and dice.random() < 0.5:
+        done = hurt(RealDirectory(daemon.node.data_directory / where), dice)
+        await asyncio.sleep(lasts_s)  # whoever reads there finds it; what nobody has read is found at the next start
+        await _down(daemon, signal.SIGKILL, 0.0)
+        return done
+    return await _killed_and_damaged(daemon, hurt, where, dice, lasts_s)
+
+
+async def _killed_and_damaged(daemon: Daemon, hurt: Damage, where: str, dice: random.Random, lasts_s: float) -> bool:
     daemon.starts_at_s = time.monotonic() + 60
-    daemon.send(signal.SIGKILL)
-    while daemon.runs:
+    while daemon.send(signal.SIGKILL):
         await asyncio.sleep(0.01)
-    damage(daemon.node.data_directory)
+    done = hurt(RealDirectory(daemon.node.data_directory / where), dice)
     daemon.starts_at_s = time.monotonic() + lasts_s
     await asyncio.sleep(lasts_s)
-    return True
+    return done
 
 
 async def isolate(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
@@ -342,6 +316,8 @@ FAULTS: Final[dict[str, tuple[int, FaultFunction]]] = {
     "torn tail": (6, torn_tail),
     "forgotten vote": (5, forget_vote),
     "lost end": (5, lose_end),
+    "rot in the log": (8, rot_log),
+    "rot in a snapshot": (4, rot_snapshot),
     "isolated": (8, isolate),
     "one-way cut": (8, one_way),
     "A and B see only C": (5, bridge),

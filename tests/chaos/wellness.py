@@ -61,7 +61,8 @@ async def leader_of(observer: AdminClient) -> int | None:
 
 
 async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminClient) -> None:
-    """Until every daemon runs, a client's write is acknowledged, and each controller votes, knows the leader, and holds it.
+    """Until every daemon runs, a client's write is acknowledged, and each controller votes, knows the leader, holds it, and has
+    nothing wrong with it: what was damaged is mended.
 
     Raises:
         NotWell: with what was missing last.
@@ -86,7 +87,9 @@ async def until_well(cluster: ChaosCluster, clients: Clients, observer: AdminCli
 
 
 async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -> str:
-    """Which controller does not know yet who leads, or does not vote, or does not hold all below `offset`; empty if all do."""
+    """Which controller does not know yet who leads, or does not vote, or does not hold all below `offset`, or is concerned;
+    empty if none.
+    """
     voters: dict[int, set[bytes]] = {}
     me: dict[int, bytes] = {}
     for daemon in cluster.controllers:
@@ -98,6 +101,8 @@ async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -
             return f"{daemon.node.name} knows no leader"
         if status.flushed_end_offset < offset:
             return f"{daemon.node.name} holds {status.flushed_end_offset} of {offset}"
+        if status.concern:
+            return f"{daemon.node.name}: {status.concern}"
         me[status.node_id] = status.directory_id
         voters[status.node_id] = {each.directory_id for each in status.voters}
     strangers = [f"{node_id}" for node_id in me if any(me[node_id] not in seen for seen in voters.values())]

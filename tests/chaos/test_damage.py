@@ -1,0 +1,106 @@
+"""What the nemesis does to files does damage, and the damage that it says: else a chaos run would show nothing."""
+
+import random
+from pathlib import Path
+
+from metadata_log.files import RealDirectory
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import Topic, Voters
+from quorum.core.effects import ElectionState
+from quorum.runtime import election_file
+from snapshots.format import SnapshotMeta
+from snapshots.store import SnapshotStore
+from snapshots.writer import write_records
+from tests.chaos import damage
+from tests.sim.disk import MemoryDirectory
+
+CONFIG = LogConfig(segment_bytes=1_500, tail_bytes=400)
+SEEDS = 100
+
+
+def written() -> tuple[MemoryDirectory, Log]:
+    """A log of several segments, all of it durable."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=CONFIG)
+    for number in range(30):
+        log.append([Topic(f"topic-{number}", bytes(16))], 1 + number // 10, 1_000 + number)
+    log.flush()
+    return directory, log
+
+
+def test_rot_hits_what_was_durable() -> None:
+    """The log notices it at the next opening, is whole in spite of it (then it was the note that rotted, or a header that
+    can be made anew), or says that its end is lost. And it never believes bytes that were not written."""
+    met = {"inside": 0, "end": 0, "none": 0}
+    for seed in range(SEEDS):
+        directory, log = written()
+        batches = list(log.read(0, 1 << 20))
+        assert damage.rot_log(directory, random.Random(seed))
+        again = Log.open(directory, config=CONFIG, accept_loss=True)
+        if again.lost is not None:
+            met["end"] += 1
+            assert again.shape.end < log.shape.end
+        elif again.damage:
+            met["inside"] += 1
+            assert again.shape.end == log.shape.end
+        else:
+            met["none"] += 1
+            assert list(again.read(0, 1 << 20)) == batches
+    assert met["inside"] > SEEDS // 2, met
+    assert met["end"] and met["none"], met
+
+
+def test_a_lost_end_is_below_what_was_durable() -> None:
+    directory, log = written()
+    assert damage.cut_end(directory, random.Random(1))
+    again = Log.open(directory, config=CONFIG, accept_loss=True)
+    assert again.lost is not None
+    assert again.lost.end == log.shape.end > again.shape.end
+
+
+def test_a_torn_tail_is_above_what_was_durable() -> None:
+    """Whatever is torn, the next opening has all that was flushed, and knows of no loss."""
+    for seed in range(SEEDS):
+        directory, log = written()
+        flushed = log.shape.end
+        log.append([Topic("unflushed", bytes(16))], 4, 2_000)
+        assert damage.tear(directory, random.Random(seed))
+        again = Log.open(directory, config=CONFIG)
+        assert again.lost is None
+        assert not again.damage
+        assert again.shape.end in (flushed, flushed + 1)
+
+
+def snapshot_at(directory: MemoryDirectory, offset: int) -> None:
+    write_records(directory, SnapshotMeta(OffsetAndEpoch(offset, 1), 1_000, bytes(32), Voters(()), 1), [])
+
+
+def test_the_snapshot_that_a_log_stands_on_is_left_alone() -> None:
+    """Nothing else could be put in its place: that is another fault, and the node says so and starts no more."""
+    directory, log = written()
+    assert not damage.rot_snapshot(directory, random.Random(1))
+    snapshot_at(directory, 10)
+    assert damage.rot_snapshot(directory, random.Random(1)), "the log has all that is in it"
+    assert SnapshotStore(directory).newest_valid() is None
+
+    directory, log = written()
+    snapshot_at(directory, 10)
+    log.note_snapshot(OffsetAndEpoch(10, 1))
+    log.drop_prefix(OffsetAndEpoch(10, 1))
+    assert not damage.rot_snapshot(directory, random.Random(1))
+    snapshot_at(directory, 20)
+    assert damage.rot_snapshot(directory, random.Random(1))
+    assert SnapshotStore(directory).newest_valid() is not None
+
+
+def test_a_vote_is_forgotten_whatever_has_become_of_it(tmp_path: Path) -> None:
+    """No bit of the file may flip and leave a vote that would be believed."""
+    directory = RealDirectory(tmp_path)
+    for seed in range(SEEDS):
+        election_file.save(directory, ElectionState(epoch=7, voted_for=None, leader_id=2))
+        assert damage.forget_vote(directory, random.Random(seed))
+        try:
+            assert election_file.load(directory) is None
+        except election_file.ForgottenVote:
+            continue
