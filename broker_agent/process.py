@@ -19,7 +19,8 @@ from broker_agent.agent import Agent, BrokerIdentity, Log
 from broker_agent.client import ControllerClient, Dial
 from broker_agent.config import BrokerConfig
 from broker_agent.lifecycle import BrokerState, Exit
-from broker_agent.session import Session, SessionConfig
+from broker_agent.session import Session
+from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
 from daemon.dial import Dialer

@@ -3,10 +3,9 @@
 Pure: `step(input, now_ms)` returns what the world should do, `next_deadline_ms()` says when to come back with a
 `TimerFired`. The agent drives it in production and the simulator drives the very same class.
 
-Rules that it keeps, and why:
-
-*One request in flight.* An answer counts only while its number is the one in flight, so a late or repeated answer can
-neither apply twice nor renew a lease.
+It is made of four things, each with a rule of its own: `registration` (who this process is to the controllers), `asking` (one
+request in flight, and never a busy loop), `following` (the store goes along the log, and never back in time) and `lease`
+(for how long it may act unheard). What is here joins them to the states of a broker's life:
 
 *The lease counts from sending* (see `lease`), and an answer without one, of a leader that has not heard a majority lately,
 renews nothing.
@@ -15,32 +14,25 @@ renews nothing.
 the store is busy, small fetches that wait for nothing keep the session and the lease; what they bring is dropped, because
 the position that they name is no longer the one to continue from.
 
-*Never a busy loop.* Every path to the next request passes a back-off, a long poll or `fetch_interval_min_ms`.
-
-*Never back in time.* Batches follow the position exactly; anything else drops the store, and the broker asks to be fenced
-until it has applied its own registration again. To a later generation of the cluster it goes over with an empty store; never
-to an earlier one.
+*Whose store was dropped is nobody to ask.* The broker asks to be fenced until it has applied its own registration again. To
+a later generation of the cluster it goes over with an empty store; never to an earlier one.
 """
 
 import random
-from dataclasses import dataclass
-from enum import Enum
 from typing import assert_never
 
+from broker_agent.asking import Asking, Sent
+from broker_agent.following import Following, Work
 from broker_agent.lease import Lease
 from broker_agent.lifecycle import (
     EDGES,
-    EMPTY_POSITION,
     AbandonFetch,
     Applied,
-    ApplyBatches,
     BatchesRefused,
     BrokerState,
     CannotFollow,
-    DownloadSnapshot,
     Effect,
     Exit,
-    Fetch,
     FetchAnswer,
     FetchAnswered,
     FetchFailed,
@@ -48,15 +40,13 @@ from broker_agent.lifecycle import (
     FetchResult,
     FindController,
     Input,
-    JoinGeneration,
     LeaderHint,
     LeaseLapsed,
     LeaseMode,
     LeaseRenewed,
-    Register,
+    Position,
     Registered,
     RegisterFailed,
-    ResetStore,
     SnapshotFailed,
     StateChanged,
     StopRequested,
@@ -64,8 +54,10 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
+from broker_agent.registration import Registration
+from broker_agent.session_config import SessionConfig
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, Offset, Uuid
+from metadata_log.ids import Epoch, Offset
 
 _FATAL = frozenset(
     {
@@ -80,80 +72,26 @@ _FATAL = frozenset(
 _NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
-@dataclass(frozen=True, slots=True)
-class SessionConfig:
-    """The session's times. `max_wait_ms` must leave room for two fetches in a session."""
-
-    lease_mode: LeaseMode = LeaseMode.STRICT
-    max_wait_ms: int = 2_000
-    fenced_max_wait_ms: int = 500
-    """A fenced broker waits less, so that it sees soon that it may go Online."""
-    max_bytes: int = 2 << 20
-    request_timeout_ms: int = 1_000
-    """How long an answer may take beyond the wait that was asked for."""
-    register_timeout_ms: int = 3_000
-    initial_registration_timeout_ms: int = 60_000
-    shutdown_deadline_ms: int = 15_000
-    shutdown_interval_ms: int = 50
-    contact_interval_ms: int = 1_000
-    fetch_interval_min_ms: int = 20
-    not_ready_interval_ms: int = 50
-    backoff_ms: int = 50
-    backoff_max_ms: int = 1_000
-    reset_backoff_max_ms: int = 30_000
-    """A store that keeps coming out wrong is a bug somewhere, and each new attempt costs the controller a whole image."""
-
-
-class _Work(Enum):
-    """What the store is doing for the session."""
-
-    APPLY = "applying batches"
-    LOAD = "loading a snapshot"
-    RESET = "starting afresh"
-
-
-@dataclass(frozen=True, slots=True)
-class _InFlight:
-    number: int
-    sent_ms: int
-    timeout_at_ms: int
-    request: FetchRequest | None
-    """None: a registration."""
-
-
 class Session:
     """One broker process's session. Attributes without an underscore are for reading only."""
 
     def __init__(self, config: SessionConfig, rng: random.Random, generation: int = 1) -> None:
         self.state = BrokerState.OFFLINE
         self.reason = "recovering the local store"
-        self.position = EMPTY_POSITION
-        self.broker_epoch: int | None = None
         self.generation = generation
         """Of the cluster: grows when an operator recovers it without a majority, and then begins another history."""
         self.high_watermark: Offset = 0
         self.exited = False
         self._config = config
+        self._registration = Registration(config.initial_registration_timeout_ms)
+        self._asking = Asking(config, rng)
+        self._following = Following()
         self._lease = Lease()
-        self._rng = rng
-        self._effects: list[Effect] = []
-        self._in_flight: _InFlight | None = None
-        self._ask_at_ms: int | None = None
-        self._number = 0
-        self._failures = 0
-        self._resets = 0
-        self._work: _Work | None = None
-        self._expected_digest: tuple[Offset, bytes] | None = None
-        self._unfenced = False
-        """The last answer said Online."""
         self._controller_epoch: Epoch = 0
-        self._previous_incarnations: tuple[Uuid, ...] = ()
-        self._was_registered = False
-        self._register_until_ms = 0
         self._stop_until_ms = 0
         self._fenced_while_stopping = False
         """Nothing is led, so nobody has to be waited for, and clients are not served."""
-        self._followed_hint = False
+        self._effects: list[Effect] = []
 
     # --- what the world calls ----------------------------------------------------------------------------------------
 
@@ -175,7 +113,7 @@ class Session:
         if self.exited:
             return None
         deadlines = [
-            self._ask_at_ms if self._in_flight is None else self._in_flight.timeout_at_ms,
+            self._asking.next_deadline_ms(),
             self._lease.until_ms if self._needs_lease and not self._lease.lapsed else None,
             self._stop_until_ms if self.state is BrokerState.STOPPING else None,
         ]
@@ -198,13 +136,23 @@ class Session:
         return self._lease.until_ms
 
     @property
+    def broker_epoch(self) -> int | None:
+        """None while it is not registered."""
+        return self._registration.broker_epoch
+
+    @property
+    def position(self) -> Position:
+        """Where the store stands."""
+        return self._following.position
+
+    @property
     def is_caught_up(self) -> bool:
         """Whether this broker has applied its own registration (M3: only then may it be unfenced)."""
-        return self.broker_epoch is not None and self.position.offset > self.broker_epoch
+        return self._registration.is_applied(self.position)
 
     def check_invariants(self) -> None:
+        self._asking.check_invariants()
         assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
-        assert self._in_flight is None or self._ask_at_ms is None, "one request at a time"
         assert not self.lease_lapsed or self._needs_lease, "only who serves can have a lapsed lease"
 
     # --- inputs ------------------------------------------------------------------------------------------------------
@@ -212,32 +160,32 @@ class Session:
     def _take(self, happened: Input, now_ms: int) -> None:
         match happened:
             case StoreRecovered():
-                self.position = happened.position
-                self._previous_incarnations = happened.previous_incarnations
+                self._following.recovered(happened.position)
+                self._registration.recovered(happened.previous_incarnations)
                 self.reason = "registering"
                 self._begin_registering(now_ms)
             case Registered():
                 self._on_registered(happened, now_ms)
             case RegisterFailed():
-                if self._registration_completed(happened.number):
+                if self._asking.registration_completed(happened.number):
                     self._on_register_failed(happened, now_ms)
             case FetchAnswered():
-                sent = self._fetch_completed(happened.answer.number)
+                sent = self._asking.fetch_completed(happened.answer.number)
                 if sent is not None:
                     self._on_answer(happened.answer, *sent, now_ms)
             case FetchFailed():
-                if self._fetch_completed(happened.number):
+                if self._asking.fetch_completed(happened.number):
                     self._on_fetch_failed(happened, now_ms)
             case Applied():
                 self._on_applied(happened, now_ms)
             case SnapshotFailed():
-                self._work = None
+                self._following.failed()
                 self._ask_again(now_ms, f"snapshot: {happened.reason}", None)
             case BatchesRefused():
-                self._work = None
+                self._following.failed()
                 self._ask_again(now_ms, f"batches: {happened.reason}", None)
             case StoreBroken():
-                self._reset_store(happened.reason)
+                self._give_work(self._following.reset(happened.reason))
             case CannotFollow():
                 self._exit(1, happened.reason)
             case StopRequested():
@@ -247,38 +195,19 @@ class Session:
             case _:
                 assert_never(happened)
 
-    def _registration_completed(self, number: int) -> bool:
-        """Whether registration `number` is the request in flight; it is so no more."""
-        sent = self._in_flight
-        if sent is None or sent.number != number or sent.request is not None:
-            return False
-        self._in_flight = None
-        return True
-
-    def _fetch_completed(self, number: int) -> tuple[_InFlight, FetchRequest] | None:
-        """Fetch `number` if that is the request in flight; it is so no more."""
-        sent = self._in_flight
-        if sent is None or sent.number != number or sent.request is None:
-            return None
-        self._in_flight = None
-        return sent, sent.request
-
     # --- registering -------------------------------------------------------------------------------------------------
 
     def _begin_registering(self, now_ms: int) -> None:
-        self.broker_epoch = None
-        self._unfenced = False
-        self._register_until_ms = now_ms + self._config.initial_registration_timeout_ms
-        self._ask_at_ms = now_ms
+        self._registration.begin(now_ms)
+        self._asking.ask_at(now_ms)
 
     def _on_registered(self, registered: Registered, now_ms: int) -> None:
-        if not self._registration_completed(registered.number):
+        if not self._asking.registration_completed(registered.number):
             return
-        self.broker_epoch = registered.broker_epoch
-        self._was_registered = True
-        self._failures = 0
+        self._registration.complete(registered.broker_epoch)
+        self._asking.forget_failures()
         self._become(BrokerState.FENCED, f"registered with broker epoch {registered.broker_epoch}")
-        self._ask_at_ms = now_ms
+        self._asking.ask_at(now_ms)
 
     def _on_register_failed(self, failed: RegisterFailed, now_ms: int) -> None:
         text = f"registration refused: {failed.code.name}: {failed.message}"
@@ -286,9 +215,7 @@ class Session:
             self._join_generation(failed.generation, text)
         elif failed.code in _FATAL:
             self._exit(1, text)
-        elif now_ms >= self._register_until_ms and (
-            not self._was_registered or failed.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-        ):
+        elif self._registration.is_given_up(failed.code, now_ms):
             waited_ms = self._config.initial_registration_timeout_ms
             self._exit(
                 1, f"not registered within {waited_ms} ms (initial.broker.registration.timeout.ms); last: {text}"
@@ -305,8 +232,7 @@ class Session:
             return
         self._become(BrokerState.FENCED, reason)
         self._begin_registering(now_ms)
-        self._failures += 1
-        self._ask_at_ms = now_ms + self._backoff(self._failures)
+        self._asking.back_off(now_ms)
 
     # --- generations -------------------------------------------------------------------------------------------------
 
@@ -316,7 +242,7 @@ class Session:
         While the store works nothing is begun; the next answer will say it again.
         """
         is_said = failed.code is ErrorCode.INVALID_CONTROL_GENERATION and failed.generation > self.generation
-        return is_said and self._work is None
+        return is_said and not self._following.is_busy
 
     def _join_generation(self, generation: int, reason: str) -> None:
         """What was learned before counts no more: offsets and epochs of the old generation are not comparable."""
@@ -326,75 +252,33 @@ class Session:
         if self.state is not BrokerState.OFFLINE:
             self._become(BrokerState.FENCED, reason)
         self.generation = generation
-        self.broker_epoch = None
         self.high_watermark = 0
-        self._unfenced = False
         self._controller_epoch = 0
-        self._expected_digest = None
-        self._begin(_Work.RESET, JoinGeneration(generation))
+        self._registration.end()
+        self._give_work(self._following.join_generation(generation))
 
     # --- fetching ----------------------------------------------------------------------------------------------------
 
-    def _on_answer(self, answer: FetchAnswer, sent: _InFlight, request: FetchRequest, now_ms: int) -> None:
+    def _on_answer(self, answer: FetchAnswer, sent: Sent, request: FetchRequest, now_ms: int) -> None:
         if 0 < answer.controller_epoch < self._controller_epoch:
             text = f"an answer of epoch {answer.controller_epoch}, after one of epoch {self._controller_epoch}"
             self._ask_again(now_ms, text, None)
             return
         self._controller_epoch = max(self._controller_epoch, answer.controller_epoch)
-        self._failures = 0
-        self._followed_hint = False
+        self._asking.answered()
         if answer.result is FetchResult.NOT_READY:
-            self._ask_at_ms = now_ms + self._jittered(self._config.not_ready_interval_ms)
+            self._asking.ask_when_ready(now_ms)
             return
         self.high_watermark = max(self.high_watermark, answer.high_watermark)
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
             self._exit(0, "the controller says that it may go")
             return
-        if answer.state is not None:
-            self._unfenced = answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE)
-        if not self._unfenced and self.state is BrokerState.ONLINE:
-            self._become(BrokerState.FENCED, "fenced by the controller")
-        elif not self._unfenced and self.state is BrokerState.STOPPING:
-            self._fenced_while_stopping = True
-            self._lease.end()
-        if answer.lease_ms > 0 and self._unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
-            self._effects.append(LeaseRenewed(self._lease.until_ms))
-        self._ask_at_ms = max(now_ms, sent.sent_ms + self._interval_ms(answer))
-        if self._work is None and request.position == self.position:
-            self._take_contents(answer)
+        self._hear_standing(answer, sent, now_ms)
+        busy = self._following.is_busy
+        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=bool(answer.batches), now_ms=now_ms)
+        if not busy and request.position == self.position:
+            self._give_work(self._following.take(answer, request.broker_epoch))
         self._maybe_go_online(now_ms)
-
-    def _interval_ms(self, answer: FetchAnswer) -> int:
-        """How long after the last request the next may be sent, apart from what the store is doing."""
-        if self.state is BrokerState.STOPPING:
-            return self._config.shutdown_interval_ms
-        if self._work is not None:
-            return self._config.contact_interval_ms
-        return 0 if answer.batches else self._config.fetch_interval_min_ms
-
-    def _take_contents(self, answer: FetchAnswer) -> None:
-        here = self.position.offset
-        match answer.result:
-            case FetchResult.BATCHES if answer.batches:
-                self._expected_digest = (answer.digest_offset, answer.digest) if answer.digest else None
-                self._begin(_Work.APPLY, ApplyBatches(answer.batches, answer.previous_chain, answer.end_offset))
-            case FetchResult.BATCHES if answer.end_offset > here:
-                self._reset_store(f"told that all below {answer.end_offset} was delivered; the store ends at {here}")
-            case FetchResult.BATCHES:
-                self._resets = 0
-                self._expected_digest = (answer.digest_offset, answer.digest) if answer.digest else None
-                self._compare_digests()
-            case FetchResult.USE_SNAPSHOT if answer.snapshot.offset > here:
-                assert self.broker_epoch is not None
-                self._begin(_Work.LOAD, DownloadSnapshot(answer.snapshot, self.broker_epoch))
-            case FetchResult.USE_SNAPSHOT:
-                self._reset_store(f"sent back to the snapshot at {answer.snapshot} from {here}")
-            case FetchResult.DIVERGED:
-                self._reset_store(f"the controllers' history leaves the store's at {answer.diverging}")
-            case FetchResult.NOT_READY:
-                raise AssertionError("handled before")
-            case _:
-                assert_never(answer.result)
 
     def _on_fetch_failed(self, failed: FetchFailed, now_ms: int) -> None:
         text = f"fetch failed: {failed.code.name}: {failed.message}"
@@ -404,9 +288,9 @@ class Session:
             self._register_anew(text, now_ms)
         elif failed.code in _FATAL:
             self._exit(1, text)
-        elif failed.code is ErrorCode.CHAIN_MISMATCH and self._work is None:
-            self._ask_at_ms = now_ms
-            self._reset_store(text)
+        elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._following.is_busy:
+            self._asking.ask_at(now_ms)
+            self._give_work(self._following.reset(text))
         else:
             self._ask_again(now_ms, text, failed.leader)
 
@@ -415,51 +299,29 @@ class Session:
         if self._fenced_while_stopping:
             self._exit(0, f"fenced and told to stop; {reason}")
             return
-        self._failures += 1
         if find_controller:
             self._effects.append(FindController(leader, reason))
-        if self._in_flight is None:
-            # Two nodes that name each other must not be asked in turns without a pause.
-            self._followed_hint = leader is not None and not self._followed_hint
-            self._ask_at_ms = now_ms if self._followed_hint else now_ms + self._backoff(self._failures)
+        self._asking.try_elsewhere(leader, now_ms)
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
-    def _begin(self, work: _Work, effect: Effect) -> None:
-        self._work = work
-        self._effects.append(effect)
-        if self._ask_at_ms is not None:
-            self._ask_at_ms += self._config.contact_interval_ms
-
-    def _reset_store(self, reason: str) -> None:
-        self._resets += 1
-        self._expected_digest = None
-        self._begin(_Work.RESET, ResetStore(reason))
+    def _give_work(self, work: Work | None) -> None:
+        """The store is to do this; until it is done, contact is enough."""
+        if work is not None:
+            self._effects.append(work)
+            self._asking.postpone()
 
     def _on_applied(self, applied: Applied, now_ms: int) -> None:
-        self._work = None
-        self.position = applied.position
-        if self._in_flight is None and self.broker_epoch is not None:
+        self._following.applied(applied.position)
+        if self._asking.in_flight is None and self.broker_epoch is not None:
             # A store that had to be dropped again and again is not hammered on.
-            again = applied.position.offset == 0 and self._resets > 1
-            delay_ms = self._backoff(self._resets, self._config.reset_backoff_max_ms) if again else 0
-            self._ask_at_ms = now_ms + delay_ms
-        if self.broker_epoch is None and self._in_flight is None and self._ask_at_ms is None:
+            is_empty = applied.position.offset == 0
+            delay_ms = self._asking.reset_backoff_ms(self._following.resets) if is_empty else 0
+            self._asking.ask_at(now_ms + delay_ms)
+        if self.broker_epoch is None and self._asking.is_idle:
             self._begin_registering(now_ms)  # the first thing in a new generation
-        self._compare_digests()
+        self._give_work(self._following.compare_digests())
         self._maybe_go_online(now_ms)
-
-    def _compare_digests(self) -> None:
-        """F6: the image by deltas is the controller's image, or it is dropped."""
-        if self._expected_digest is None or not self.position.digest:
-            return
-        offset, digest = self._expected_digest
-        if offset != self.position.offset:
-            return
-        self._expected_digest = None
-        if digest != self.position.digest:
-            ours, theirs = self.position.digest.hex()[:16], digest.hex()[:16]
-            self._reset_store(f"the image at {offset} has digest {ours}, the controller's has {theirs}")
 
     # --- lease and state ---------------------------------------------------------------------------------------------
 
@@ -472,9 +334,23 @@ class Session:
         if self._needs_lease and self._lease.notice(now_ms):
             self._effects.append(LeaseLapsed(self._lease.until_ms))
 
+    def _hear_standing(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
+        """What the controller says of this broker, and for how long."""
+        registration = self._registration
+        if answer.state is not None:
+            registration.hear(unfenced=answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE))
+        if not registration.unfenced and self.state is BrokerState.ONLINE:
+            self._become(BrokerState.FENCED, "fenced by the controller")
+        elif not registration.unfenced and self.state is BrokerState.STOPPING:
+            self._fenced_while_stopping = True
+            self._lease.end()
+        if answer.lease_ms > 0 and registration.unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
+            self._effects.append(LeaseRenewed(self._lease.until_ms))
+
     def _maybe_go_online(self, now_ms: int) -> None:
-        ready = self._unfenced and self.is_caught_up and self._work is None and self._lease.holds(now_ms)
-        if ready and self.state is BrokerState.FENCED:
+        is_confirmed = self._registration.unfenced and self._lease.holds(now_ms)
+        is_ready = self.is_caught_up and not self._following.is_busy
+        if is_confirmed and is_ready and self.state is BrokerState.FENCED:
             self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
 
     def _become(self, state: BrokerState, reason: str) -> None:
@@ -492,23 +368,21 @@ class Session:
     def _on_stop(self, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
             return
-        if self._in_flight is not None:
-            if self._in_flight.request is not None:
-                self._effects.append(AbandonFetch(self._in_flight.number))
-            self._in_flight = None
+        abandoned = self._asking.abandon()
+        if abandoned is not None:
+            self._effects.append(abandoned)
         if self.broker_epoch is None:
             self._exit(0, "told to stop while not registered")
             return
         self._fenced_while_stopping = self.state is BrokerState.FENCED
         self._become(BrokerState.STOPPING, "told to stop; leaders are to move away first")
         self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
-        self._ask_at_ms = now_ms
+        self._asking.ask_at(now_ms)
 
     def _exit(self, code: int, reason: str) -> None:
         self._become(BrokerState.OFFLINE, reason)
         self.exited = True
-        self._in_flight = None
-        self._ask_at_ms = None
+        self._asking.stop()
         self._effects.append(Exit(code, reason))
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -518,14 +392,13 @@ class Session:
             limit_ms = self._config.shutdown_deadline_ms
             self._exit(0, f"leaders did not move away within {limit_ms} ms (controlled.shutdown.deadline.ms)")
             return
-        sent = self._in_flight
-        if sent is not None and now_ms >= sent.timeout_at_ms:
-            self._in_flight = None
+        sent = self._asking.take_overdue(now_ms)
+        if sent is not None:
             self._on_timeout(sent, now_ms)
-        if not self.exited and self._in_flight is None and self._ask_at_ms is not None and now_ms >= self._ask_at_ms:
+        if not self.exited and self._asking.is_due(now_ms):
             self._ask(now_ms)
 
-    def _on_timeout(self, sent: _InFlight, now_ms: int) -> None:
+    def _on_timeout(self, sent: Sent, now_ms: int) -> None:
         waited = f"no answer within {sent.timeout_at_ms - sent.sent_ms} ms"
         if sent.request is None:
             self._on_register_failed(RegisterFailed(sent.number, ErrorCode.REQUEST_TIMED_OUT, waited), now_ms)
@@ -534,46 +407,17 @@ class Session:
         self._on_fetch_failed(FetchFailed(sent.number, ErrorCode.REQUEST_TIMED_OUT, waited), now_ms)
 
     def _ask(self, now_ms: int) -> None:
-        self._ask_at_ms = None
-        self._number += 1
-        if self.broker_epoch is None:
-            timeout_ms = self._config.register_timeout_ms
-            self._in_flight = _InFlight(self._number, now_ms, now_ms + timeout_ms, None)
-            # A predecessor that died between registering and noting it may be any of them: they take turns.
-            previous = self._previous_incarnations
-            named = previous[self._failures % len(previous)] if previous else None
-            self._effects.append(Register(self._number, named, timeout_ms))
+        registration, asking = self._registration, self._asking
+        if registration.broker_epoch is None:
+            self._effects.append(asking.register(registration.predecessor(asking.failures), now_ms))
             return
-        request = self._next_fetch(self.broker_epoch)
-        timeout_at_ms = now_ms + request.max_wait_ms + self._config.request_timeout_ms
-        self._in_flight = _InFlight(self._number, now_ms, timeout_at_ms, request)
-        self._effects.append(Fetch(request))
-
-    def _next_fetch(self, broker_epoch: int) -> FetchRequest:
-        busy = self._work is not None
-        stopping = self.state is BrokerState.STOPPING
-        if busy:
-            max_wait_ms = 0
-        elif stopping:
-            max_wait_ms = self._config.shutdown_interval_ms
-        elif self.state is BrokerState.ONLINE:
-            max_wait_ms = self._config.max_wait_ms
-        else:
-            max_wait_ms = self._config.fenced_max_wait_ms
-        return FetchRequest(
-            number=self._number,
-            broker_epoch=broker_epoch,
-            position=self.position,
-            wants_fence=not self.is_caught_up,
-            wants_shut_down=stopping,
-            max_wait_ms=max_wait_ms,
-            max_bytes=1 if busy else self._config.max_bytes,
+        self._effects.append(
+            asking.fetch(
+                registration.broker_epoch,
+                self.position,
+                self.state,
+                busy=self._following.is_busy,
+                wants_fence=not self.is_caught_up,
+                now_ms=now_ms,
+            )
         )
-
-    def _backoff(self, failures: int, max_ms: int | None = None) -> int:
-        doubled = self._config.backoff_ms << min(max(failures - 1, 0), 16)
-        return self._jittered(min(doubled, max_ms or self._config.backoff_max_ms))
-
-    def _jittered(self, interval_ms: int) -> int:
-        """Between a half and the whole of it: brokers that lost one controller do not come back in step."""
-        return max(1, round(interval_ms * self._rng.uniform(0.5, 1.0)))

@@ -17,7 +17,8 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
 from broker_agent.client import ControllerClient
 from broker_agent.lifecycle import BrokerState, Exit
-from broker_agent.session import Session, SessionConfig
+from broker_agent.session import Session
+from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
 from daemon.dial import Dialer

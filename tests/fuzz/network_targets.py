@@ -27,7 +27,8 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session import Session, SessionConfig
+from broker_agent.session import Session
+from broker_agent.session_config import SessionConfig
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch

@@ -3,7 +3,7 @@
 import random
 from typing import NamedTuple
 
-from broker_agent.session import SessionConfig
+from broker_agent.session_config import SessionConfig
 from metadata_log.log import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.config import RaftConfig

@@ -1,0 +1,32 @@
+"""The session's times. They fit together: `config` checks what an operator sets against them.
+
+`max_wait_ms` must leave room for two fetches in a session: one may be lost without the broker being fenced.
+"""
+
+from dataclasses import dataclass
+
+from broker_agent.lifecycle import LeaseMode
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """The session's times, and what a lapsed lease does to clients."""
+
+    lease_mode: LeaseMode = LeaseMode.STRICT
+    max_wait_ms: int = 2_000
+    fenced_max_wait_ms: int = 500
+    """A fenced broker waits less, so that it sees soon that it may go Online."""
+    max_bytes: int = 2 << 20
+    request_timeout_ms: int = 1_000
+    """How long an answer may take beyond the wait that was asked for."""
+    register_timeout_ms: int = 3_000
+    initial_registration_timeout_ms: int = 60_000
+    shutdown_deadline_ms: int = 15_000
+    shutdown_interval_ms: int = 50
+    contact_interval_ms: int = 1_000
+    fetch_interval_min_ms: int = 20
+    not_ready_interval_ms: int = 50
+    backoff_ms: int = 50
+    backoff_max_ms: int = 1_000
+    reset_backoff_max_ms: int = 30_000
+    """A store that keeps coming out wrong is a bug somewhere, and each new attempt costs the controller a whole image."""
