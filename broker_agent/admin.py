@@ -1,8 +1,7 @@
 """The admin service of a broker: it asks the controllers, so that whoever can reach a broker can operate the cluster.
 
 A broker decides nothing here and keeps nothing. It asks the controller that it fetches from, which hands on what it cannot do
-itself, and the others while that one is away. What became of a change is never guessed: a change that was sent and not
-answered may have happened, and is not sent again; its client does that, with the request id.
+itself, and the others while that one is away, until a change may have happened (see `daemon.forwarding`).
 """
 
 import asyncio
@@ -13,8 +12,7 @@ import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent import convert
-from daemon.dial import was_never_sent
-from daemon.forwarding import ANSWER_GRACE_S, PRINCIPAL, READS, principal_of
+from daemon.forwarding import ANSWER_GRACE_S, Dial, Forwarder, NoAnswer, in_the_name_of, principal_of
 from metadata_log.errors import ErrorCode
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
@@ -23,16 +21,13 @@ TIMEOUT_S_MAX: Final = 120.0
 PAUSE_S: Final = 0.05
 """Between two rounds through the controllers, while nobody leads."""
 
-Dial = Callable[[str], grpc.aio.Channel]
-
 
 class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
     """AdminService, answered by controllers. `targets` are their addresses, the likeliest leader first."""
 
     def __init__(self, targets: Callable[[], Sequence[str]], dial: Dial) -> None:
         self._targets = targets
-        self._dial = dial
-        self._stubs: dict[str, Any] = {}
+        self._forwarder = Forwarder(dial, admin_pb2_grpc.AdminServiceStub)
         self._handlers = {f"/{SERVICE.full_name}/{method.name}": self._handler(method) for method in SERVICE.methods}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -64,17 +59,13 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
                 left_s = deadline_s - loop.time()
                 if left_s <= ANSWER_GRACE_S:
                     return refusal
-                request.context.timeout_ms = int((left_s - ANSWER_GRACE_S) * 1_000) or 1
                 try:
-                    answer = await getattr(self._stub(target), name)(
-                        request, timeout=left_s, metadata=((PRINCIPAL, principal_of(context).encode()),)
-                    )
-                except grpc.aio.AioRpcError as e:
-                    text = f"controller {target} was asked: {e.code().name}: {e.details()}"
-                    if name not in READS and not was_never_sent(e):
-                        text += "; the request may have taken effect"
-                        return response_type(error=convert.error(ErrorCode.REQUEST_TIMED_OUT, text))
-                    refusal = response_type(error=convert.error(ErrorCode.BROKER_NOT_AVAILABLE, text))
+                    answer = await self._forwarder.ask(target, name, request, left_s, principal_of(context))
+                except NoAnswer as e:
+                    code = ErrorCode.REQUEST_TIMED_OUT if e.may_have_happened else ErrorCode.BROKER_NOT_AVAILABLE
+                    refusal = response_type(error=convert.error(code, f"controller {e}"))
+                    if e.may_have_happened:
+                        return refusal
                     continue
                 if answer.error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
                     return answer
@@ -84,7 +75,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
     async def _submit(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """One stream from the client through to a controller and back; it breaks as a whole, and is not begun anew."""
         target = self._targets()[0]
-        call = self._stub(target).Submit(requests, metadata=((PRINCIPAL, principal_of(context).encode()),))
+        call = self._forwarder.stub(target).Submit(requests, metadata=in_the_name_of(principal_of(context)))
         try:
             async for response in call:
                 yield response
@@ -92,11 +83,6 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"controller {target}: {e.code().name}: {e.details()}")
         finally:
             call.cancel()
-
-    def _stub(self, target: str) -> Any:
-        if target not in self._stubs:
-            self._stubs[target] = admin_pb2_grpc.AdminServiceStub(self._dial(target))  # type: ignore[no-untyped-call]
-        return self._stubs[target]
 
 
 def _timeout_s(request: Any, context: Any) -> float:

@@ -24,18 +24,12 @@ class Dialer:
         self._closed = False
 
     def __call__(self, target: str) -> grpc.aio.Channel:
-        """The channel to `target` (`host:port`), always the same one until it is hung up."""
+        """The channel to `target` (`host:port`), always the same one."""
         assert not self._closed, "dialed after close"
         channel = self._channels.get(target)
         if channel is None:
             channel = self._channels[target] = self._open(target)
         return channel
-
-    async def hang_up(self, target: str) -> None:
-        """Closes the channel to `target`, if there is one; its calls are cancelled. The next dial makes a new one."""
-        channel = self._channels.pop(target, None)
-        if channel is not None:
-            await channel.close()
 
     async def close(self) -> None:
         """Closes all; calls in flight are cancelled. Twice is fine."""

@@ -1,4 +1,7 @@
-"""Nodes that ask in the name of others: what they say to each other, and whom they believe.
+"""Nodes that ask in the name of others: how they ask, what they say to each other, and whom they believe.
+
+What became of a request is never guessed. If no connection came about, nothing was done; if the answer to a change is missing,
+it may have happened, and is not sent again here: its client does that, with the request id.
 
 Who asks is said by the forwarder, and believed only over TLS, of a certificate that names a host of this cluster: of a
 controller or a registered broker. Anybody else speaks for themselves.
@@ -7,6 +10,10 @@ controller or a registered broker. Anybody else speaks for themselves.
 import hashlib
 from collections.abc import Callable, Collection
 from typing import Any, Final
+
+import grpc
+
+from daemon.dial import was_never_sent
 
 STAY_HERE: Final = "metaquorum-stay-here"
 """The call is to be answered by the node that it reaches, or refused: set by a controller that hands it on, so that nothing goes
@@ -22,7 +29,65 @@ READS: Final = frozenset(
 )
 """What of AdminService changes nothing: without an answer there is no unknown outcome, and it may be asked again elsewhere."""
 
+Dial = Callable[[str], grpc.aio.Channel]
+
 _NAMES: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+
+
+class NoAnswer(Exception):
+    """Who was asked has not answered; the text says who, why, and what that means.
+
+    `never_sent`: no connection came about. `may_have_happened`: a change was sent, and what became of it is not known.
+    """
+
+    def __init__(self, text: str, *, never_sent: bool, is_read: bool) -> None:
+        self.never_sent = never_sent
+        self.may_have_happened = not never_sent and not is_read
+        if never_sent:
+            text += "; nothing was done"
+        elif self.may_have_happened:
+            text += "; the request may have taken effect"
+        super().__init__(text)
+
+
+class Forwarder:
+    """Asks other nodes, in the name of who asks this one, on the channels that `dial` gives. `stub` is their service's.
+
+    A channel connects again by itself, so a node that comes back at its place is asked again.
+    """
+
+    def __init__(self, dial: Dial, stub: Callable[[grpc.aio.Channel], Any]) -> None:
+        self._dial = dial
+        self._make_stub = stub
+        self._stubs: dict[str, Any] = {}
+
+    def stub(self, target: str) -> Any:
+        """The service at `target`, for who calls it directly."""
+        if target not in self._stubs:
+            self._stubs[target] = self._make_stub(self._dial(target))
+        return self._stubs[target]
+
+    async def ask(
+        self, target: str, method: str, request: Any, timeout_s: float, principal: str, *, stay_here: bool = False
+    ) -> Any:
+        """The answer to `request`, refusals included. With `stay_here` who is asked hands it on to nobody.
+
+        Raises NoAnswer.
+        """
+        asked = type(request)()
+        asked.CopyFrom(request)
+        asked.context.timeout_ms = max(1, int((timeout_s - ANSWER_GRACE_S) * 1_000))
+        metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
+        try:
+            return await getattr(self.stub(target), method)(asked, timeout=timeout_s, metadata=metadata)
+        except grpc.aio.AioRpcError as e:
+            text = f"{target} was asked: {e.code().name}: {e.details()}"
+            raise NoAnswer(text, never_sent=was_never_sent(e), is_read=method in READS) from e
+
+
+def in_the_name_of(principal: str) -> tuple[tuple[str, Any], ...]:
+    """The metadata of a call that is made for `principal`."""
+    return ((PRINCIPAL, principal.encode()),)
 
 
 def must_stay(context: Any) -> bool:

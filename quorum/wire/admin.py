@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from daemon.forwarding import asking_principal, must_stay
+from daemon.forwarding import Forwarder, asking_principal, must_stay
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
@@ -26,7 +26,7 @@ from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire import convert_membership as membership
 from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
-from quorum.wire.forwarding import Forwarder
+from quorum.wire.forwarding import ask_leader
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
@@ -362,7 +362,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         if self._forwarder is None or not is_elsewhere or timeout_s <= 0 or must_stay(context):
             return self._refusal(refused, response_type)
         try:
-            answer: R = await self._forwarder.ask(request, hint, timeout_s, self._principal(context))
+            answer: R = await ask_leader(self._forwarder, request, hint, timeout_s, self._principal(context))
         except Refused as e:
             return self._refusal(e, response_type)
         return answer

@@ -6,6 +6,7 @@ from typing import Any, Final
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
 from daemon.endpoints import HostPort
+from daemon.forwarding import Dial, Forwarder
 from daemon.health import Health
 from daemon.server import serving
 from daemon.tls import TlsFiles
@@ -13,7 +14,6 @@ from metadata_log.identity import Identity
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
-from quorum.wire.forwarding import Dial, Forwarder
 from quorum.wire.voter import Learn, VoterService
 
 SERVICES: Final = (
@@ -49,7 +49,7 @@ def serve(
         voters, brokers, admin = (
             VoterService(node, identity, learn),
             BrokerService(node, identity),
-            AdminService(node, identity, None if dial is None else Forwarder(dial)),
+            AdminService(node, identity, None if dial is None else Forwarder(dial, admin_pb2_grpc.AdminServiceStub)),
         )
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]

@@ -8,8 +8,9 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2
 
-from broker_agent.admin import READS, SERVICE, AdminForwarding
+from broker_agent.admin import SERVICE, AdminForwarding
 from daemon.dial import Dialer
+from daemon.forwarding import READS
 from daemon.server import serving
 from metadata_log.errors import ErrorCode
 from quorum.runtime.requests import Refused

@@ -45,8 +45,10 @@ async def test_serves_and_frees_its_port() -> None:
             assert dialer(f"127.0.0.1:{port}") is dialer(f"127.0.0.1:{port}")
         async with serving(HostPort("127.0.0.1", port), echo) as again:
             assert again == port
-            await dialer.hang_up(f"127.0.0.1:{port}")
-            assert await call(dialer, port, b"hello") == b"hello"
+            echoed: bytes = await dialer(f"127.0.0.1:{port}").unary_unary("/test.Echo/Echo")(
+                b"hello", timeout=5, wait_for_ready=True
+            )
+            assert echoed == b"hello"  # the same channel has connected again
 
 
 async def test_a_used_port_is_a_clear_error() -> None:

@@ -1,6 +1,8 @@
 """A controller that does not lead asks the one that does, and never mixes up what became of the request."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -8,6 +10,7 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
+from daemon.endpoints import HostPort
 from daemon.forwarding import PRINCIPAL, PRINCIPAL_CHARS_MAX, READS, STAY_HERE, asking_principal
 from metadata_log import records
 from metadata_log.errors import ErrorCode
@@ -105,6 +108,27 @@ async def test_a_leader_that_is_not_there_has_done_nothing(stub: Any, follower: 
     follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint_to("127.0.0.1:1"))
     response = await stub.CreateTopics(create("orders"))
     assert response.error.code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_leader_that_has_come_back_at_its_place_is_asked_again(follower: FakeNode) -> None:
+    """The connection to it broke, and a call failed meanwhile; nobody has to restart who asks it."""
+    leader = FakeNode()
+    async with Dialer() as dialer, AsyncExitStack() as stack:
+        port = await stack.enter_async_context(serve(follower, FOLLOWER, ANY_PORT, grace_s=0, dial=dialer))
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
+        stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        async with serve(leader, IDENTITY, ANY_PORT, grace_s=0) as leaders_port:
+            hint = hint_to(f"127.0.0.1:{leaders_port}")
+            follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint)
+            assert (await stub.CreateTopics(create("orders"))).results[0].error.code == 0
+        assert (await stub.CreateTopics(create("payments"))).error.code == ErrorCode.NOT_CONTROLLER
+        async with (
+            serve(leader, IDENTITY, HostPort("127.0.0.1", leaders_port), grace_s=0),
+            asyncio.timeout(10),
+        ):
+            while (response := await stub.CreateTopics(create("payments"))).error.code:
+                assert response.error.code == ErrorCode.NOT_CONTROLLER
+            assert response.results[0].error.code == 0
 
 
 @pytest.mark.parametrize(
