@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,8 @@ from quorum.cli.options import Options, command
 from quorum.cli.output import Column, emit
 
 if TYPE_CHECKING:
-    from quorum.cli.recovering import Plan
+    from metadata_log.files import RealDirectory
+    from quorum.cli.planning import Loss, Plan
     from quorum.cli.surveying import Candidate
 
 _COLUMNS = (
@@ -24,7 +27,7 @@ _COLUMNS = (
     Column("START", "start_offset"),
     Column("END", "end_offset"),
     Column("EPOCH", "last_epoch"),
-    Column("DURABLE", "flushed_end_offset"),
+    Column("DURABLE", "durable_end_offset"),
     Column("SNAPSHOT", "snapshot_end_offset"),
     Column("COMMITTED", "committed_end_offset"),
     Column("CHAIN", "chain"),
@@ -45,6 +48,11 @@ _DIRECTORY = click.Path(path_type=Path)
 @click.option("--endpoint", metavar="HOST:PORT", help="Where the survivor will be reached, if not where the log says.")
 @click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
 @click.option("--yes", is_flag=True, help="Do it: the lost controllers will never be started again.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Do it although the end of a log is lost, as the report says, that had been durable.",
+)
 @command
 def recover(
     options: Options,
@@ -53,65 +61,103 @@ def recover(
     endpoint: str | None,
     dry_run: bool,
     yes: bool,
+    accept_loss: bool,
 ) -> None:
     """Makes a quorum of one from what is left, when a majority of the controllers is lost for good.
 
     The best log among the directories wins. What was committed beyond it is lost. All that the lost controllers, and
     brokers that do not follow, say from then on is refused: they are of an older generation.
+
+    Broken off at any point, it is run again with the same options, and completes what it began.
     """
     from daemon.clock import RealClock
+    from metadata_log.errors import LogFormatError
     from metadata_log.files import DirectoryInUse, FlushFailed
-    from quorum.cli.recovering import carry_out, locked, plan
+    from quorum.cli.planning import plan
+    from quorum.cli.recovering import carry_out, locked
     from quorum.cli.surveying import CannotRecover
 
     where = _endpoint(endpoint)
-    paths = _distinct([*controllers, *brokers])
+    directories = _distinct([*controllers, *brokers])
+    end: int | None = None
     try:
-        with locked(paths):
-            planned = plan(_surveyed(controllers, brokers), where)
-            document = _document(planned)
-            if dry_run or not yes:
-                document["end_offset"] = None
-            else:
-                document["end_offset"] = carry_out(planned, RealClock().wall_ms())
+        with locked(directories):
+            surveyed = _surveyed(directories[: len(controllers)], directories[len(controllers) :])
+            planned = plan(surveyed, where, RealClock().wall_ms())
+            unsaid = _unsaid(planned, yes=yes, accept_loss=accept_loss)
+            if not dry_run and not unsaid:
+                _check_owner(planned)
+                end = carry_out(planned)
     except CannotRecover as e:
         raise CliError(str(e), EXIT_CONFLICT) from e
     except DirectoryInUse as e:
         raise CliError(
             f"{e}. A node that runs is not lost: stop it first, if a majority really is", EXIT_CONFLICT
         ) from e
-    except (OSError, FlushFailed) as e:
-        raise CliError(f"{e}. Run it again: what was written so far harms nobody") from e
-    done = document["end_offset"] is not None
+    except (OSError, FlushFailed, LogFormatError) as e:
+        raise CliError(f"{e}. {_after_failure(directories)}") from e
+    document = {**_document(planned), "end_offset": end}
     if options.output == "table":
         emit("table", document, rows="candidates", columns=_COLUMNS)
-        for line in [*_report(planned), *(_next_steps(planned) if done else ())]:
+        for line in [*_report(planned), *(_next_steps(planned) if end is not None else ())]:
             click.echo(line)
     else:
         emit(options.output, document, rows="candidates")
-    if not done and not dry_run:
-        raise CliError("nothing was changed. If this is what you want, say it with --yes", EXIT_USAGE)
+    if end is None and not dry_run:
+        raise CliError(f"nothing was changed. If this is what you want, say it with {' and '.join(unsaid)}", EXIT_USAGE)
 
 
-def _distinct(paths: list[Path]) -> list[Path]:
+def _unsaid(plan: Plan, *, yes: bool, accept_loss: bool) -> list[str]:
+    """The words without which this is not done. What was begun was agreed to before it was."""
+    return [*(() if yes else ("--yes",)), *(("--accept-loss",) if plan.losses and not accept_loss else ())]
+
+
+def _check_owner(plan: Plan) -> None:
+    """What root writes, a daemon that is not root cannot read: it would not start, and nobody would think of this."""
+    path = Path(plan.survivor.path)
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise CliError(
+            f"{path} belongs to user {owner}, and this is user {os.geteuid()}: the controller could not read what is written "
+            f"here. Nothing was changed. Run this as its user: sudo -u '#{owner}' quorumctl quorum recover ...",
+            EXIT_CONFLICT,
+        )
+
+
+def _after_failure(directories: Sequence[RealDirectory]) -> str:
+    from quorum.runtime import recovery_plan
+
+    if any(each.exists(recovery_plan.FILE_NAME) for each in directories):
+        return (
+            "It is not finished, and the controller does not start until it is. See to that (is there room on the disk?) and "
+            "run the same command again: it completes what it began"
+        )
+    return "Nothing was begun. See to that, and run it again"
+
+
+def _distinct(paths: list[Path]) -> list[RealDirectory]:
+    from metadata_log.files import RealDirectory
+
     resolved = [path.resolve() for path in paths]
     for path, each in zip(paths, resolved, strict=True):
         if not path.is_dir():
             raise CliError(f"{path} is not a directory", EXIT_NOT_FOUND)
         if resolved.count(each) > 1:
             raise CliError(f"{path} is named twice", EXIT_USAGE)
-    return paths
+    return [RealDirectory(path) for path in resolved]
 
 
-def _surveyed(controllers: tuple[Path, ...], brokers: tuple[Path, ...]) -> list[Candidate]:
+def _surveyed(controllers: Sequence[RealDirectory], brokers: Sequence[RealDirectory]) -> list[Candidate]:
     from quorum.cli.surveying import CannotRecover, survey
 
     found = []
-    for option, role, paths in (("--directory", "controller", controllers), ("--from-broker", "broker", brokers)):
-        for path in paths:
-            candidate = survey(path)
+    for option, role, directories in (("--directory", "controller", controllers), ("--from-broker", "broker", brokers)):
+        for directory in directories:
+            candidate = survey(directory)
             if candidate.identity.role != role:
-                raise CannotRecover(f"{option} {path} is a {candidate.identity.role}'s directory, not a {role}'s")
+                raise CannotRecover(
+                    f"{option} {directory.path} is a {candidate.identity.role}'s directory, not a {role}'s"
+                )
             found.append(candidate)
     return found
 
@@ -131,21 +177,29 @@ def _endpoint(text: str | None) -> Any:
 
 def _document(plan: Plan) -> dict[str, Any]:
     from metadata_log.ids import uuid_text
+    from quorum.cli.words import endpoint_text
 
+    steps = plan.steps
+    from_offset = None if plan.source is None or steps.snapshot is not None else steps.base
     return {
         "cluster_id": plan.survivor.identity.cluster_id,
         "survivor": {
-            "path": str(plan.survivor.path),
+            "path": plan.survivor.path,
             "node_id": plan.voter.node_id,
             "directory_id": uuid_text(plan.voter.directory_id),
-            "endpoint": f"{plan.voter.endpoints[0].host}:{plan.voter.endpoints[0].port}",
+            "endpoint": endpoint_text(steps.endpoints[0]),
         },
-        "taken_over_from": None if plan.source is None else str(plan.source.path),
-        "taken_over_from_offset": plan.agreed_end,
-        "generation": plan.generation,
-        "epoch": plan.epoch,
-        "kept_end_offset": plan.end,
-        "committed_end_offset": plan.committed_end,
+        "resumed": plan.is_resumed,
+        "taken_over_from": None if plan.source is None else plan.source.path,
+        "taken_over_from_offset": from_offset,
+        "generation": steps.generation,
+        "epoch": steps.epoch,
+        "kept_end_offset": steps.end.offset,
+        "committed_end_offset": steps.committed_end,
+        "losses": [
+            {"path": each.path, "durable_end_offset": each.end, "was_committed": each.was_committed}
+            for each in plan.losses
+        ],
         "candidates": [_row(each) for each in plan.candidates],
     }
 
@@ -153,7 +207,7 @@ def _document(plan: Plan) -> dict[str, Any]:
 def _row(candidate: Candidate) -> dict[str, Any]:
     snapshot = candidate.snapshot
     return {
-        "path": str(candidate.path),
+        "path": candidate.path,
         "role": candidate.identity.role,
         "node_id": candidate.identity.node_id,
         "generation": candidate.identity.generation,
@@ -161,9 +215,9 @@ def _row(candidate: Candidate) -> dict[str, Any]:
         "start_offset": candidate.start,
         "end_offset": candidate.end,
         "last_epoch": candidate.epoch,
-        "flushed_end_offset": candidate.flushed_end,
+        "durable_end_offset": candidate.durable.end,
         "snapshot_end_offset": None if snapshot is None else snapshot.end.offset,
-        "committed_end_offset": candidate.committed_end,
+        "committed_end_offset": candidate.committed[0],
         "chain": candidate.chain.hex()[:16] or None,
         "damage": candidate.damage,
     }
@@ -171,32 +225,48 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 
 def _report(plan: Plan) -> list[str]:
     """What is kept, what is known, and what nobody can know."""
-    lines = ["", f"Controller {plan.voter.node_id} in {plan.survivor.path} becomes the only voter."]
+    steps, survivor = plan.steps, plan.survivor
+    end, committed_end = steps.end.offset, steps.committed_end
+    lines = ["", f"Controller {plan.voter.node_id} in {survivor.path} becomes the only voter."]
+    if plan.is_resumed:
+        lines.insert(1, "A recovery was begun here and broken off. It is completed just as it was begun:")
     if plan.source is not None:
-        since = "from its snapshot on" if plan.agreed_end is None else f"from offset {plan.agreed_end} on"
+        since = f"from offset {steps.base} on" if steps.snapshot is None else "from its snapshot on"
         lines.append(f"It takes over the better log of {plan.source.path}, {since}.")
-        if plan.agreed_end is not None and plan.agreed_end < plan.survivor.end:
-            lines.append(f"Its own records from {plan.agreed_end} to {plan.survivor.end} were never committed, and go.")
-    lines.append(f"Kept: all below offset {plan.end} (epoch {(plan.source or plan.survivor).epoch}).")
-    if plan.committed_end > 0:
-        lines.append(f"Known to have been committed: all below {plan.committed_end} (brokers and snapshots prove it).")
+        if steps.base < survivor.end and not plan.is_resumed:
+            lines.append(f"Its own records from {steps.base} to {survivor.end} were never committed, and go.")
+    lines.append(f"Kept: all below offset {end} (epoch {steps.end.epoch}).")
+    if committed_end > 0:
+        lines.append(f"Known to have been committed: all below {committed_end} (brokers and snapshots prove it).")
     else:
         lines.append("Nothing here proves what was committed: no broker's directory and no snapshot is among these.")
-    if plan.end > plan.committed_end:
+    if end > committed_end:
         lines.append(
-            f"From {plan.committed_end} to {plan.end}: written, perhaps committed, perhaps not. It is kept, and counts as "
+            f"From {committed_end} to {end}: written, perhaps committed, perhaps not. It is kept, and counts as "
             "committed from now on."
         )
+    lines += map(_loss, plan.losses)
     lines.append(
-        f"Lost: whatever was committed at or beyond {plan.end}. These directories cannot tell whether that was anything."
+        f"Lost: whatever was committed at or beyond {end}. These directories cannot tell whether that was anything."
     )
     return lines
 
 
+def _loss(loss: Loss) -> str:
+    what = "which had been committed" if loss.was_committed else "and perhaps committed"
+    return (
+        f"LOST FOR CERTAIN: {loss.path} once held all below {loss.end} durably, {what}. The end of that is damaged or gone, and "
+        "nothing else here has it."
+    )
+
+
 def _next_steps(plan: Plan) -> list[str]:
-    host, port = plan.voter.endpoints[0].host, plan.voter.endpoints[0].port
+    from quorum.cli.words import endpoint_text
+
+    where = endpoint_text(plan.steps.endpoints[0])
     return [
-        f"Done: generation {plan.generation}, epoch {plan.epoch}. Start controller {plan.voter.node_id}: it leads alone.",
+        f"Done: generation {plan.steps.generation}, epoch {plan.steps.epoch}.",
+        f"Start controller {plan.voter.node_id}: it leads alone.",
         "Never start the other old controllers again. Give each an empty directory, format it with `quorumctl storage format",
-        f"--from {host}:{port}`, and let it vote with `quorumctl quorum add-voter`. Brokers begin anew by themselves.",
+        f"--from {where}`, and let it vote with `quorumctl quorum add-voter`. Brokers begin anew by themselves.",
     ]

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.errors import LogFormatError
-from metadata_log.files import RealDirectory
+from metadata_log.files import Directory
 from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_start
+from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_lost, read_start
+from metadata_log.records import Voters
 from metadata_log.recovery import segment_names
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, Segment, base_offset_of, walk
-from quorum.runtime import election_file
-from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime import election_file, recovery_plan
+from quorum.runtime.opening import LOG_DIRECTORY, read_origin
+from quorum.runtime.recovery_plan import RecoveryPlan
 from snapshots.format import SnapshotMeta
-from snapshots.store import SnapshotStore
+from snapshots.store import SnapshotStore, genesis
 
 
 class CannotRecover(Exception):
@@ -32,20 +33,34 @@ class CannotRecover(Exception):
 class Candidate(NamedTuple):
     """One directory, as it lies there."""
 
-    path: Path
+    directory: Directory
     identity: Identity
     vote_epoch: Epoch | None
     """That of quorum-state; None where there is none that can be read."""
+    first_voters: Voters | None
+    """Those that the cluster was formatted with; None of a broker, and where nothing says so any more."""
     start: Offset
     start_chain: bytes
+    log_end: Offset
+    """From `start` on all below is intact in the log."""
     end: Offset
-    """From `start` on all below is intact: by its log, or by its newest snapshot where that reaches further."""
+    """The same, or the end of the newest snapshot where that reaches further."""
     epoch: Epoch
     chain: bytes
-    flushed_end: Offset | None
+    durable: Flushed
     """All below was durable once, as noted."""
+    is_back: bool
+    """Whether nothing is noted as `lost`, or the very history that was is there again."""
     snapshot: SnapshotMeta | None
     damage: str | None
+    is_whole: bool
+    """Whether all that was durable here is still here. A torn tail never was."""
+    unfinished: RecoveryPlan | None
+    """What this directory was being made into when that was broken off."""
+
+    @property
+    def path(self) -> str:
+        return self.directory.path_text
 
     @property
     def is_controller(self) -> bool:
@@ -57,55 +72,90 @@ class Candidate(NamedTuple):
         return (self.epoch, self.end)
 
     @property
-    def committed_end(self) -> Offset:
-        """All below was committed, as this directory proves."""
+    def committed(self) -> tuple[Offset, bytes]:
+        """All below was committed, as this directory proves; and the chain there."""
         if not self.is_controller:
-            return self.end
-        return 0 if self.snapshot is None else self.snapshot.end.offset
+            return self.end, self.chain
+        return (0, b"") if self.snapshot is None else (self.snapshot.end.offset, self.snapshot.chain)
 
-    @property
-    def is_damaged(self) -> bool:
-        """Whether something is broken that was durable once, as against a torn tail."""
-        return self.damage is not None and (self.flushed_end is None or self.end < self.flushed_end)
+    def can_tell(self, offset: Offset) -> bool:
+        """Whether a place of its history at `offset` would be among its `places_of`."""
+        return self.start <= offset <= self.log_end or offset >= self.end
 
 
-def survey(path: Path) -> Candidate:
+def survey(directory: Directory) -> Candidate:
     """Reads a directory that nobody runs on; changes nothing.
 
     Raises:
         CannotRecover: it is nobody's, or too little of it can be read.
-        OSError: it cannot be read.
     """
+    path = directory.path_text
     try:
-        directory = RealDirectory(path)
         identity = read_identity(directory)
         if identity is None:
             raise CannotRecover(f"{path} is not formatted: there is nothing to recover from")
-        metadata = directory.subdirectory(LOG_DIRECTORY)
-        note, log = _read_note(metadata), _read(metadata)
-        snapshot = _newest_snapshot(metadata)
+        if not directory.exists(LOG_DIRECTORY):
+            raise CannotRecover(f"{path} has no {LOG_DIRECTORY}: there is nothing to recover from. Leave it out")
+        return _survey(directory, identity)
     except LogFormatError as e:
         raise CannotRecover(f"{path}: {e}") from e
+    except OSError as e:
+        raise CannotRecover(
+            f"{path} cannot be read: {e}. If its disk is broken, copy what can be read of it, and name the copy"
+        ) from e
+
+
+def _survey(directory: Directory, identity: Identity) -> Candidate:
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    note, lost = _read_note(metadata), read_lost(metadata)
+    first_voters, first_chain, damages = _origin(directory, identity, metadata)
+    log = _Reading(metadata, read_start(metadata), first_chain)
+    is_back = lost is None
+    for batch in log.batches():
+        is_back = is_back or lost == (batch.end_offset, batch.chain)
+    if first_chain and log.start == 0 and log.start_chain != first_chain:
+        damages.append("its log is another cluster's")
+    snapshot = _newest_snapshot(metadata)
     end, epoch, chain = log.end, log.epoch, log.chain
     if snapshot is not None and snapshot.end.offset > end:
         end, epoch, chain = snapshot.end.offset, snapshot.end.epoch, snapshot.chain
-    flushed_end = None if note is None else note.end
+    durable = max(note or Flushed(0, b""), lost or Flushed(0, b""))
+    damages += [each for each in (log.missing,) if each is not None]
+    if not is_back or durable.end > end:
+        damages.append(f"lost what was durable up to {durable.end}")
+    is_whole = not damages and (log.damage is None or note is not None)
     return Candidate(
-        path,
-        identity,
-        _vote_epoch(directory),
-        log.start,
-        log.start_chain,
-        end,
-        epoch,
-        chain,
-        flushed_end,
-        snapshot,
-        log.damage,
+        directory=directory,
+        identity=identity,
+        vote_epoch=_vote_epoch(directory),
+        first_voters=first_voters,
+        start=log.start,
+        start_chain=log.start_chain,
+        log_end=log.end,
+        end=end,
+        epoch=epoch,
+        chain=chain,
+        durable=durable,
+        is_back=is_back,
+        snapshot=snapshot,
+        damage="; ".join([*damages, *([] if log.damage is None else [log.damage])]) or None,
+        is_whole=is_whole,
+        unfinished=recovery_plan.load(directory),
     )
 
 
-def _vote_epoch(directory: RealDirectory) -> Epoch | None:
+def _origin(directory: Directory, identity: Identity, metadata: Directory) -> tuple[Voters | None, bytes, list[str]]:
+    """The voters that the cluster was formatted with, the chain that its history begins with, and what is wrong with them."""
+    if identity.role != "controller":
+        return None, b"", []
+    try:
+        voters = read_origin(directory, identity, SnapshotStore(metadata)).voters
+    except LogFormatError as e:
+        return None, identity.genesis_chain, [str(e)]
+    return voters, genesis(identity.cluster_id, voters), []
+
+
+def _vote_epoch(directory: Directory) -> Epoch | None:
     try:
         election = election_file.load(directory)
     except election_file.ForgottenVote:
@@ -116,17 +166,19 @@ def _vote_epoch(directory: RealDirectory) -> Epoch | None:
 class _Reading:
     """One pass over the segments of a log: `batches` in order, up to the first place that does not continue them."""
 
-    def __init__(self, metadata: RealDirectory, start: LogStart | None) -> None:
+    def __init__(self, metadata: Directory, start: LogStart | None, first_chain: bytes) -> None:
         self._metadata = metadata
         names = segment_names(metadata)
         if start is not None and start.resetting:
             names = []  # a reset had begun: no segment counts
-        place = start or LogStart(OffsetAndEpoch(0, 0), b"", 0)
+        place = start or LogStart(OffsetAndEpoch(0, 0), first_chain, 0)
         # Segments wholly below the log's start may still lie there: a crash kept them from being retired.
         below = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= place.start.offset)
         self._names = names[below:]
         self.start, self.start_chain = place.start.offset, place.chain
         self.end, self.epoch, self.chain = place.start.offset, place.start.epoch, place.chain
+        self.missing: str | None = None
+        """What the log should have begun with."""
         self.damage: str | None = None
 
     def batches(self) -> Iterator[Batch]:
@@ -140,6 +192,8 @@ class _Reading:
             with closing(segment.file):
                 header = segment.header
                 if number == 0:
+                    if header.start.offset > self.end:
+                        self.missing = f"{name}: the log should start at {self.end}, and what stands before is missing"
                     self.start, self.start_chain = header.start.offset, header.previous_chain
                     self.end, self.epoch, self.chain = header.start.offset, header.start.epoch, header.previous_chain
                 elif (header.start.offset, header.previous_chain) != (self.end, self.chain):
@@ -155,39 +209,32 @@ class _Reading:
                             raise BadBatch(
                                 position, f"what stands there does not continue the log at offset {self.end}"
                             )
+                        segment.extend(batch, self.chain)
                         self.end, self.epoch, self.chain = batch.end_offset, batch.epoch, batch.chain
                         yield batch
+                    if not segment.tail_is_zero():
+                        raise BadBatch(segment.end_position, "something other than zeros after the last batch")
                 except BadBatch as e:
                     self.damage = f"{name}, byte {e.position}: {e}"
                     return
 
 
-def _read(metadata: RealDirectory) -> _Reading:
-    """The whole log, read once."""
-    reading = _Reading(metadata, read_start(metadata))
-    for _ in reading.batches():
-        pass
-    return reading
-
-
 def batches_of(candidate: Candidate) -> Iterator[Batch]:
     """Its intact batches in order."""
-    metadata = RealDirectory(candidate.path).subdirectory(LOG_DIRECTORY)
-    yield from _Reading(metadata, read_start(metadata)).batches()
+    metadata = candidate.directory.subdirectory(LOG_DIRECTORY)
+    yield from _Reading(metadata, read_start(metadata), candidate.start_chain).batches()
 
 
 def places_of(candidate: Candidate) -> Iterator[tuple[Offset, bytes]]:
     """The places in its history that it can prove, ascending: each offset with the chain there."""
     yield candidate.start, candidate.start_chain
-    end = candidate.start
     for batch in batches_of(candidate):
-        end = batch.end_offset
-        yield end, batch.chain
-    if candidate.snapshot is not None and candidate.snapshot.end.offset > end:
+        yield batch.end_offset, batch.chain
+    if candidate.snapshot is not None and candidate.end > candidate.log_end:
         yield candidate.snapshot.end.offset, candidate.snapshot.chain
 
 
-def _read_note(metadata: RealDirectory) -> Flushed | None:
+def _read_note(metadata: Directory) -> Flushed | None:
     if not metadata.exists(FLUSHED_NAME):
         return None
     note = FlushedNote(metadata)
@@ -197,7 +244,7 @@ def _read_note(metadata: RealDirectory) -> Flushed | None:
         note.close()
 
 
-def _newest_snapshot(metadata: RealDirectory) -> SnapshotMeta | None:
+def _newest_snapshot(metadata: Directory) -> SnapshotMeta | None:
     store = SnapshotStore(metadata)
     newest = store.newest_valid()
     return None if newest is None else store.read_meta(newest.end)

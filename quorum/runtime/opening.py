@@ -22,9 +22,10 @@ from quorum.runtime import election_file
 from quorum.runtime.forgotten import NewDirectoryId, begin_as_another
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.recovery_plan import refuse_unfinished
 from quorum.runtime.snapshotter import Snapshotter
-from snapshots.format import snapshot_name
-from snapshots.store import genesis
+from snapshots.format import SnapshotMeta, snapshot_name
+from snapshots.store import SnapshotStore, genesis
 
 LOG_DIRECTORY = "@metadata"
 
@@ -61,22 +62,15 @@ def open_directory(
     truth instead.
 
     Raises:
+        UnfinishedRecovery: if an operator has begun to make something of it; the text names the command that finishes that.
         CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
     """
+    # (Its removal may be durable only since the flush in `election_file.load` below, which is before anybody speaks.)
+    refuse_unfinished(directory)
     metadata = directory.subdirectory(LOG_DIRECTORY)
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
-    bootstrap = snapshotter.store.bootstrap()
-    if bootstrap is None:
-        if directory.exists(election_file.FILE_NAME):
-            raise CorruptLog(
-                f"{metadata.path_text}: the bootstrap checkpoint is gone, and this node has voted here: do not format "
-                "it; restore @metadata from a copy, or give the node a new directory and let it fetch from the others"
-            )
-        raise CorruptLog(
-            f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"
-        )
+    bootstrap = read_origin(directory, identity, snapshotter.store)
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
-    _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or genesis_chain, genesis_chain)
     load = snapshotter.newest_load_job()
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
     # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
@@ -112,6 +106,28 @@ def open_directory(
     return Opened(
         directory, identity, election, log, history, snapshotter, bootstrap.voters, room, load, part, standing
     )
+
+
+def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) -> SnapshotMeta:
+    """The bootstrap checkpoint: the voters that the cluster was formatted with, from whom its history begins.
+
+    Raises:
+        CorruptLog: it is gone, or another cluster's.
+    """
+    metadata = store.directory
+    bootstrap = store.bootstrap()
+    if bootstrap is None:
+        if directory.exists(election_file.FILE_NAME):
+            raise CorruptLog(
+                f"{metadata.path_text}: the bootstrap checkpoint is gone, and this node has voted here: do not format "
+                "it; restore @metadata from a copy, or give the node a new directory and let it fetch from the others"
+            )
+        raise CorruptLog(
+            f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"
+        )
+    chain = genesis(identity.cluster_id, bootstrap.voters)
+    _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or chain, chain)
+    return bootstrap
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:

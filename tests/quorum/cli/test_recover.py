@@ -1,7 +1,8 @@
 """A majority is lost for good: what is left is read, the best log wins, and one directory becomes the quorum."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 from broker_agent.store import BrokerStore
 from metadata_log.batch import Batch
 from metadata_log.codec import decode_batch
+from metadata_log.errors import CorruptLog
 from metadata_log.files import RealDirectory
 from metadata_log.identity import read_identity, write_identity
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
@@ -18,11 +20,12 @@ from metadata_log.log import Log
 from metadata_log.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
 from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
 from quorum.cli.main import cli
-from quorum.cli.recovering import EPOCH_JUMP
+from quorum.cli.planning import EPOCH_JUMP
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, Opened, open_directory
+from quorum.runtime.recovery_plan import UnfinishedRecovery
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 INITIAL = ",".join(f"{i}@127.0.0.1:900{i}:{c * 21}A" for i, c in ((1, "B"), (2, "C"), (3, "D")))
@@ -238,19 +241,22 @@ def test_all_controllers_are_lost_and_a_broker_is_left(tmp_path: Path) -> None:
     assert before.keys() <= contents(other).keys()
 
 
-def test_killed_half_way_it_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each write the directory opens: with the old voter set, which this node cannot win with, or with the new one."""
+def test_killed_half_way_it_is_completed_and_no_controller_starts_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan lies there, whatever was written; the error names the command, and that command does the rest."""
     for number, (module, name) in enumerate(((election_file, "save"), (Log, "append"), (Log, "flush"))):
         path = controller(tmp_path / str(number), OLD)
         with monkeypatch.context() as broken:
             broken.setattr(module, name, _no_space)
             failed = recover("--directory", path, "--yes")
-        assert failed.exit_code == 1 and "Run it again" in failed.stderr
-        half = reopened(path)
-        assert half.identity.generation == 2
-        assert half.voters.latest.ids in ((1, 2, 3), (1,))
-        half.log.close()
-        assert recovered("--directory", path)["generation"] == 3
+        assert failed.exit_code == 1 and "run the same command again" in failed.stderr
+        with pytest.raises(UnfinishedRecovery) as refused:
+            reopened(path)
+        command = f"quorumctl quorum recover --directory {path} --yes"
+        assert str(refused.value).endswith(command)
+        document = recovered(*command.split()[3:-1])
+        assert (document["resumed"], document["generation"]) == (True, 2)
         whole = reopened(path)
         assert whole.voters.latest.ids == (1,)
         assert whole.election.epoch == whole.log.shape.last_epoch
@@ -309,7 +315,8 @@ def test_histories_that_contradict_each_other_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_damaged_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
-    """It cannot become the quorum; what it holds before the damage is given to one that can."""
+    """It does not become the quorum where another one can; what it holds before the damage is given to that. What stood behind
+    had been durable, and nobody else has it: that wants a word of its own."""
     damaged = controller(tmp_path / "1", [*OLD, *[(2, NoOp())] * 4], node_id=1)
     (segment,) = (damaged / LOG_DIRECTORY).glob("*.log")
     data = bytearray(segment.read_bytes())
@@ -317,11 +324,13 @@ def test_a_damaged_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
     at = data.index(last.data) + 81
     data[at] ^= 1
     segment.write_bytes(data)
-    alone = recover("--directory", damaged, "--yes")
-    assert alone.exit_code == 4 and "no undamaged controller's directory" in alone.stderr
-    assert segment.read_bytes() == data
     behind = controller(tmp_path / "2", OLD, node_id=2)
-    document = recovered("--directory", damaged, "--directory", behind)
+    words = ("--directory", damaged, "--directory", behind)
+    refused = recover(*words, "--yes")
+    assert refused.exit_code == 2 and "say it with --accept-loss" in refused.stderr
+    assert f"LOST FOR CERTAIN: {damaged} once held all below 9 durably" in refused.stdout
+    assert segment.read_bytes() == data
+    document = recovered(*words, "--accept-loss")
     assert (document["survivor"]["node_id"], document["kept_end_offset"]) == (2, 7)
 
 
@@ -345,3 +354,229 @@ def test_an_observer_needs_to_be_told_where_it_is_reached(tmp_path: Path) -> Non
     assert "--endpoint" in recover("--directory", path, "--yes").stderr
     document = recovered("--directory", path, "--endpoint", "c1:9009")
     assert document["survivor"]["endpoint"] == "c1:9009"
+
+
+# --- a log that is not what it was -----------------------------------------------------------------------------------
+
+
+def with_lost_tail(path: Path) -> Path:
+    """Its last record is cut off, and a start has found that out: the note `lost` stands there, the log is intact again."""
+    last = batches(path)[-1]
+    (segment,) = (path / LOG_DIRECTORY).glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(last.data) + 81] ^= 1
+    segment.write_bytes(data)
+    log = Log.open(RealDirectory(path / LOG_DIRECTORY), accept_loss=True)
+    assert log.lost is not None
+    log.close()
+    return path
+
+
+def test_a_log_that_has_lost_its_end_says_so_and_only_gives(tmp_path: Path) -> None:
+    """It is the better one by epoch and length, every byte that it has is intact, and yet it is not what it was."""
+    lossy = with_lost_tail(controller(tmp_path / "1", [*OLD, *[(2, NoOp())] * 4]))
+    whole = controller(tmp_path / "2", OLD, node_id=2)
+    words = ("--directory", lossy, "--directory", whole)
+    report = recover(*words, "--dry-run", "-o", "json")
+    document = json.loads(report.stdout)
+    assert document["candidates"][0]["damage"] == "lost what was durable up to 9"
+    assert document["losses"] == [{"path": str(lossy), "durable_end_offset": 9, "was_committed": False}]
+    before = contents(lossy, whole)
+    refused = recover(*words, "--yes")
+    assert refused.exit_code == 2 and refused.stderr.endswith("say it with --accept-loss\n")
+    assert contents(lossy, whole) == before
+    document = recovered(*words, "--accept-loss")
+    assert (document["survivor"]["node_id"], document["taken_over_from"]) == (2, str(lossy))
+    assert document["kept_end_offset"] == 8
+
+
+def test_a_log_that_has_lost_its_end_goes_on_if_nothing_else_is_left(tmp_path: Path) -> None:
+    """That is said in so many words; from then on it is a log like any other."""
+    lossy = with_lost_tail(controller(tmp_path / "c", OLD))
+    assert recover("--directory", lossy, "--yes").exit_code == 2
+    assert recovered("--directory", lossy, "--accept-loss")["kept_end_offset"] == 4
+    opened = reopened(lossy)
+    assert (opened.log.end, opened.log.lost, opened.voters.latest.ids) == (6, None, (1,))
+    opened.log.close()
+
+
+def test_what_one_has_lost_and_another_still_has_is_not_lost(tmp_path: Path) -> None:
+    """The chain proves that it is the very same history. `--yes` is enough."""
+    whole = controller(tmp_path / "2", [*OLD, *[(2, NoOp())] * 4], node_id=2)
+    lossy = with_lost_tail(controller(tmp_path / "1", [*OLD, *[(2, NoOp())] * 4]))
+    assert recovered("--directory", lossy, "--directory", whole)["losses"] == []
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_log_that_ends_too_early_is_not_whole(tmp_path: Path, zeros: bool) -> None:
+    """Cut at a batch's boundary, or zero from there on, it reads like one that never was longer. The note knows better."""
+    path = controller(tmp_path / "c", OLD)
+    (segment,) = (path / LOG_DIRECTORY).glob("*.log")
+    data = segment.read_bytes()
+    at = data.index(batches(path)[-1].data)
+    segment.write_bytes(data[:at] + (bytes(len(data) - at) if zeros else b""))
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 4
+
+
+def test_damage_in_the_middle_and_nothing_else_left(tmp_path: Path) -> None:
+    """All behind it goes, intact or not: there is nobody to prove what stood between."""
+    path = controller(tmp_path / "c", OLD)
+    (segment,) = (path / LOG_DIRECTORY).glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(batches(path)[2].data) + 81] ^= 1
+    segment.write_bytes(data)
+    assert recover("--directory", path, "--yes").exit_code == 2
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 2
+    opened = reopened(path)
+    assert (opened.log.end, opened.log.damage, opened.log.lost) == (4, (), None)
+    opened.log.close()
+
+
+def test_a_snapshot_that_reaches_beyond_the_damage_is_begun_at(tmp_path: Path) -> None:
+    """The better log is broken at 2, its snapshot at 8 is whole: all below 8 is kept, not all below 2. Another directory takes
+    it over, or the damaged one itself begins anew there."""
+    voters = voters_record(CONTROLLERS)
+    more: Written = [*OLD, (2, voters), (2, NoOp()), (2, SnapshotMark("")), (2, NoOp()), (2, NoOp())]
+    damaged = controller(tmp_path / "1", more)
+    (checkpoint,) = (broker(tmp_path / "b", damaged) / LOG_DIRECTORY).glob("*.checkpoint")
+    (damaged / LOG_DIRECTORY / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    (segment,) = (damaged / LOG_DIRECTORY).glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(batches(damaged)[2].data) + 81] ^= 1
+    segment.write_bytes(data)
+    fresh = controller(tmp_path / "2", [], node_id=2)
+    document = recovered("--directory", damaged, "--directory", fresh, "--accept-loss")
+    assert (document["survivor"]["node_id"], document["kept_end_offset"]) == (2, 8)
+    opened = reopened(fresh)
+    assert (opened.log.shape.start.offset, opened.log.end) == (8, 10)
+    opened.log.close()
+    assert recovered("--directory", damaged, "--accept-loss")["kept_end_offset"] == 8
+    opened = reopened(damaged)
+    assert (opened.log.shape.start.offset, opened.log.end, opened.log.damage) == (8, 10, ())
+    opened.log.close()
+
+
+# --- run again, or otherwise -----------------------------------------------------------------------------------------
+
+
+def begun(path: Path, *words: object) -> None:
+    """A recovery that a full disk breaks off."""
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(Log, "append", _no_space)
+        assert recover("--directory", path, *words, "--yes").exit_code == 1
+
+
+def test_after_success_it_says_that_nothing_is_left_to_do(tmp_path: Path) -> None:
+    """Also where the others are named, which are of an older generation by then."""
+    path = controller(tmp_path / "c", OLD)
+    store = broker(tmp_path / "b", path)
+    recovered("--directory", path, "--from-broker", store)
+    before = contents(path, store)
+    for words in (("--directory", path), ("--directory", path, "--from-broker", store)):
+        again = recover(*words, "--yes")
+        assert again.exit_code == 4
+        assert "is the only voter already, of generation 2. Start it" in again.stderr
+    assert contents(path, store) == before
+
+
+def test_of_equal_logs_the_order_of_the_options_decides_nothing(tmp_path: Path) -> None:
+    """Two runs, the second with the directories in another order, must not make two quorums."""
+    paths = [controller(tmp_path / str(node_id), OLD, node_id=node_id) for node_id in (1, 2, 3)]
+    for order in (paths, paths[::-1], [paths[1], paths[2], paths[0]]):
+        words = [word for path in order for word in ("--directory", path)]
+        document = json.loads(recover(*words, "--dry-run", "-o", "json").stdout)
+        assert document["survivor"]["node_id"] == 1
+
+
+def test_what_was_begun_is_completed_with_the_same_directories_or_not_at_all(tmp_path: Path) -> None:
+    """One more, one less, another endpoint: each is refused with the command that does it; in another order it is the same."""
+    path, other = controller(tmp_path / "1", OLD), controller(tmp_path / "2", OLD[:3], node_id=2)
+    store = broker(tmp_path / "b", path)
+    begun(path, "--directory", other, "--from-broker", store)
+    third = controller(tmp_path / "3", [*OLD, (9, NoOp())], node_id=3)
+    before = contents(path, other, store, third)
+    all_of_them = ("--from-broker", store, "--directory", other, "--directory", path)
+    for words, text in (
+        (("--directory", path, "--directory", other), f"{store} is missing"),
+        ((*all_of_them, "--directory", third), f"{third} is no part of it"),
+        ((*all_of_them, "--endpoint", "c1:9009"), "it is to be reached at 127.0.0.1:9001"),
+    ):
+        refused = recover(*words, "--yes")
+        assert refused.exit_code == 4 and text in refused.stderr, refused.stderr
+        assert (
+            f"quorumctl quorum recover --directory {path} --directory {other} --from-broker {store} --yes"
+            in refused.stderr
+        )
+    assert contents(path, other, store, third) == before
+    shown = recover(*all_of_them, "--dry-run")
+    assert shown.exit_code == 0 and "A recovery was begun here and broken off" in shown.stdout
+    assert recovered(*all_of_them)["generation"] == 2
+
+
+def test_a_source_that_has_changed_meanwhile_is_refused(tmp_path: Path) -> None:
+    """Half of it is in the survivor already; what lies there now may be another history."""
+    gone = controller(tmp_path / "gone", [*OLD, *[(2, NoOp())] * 4], node_id=2)
+    behind = controller(tmp_path / "c", OLD)
+    store = broker(tmp_path / "b", gone)
+    begun(behind, "--from-broker", store)
+    (segment,) = (store / LOG_DIRECTORY).glob("*.log")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[: whole.index(batches(gone)[-1].data)])
+    refused = recover("--directory", behind, "--from-broker", store, "--yes")
+    assert refused.exit_code == 4 and "does not hold any more what" in refused.stderr, refused.stderr
+    segment.write_bytes(whole)
+    moved = store.rename(tmp_path / "mounted-elsewhere")
+    assert recovered("--directory", behind, "--from-broker", moved)["kept_end_offset"] == 9
+
+
+def test_two_recoveries_that_were_begun_are_not_both_completed(tmp_path: Path) -> None:
+    """There would be two quorums of one generation."""
+    paths = [controller(tmp_path / str(node_id), OLD, node_id=node_id) for node_id in (1, 2)]
+    for path in paths:
+        begun(path)
+    refused = recover("--directory", paths[0], "--directory", paths[1], "--yes")
+    assert refused.exit_code == 4 and "there can be one quorum only" in refused.stderr
+
+
+def test_what_ran_since_is_not_cut_back(tmp_path: Path) -> None:
+    """Somebody has put the plan back from a copy, after the controller had led: its records are no half-done recovery."""
+    path = controller(tmp_path / "c", OLD)
+    begun(path)
+    plan = (path / "recovery-plan").read_bytes()
+    recovered("--directory", path)
+    opened = reopened(path)
+    opened.log.append([NoOp()], opened.election.epoch + 1, 1)
+    opened.log.flush()
+    opened.log.close()
+    (path / "recovery-plan").write_bytes(plan)
+    before = contents(path)
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 4 and "has been in use since" in refused.stderr
+    assert contents(path) == before
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-3], lambda data: b"{" + data, lambda _: b"[]\n0\n"])
+def test_a_plan_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    """No crash leaves such a one. Neither the controller nor a recovery goes on with it."""
+    path = controller(tmp_path / "c", OLD)
+    begun(path)
+    plan = path / "recovery-plan"
+    plan.write_bytes(change(plan.read_bytes()))
+    with pytest.raises(CorruptLog, match="put back the copy"):
+        reopened(path)
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 4 and "put back the copy" in refused.stderr
+
+
+def test_root_does_not_write_what_the_controller_cannot_read(tmp_path: Path) -> None:
+    """The files would be root's, and the daemon would not start."""
+    path = controller(tmp_path / "c", OLD)
+    try:
+        os.chown(path, 12345, -1)
+    except PermissionError:
+        pytest.skip("not root")
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 4 and "sudo -u '#12345'" in refused.stderr
+    assert recover("--directory", path, "--dry-run").exit_code == 0
