@@ -6,31 +6,25 @@ A turn takes the events that have come in, in order:
            --> timers, only after all waiting events
            --> settle: apply what is committed, answer who waited for it, begin one flush for all that was appended
 
-Three rules live here and nowhere else.
+Two rules live here and nowhere else.
 
 *Disk before speech.* `SaveElectionState` returns when it is durable, before the next effect. An appended batch is
 acknowledged by nobody until a `FlushJob` drawn after it has come back and the core was told `Flushed`.
-
-*One flush in flight.* What is appended meanwhile shares the next one: group commit that grows with load by itself. The
-leader's followers fetch and flush at the same time as the leader does.
 
 *Fail-stop.* Damage inside the log, a failed flush, or a broken law stops the node with its reason. A failed fsync is never
 tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
 """
 
-import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import ParamSpec, assert_never
 
-from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed, is_full
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.log_history import QuorumRecord
-from metadata_log.records import Endpoint, LeaderChange, Record, Voters
+from metadata_log.records import Endpoint, LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
@@ -47,17 +41,16 @@ from quorum.core.messages import (
     place_of,
 )
 from quorum.core.raft import RaftCore
-from quorum.runtime import election_file
 from quorum.runtime.active import ActiveController
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk import Disk
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
+from quorum.runtime.log_writer import LogWriter
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
 from quorum.runtime.repair import read_log
 from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
-from quorum.runtime.space import NoRoom
 from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
@@ -104,8 +97,6 @@ class Node:
         self._world = world
         self._load = opened.load
         self._now_ms, self._wall_ms = now_ms, wall_ms
-        self._flushing = False
-        self._unreported = False
         self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
         self._active_deadline_ms: int | None = now_ms
@@ -127,6 +118,9 @@ class Node:
             part=opened.part,
             standing=opened.standing._replace(damaged=not self.disk.is_fit_to_lead),
         )
+        self._writer = LogWriter(
+            self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
+        )
         self.active = ActiveController(
             config=config,
             controller=Controller(config.controller, rng),
@@ -134,7 +128,7 @@ class Node:
             state=self.state,
             snapshotter=self.snapshotter,
             world=world,
-            append=self._append_proposal,
+            append=lambda records: self._writer.append_proposal(records, self.core.epoch, self._now_ms, self._wall_ms),
             confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
             lease_ms=self._lease_ms,
             found_damage=self.disk.found_damage,
@@ -329,7 +323,9 @@ class Node:
             for read in self._local_reads.ready(self.state.applied):
                 self._world.reply(read.reply_to, self._local_view())
         self._report_damage()
-        self._flush_if_grown()
+        flush = self._writer.flush_if_grown()
+        if flush is not None:
+            self._world.start_job(flush)
 
     # --- the core's effects ----------------------------------------------------------------------------------------
 
@@ -338,12 +334,8 @@ class Node:
         self._carry_out_all(self.core.step(raft_input, self._now_ms))
 
     def _report_growth(self) -> None:
-        """Tells the core what was proposed since it was last told: all of a turn's proposals at once.
-
-        Told of each, it would answer a waiting follower with the first and let it come back for the rest a flush later.
-        """
-        if self._unreported:
-            self._unreported = False
+        """Tells the core what was proposed since it was last told: all of a turn's proposals at once."""
+        if self._writer.take_unreported():
             self._carry_out_all(self.core.step(raft.Appended(self.log.shape), self._now_ms))
 
     def _carry_out_all(self, effects: Sequence[fx.Effect]) -> None:
@@ -353,7 +345,7 @@ class Node:
     def _carry_out(self, effect: fx.Effect) -> None:
         match effect:
             case fx.SaveElectionState(state):
-                self.disk.space.write_at_any_price(lambda: election_file.save(self._directory, state), self._now_ms)
+                self._writer.save_election(state, self._now_ms)
             case fx.SendRequest(destination, request, timeout_ms):
                 if self.disk.space.is_short and isinstance(request, FetchRequest | FetchSnapshotRequest):
                     self._held.append((destination, request))
@@ -366,14 +358,13 @@ class Node:
             case fx.ReplyWithChunk():
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
-                self._append_fetched(batches)
+                self._writer.append_fetched(batches, self._now_ms)
             case fx.AppendControl(_, record):
                 self._append_control(record)
             case fx.TruncateLog(end):
-                self.log.truncate(end)
-                self._step(raft.Truncated(self.log.shape))
+                self._writer.truncate(end)
             case fx.WriteSnapshotChunk(snapshot, position, data):
-                self._write_chunk(snapshot, position, data)
+                self._writer.write_chunk(snapshot, position, data, self._now_ms)
             case fx.InstallSnapshot(snapshot):
                 self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
@@ -389,63 +380,14 @@ class Node:
             case _:
                 assert_never(effect)
 
-    def _append_fetched(self, batches: Sequence[Batch]) -> None:
-        """As follower. The core is told how far it came: of what there is no room for, the leader hears with the next fetch."""
-        begin, log = batches[0].base_offset, self.log
-
-        def append() -> None:
-            log.append_batches([batch for batch in batches if batch.base_offset >= log.shape.end])
-
-        try:
-            with contextlib.suppress(NoRoom):
-                self.disk.space.write(append, self._now_ms)
-        except LogFormatError as e:
-            if isinstance(e, CorruptLog):
-                raise
-            # Whole, as its CRC says, but of another history: this disk is all right, it is the leader's that is not trusted.
-            logger.error("node %d: the leader's batches are refused: %s", self.me.node_id, e)
-            self._step(raft.BatchesRefused(str(e)))
-        else:
-            self._step(raft.Appended(log.shape, self._quorum_records_from(begin)))
-
-    def _quorum_records_from(self, offset: Offset) -> tuple[tuple[Offset, QuorumRecord], ...]:
-        """What the log says about the voter set from `offset` on."""
-        return tuple(entry for entry in self.log.control_records() if entry[0] >= offset)
-
-    def _append_proposal(self, records: Sequence[Record]) -> Batch:
-        """As leader.
-
-        Raises:
-            Refused: there is no room; nothing was appended, and this node leads no longer than this turn.
-        """
-        try:
-            batch = self.disk.space.write(
-                lambda: self.log.append(records, self.core.epoch, self._wall_ms), self._now_ms
-            )
-        except NoRoom as e:
-            text = "this controller's disk is full; nothing was done, and it will not lead until there is room"
-            raise Refused(ErrorCode.STORAGE_ERROR, text) from e
-        self._unreported = True
-        return batch
-
     def _append_control(self, record: LeaderChange | Voters) -> None:
-        try:
-            append = self.log.append
-            batch = self.disk.space.write(lambda: append([record], self.core.epoch, self._wall_ms), self._now_ms)
-        except NoRoom:
-            return  # this node leads no longer than this turn
+        batch = self._writer.append_control(record, self.core.epoch, self._now_ms, self._wall_ms)
+        if batch is None:
+            return
         if self.active.on:
             # The proposed image must reach the log's end, or what is proposed next would stand at a wrong offset.
             self.state.propose(None, batch)
-        self._step(raft.Appended(self.log.shape, self._quorum_records_from(batch.base_offset)))
-
-    def _write_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes) -> None:
-        store = self.snapshotter.store
-        try:
-            self.disk.space.write(lambda: store.write_part(snapshot, position, data), self._now_ms)
-        except NoRoom as e:
-            store.discard_parts()
-            self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
+        self._writer.report(batch.base_offset)
 
     def _reply_with_batches(self, reply_to: ReplyTo, response: FetchResponse, offset: Offset, max_bytes: int) -> None:
         try:
@@ -516,22 +458,14 @@ class Node:
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
-    def _flush_if_grown(self) -> None:
-        shape = self.log.shape
-        if not self._flushing and shape.flushed_end < shape.end:
-            self._flushing = True
-            self._world.start_job(FlushJob(self.log.begin_flush()))
-
     def _finish(self, job: Job, error: Exception | None) -> None:
         match job:
             case FlushJob():
-                self._flushing = False
                 if error is not None:
                     raise NodeStopped(
                         f"flush failed: {error}; what was written may be lost, so this node stops"
                     ) from error
-                if self.log.complete_flush(job.ticket):
-                    self._step(raft.Flushed(self.log.shape))
+                self._writer.flushed(job)
             case WriteSnapshotJob():
                 self._finish_snapshot(job, error)
             case LoadSnapshotJob():
