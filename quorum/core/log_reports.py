@@ -79,6 +79,8 @@ def _on_appended(q: QuorumState, shape: LogShape, control: tuple[tuple[Offset, V
         if isinstance(record, Voters):
             q.voters = q.voters.append(offset, record)
             voters_changed = True
+            if isinstance(q.role, Leader):
+                q.role.changes.written(offset)
     match q.role:
         case Leader() as term:
             leader.on_log_grown(q, term, voters_changed=voters_changed)

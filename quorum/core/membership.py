@@ -24,7 +24,6 @@ A wish is checked as it comes in and goes on at the end of every step (`go_on`),
 """
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Final, NamedTuple, assert_never
 
 from metadata_log.errors import ErrorCode
@@ -284,7 +283,7 @@ def go_on(q: QuorumState) -> None:
 
 
 def _append_when_ready(q: QuorumState, term: Leader, change: PendingChange, request: VoterChange) -> None:
-    """Appends the new set, the last effect of its step: nothing may come between the log's end and the offset noted."""
+    """Appends the new set, the last effect of its step. It is written when the log says so, for the disk may be full."""
     obstacle = _obstacle(q, term, request)
     if obstacle is not None:
         if change.deadline_ms <= q.now_ms:
@@ -295,15 +294,11 @@ def _append_when_ready(q: QuorumState, term: Leader, change: PendingChange, requ
     if refusal is not None:
         _end(q, term, change, refusal.error, f"{refusal.why}; nothing was done")
         return
-    voters, offset = changed(q.latest_voters, request), q.shape.end
+    voters = changed(q.latest_voters, request)
     if voters.voters == q.latest_voters.voters:
         _end(q, term, change, ErrorCode.NONE, "it is so already")
         return
     q.effects.append(AppendControl(q.epoch, voters))
-    if isinstance(request, AddVoterRequest) and not request.ack_when_committed:
-        _end(q, term, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
-    else:
-        term.changes.pending = replace(change, offset=offset)
 
 
 def _obstacle(q: QuorumState, term: Leader, request: VoterChange) -> str | None:
@@ -322,6 +317,8 @@ def _obstacle(q: QuorumState, term: Leader, request: VoterChange) -> str | None:
 def _watch_commit(q: QuorumState, term: Leader, change: PendingChange, offset: Offset) -> None:
     if q.known_high_watermark is not None and q.known_high_watermark > offset:
         _end(q, term, change, ErrorCode.NONE, "committed", offset)
+    elif isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed:
+        _end(q, term, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
     elif change.deadline_ms <= q.now_ms:
         text = change.may_have_happened(
             f"no majority of the new voters has confirmed it in {change.request.timeout_ms} ms"

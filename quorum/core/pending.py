@@ -6,7 +6,7 @@ A wish is first waited for (a newcomer has yet to catch up, a successor too), th
                  \\-- too late: nothing was done   \\-- too late: in force all the same, and may yet be committed
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset
@@ -37,6 +37,11 @@ class Changes:
     """A leader's place for it."""
 
     pending: PendingChange | None = None
+
+    def written(self, offset: Offset) -> None:
+        """The log has a new voter set at `offset`: what it was appended for."""
+        if self.pending is not None:
+            self.pending = replace(self.pending, offset=offset)
 
 
 def last_word(

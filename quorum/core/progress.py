@@ -75,8 +75,11 @@ class ReplicaProgress:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
         self.fetch_offset = offset
         self.last_fetch_ms = now_ms
+
+    def echoed(self, read_token: int) -> None:
+        """It has accepted the reply that carried this token, if it is one that is remembered."""
         for token, sent_ms in self.sent:
-            if token == request.read_token and token > self.echoed_token:
+            if token == read_token and token > self.echoed_token:
                 self.echoed_token = token
                 self.confirmed_ms = sent_ms
 

@@ -36,7 +36,7 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
     term = q.role
     assert isinstance(term, Leader)
     progress = _progress_of(q, term, request.replica)
-    if progress.processes.are_several(request.incarnation, request.number):
+    if progress.processes.are_several(request.incarnation, request.number, q.now_ms):
         q.reply(reply_to, q.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
         return
     replaced = term.parked.pop(request.replica, None)
@@ -57,14 +57,11 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
         return
     disputes.close(q, request.replica)
     progress.heard_fetch(request, q.shape.end, q.now_ms)
-    match verdict:
-        case Valid():
+    if not progress.processes.are_in_doubt(q.now_ms - q.config.fetch_timeout_ms):
+        progress.echoed(request.read_token)
+        if isinstance(verdict, Valid):
             progress.acknowledged(request.fetch_offset)
             leader.advance_high_watermark(q, term)
-        case Diverging() | UseSnapshot():
-            pass
-        case _:
-            assert_never(verdict)
     if q.role is not term:
         # The watermark passed the record that removes this leader: it has resigned a moment ago.
         q.reply(reply_to, q.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, request))

@@ -3,7 +3,16 @@
 from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
-from quorum.core.effects import Effect, ElectionState, Reply, ReplyWithBatches, SaveElectionState, StopNode
+from quorum.core.effects import (
+    Effect,
+    ElectionState,
+    ReadsConfirmed,
+    Reply,
+    ReplyWithBatches,
+    SaveElectionState,
+    StopNode,
+)
+from quorum.core.inputs import ConfirmReads
 from quorum.core.messages import FetchRequest, FetchResponse
 from quorum.core.processes import RETURNS_MAX
 from tests.core.solo import Solo, key, none_of, only
@@ -51,6 +60,38 @@ def test_two_processes_that_both_live_are_both_refused() -> None:
     assert error_in(solo.request(replace(fetch, incarnation=9, number=1))) is ErrorCode.NONE, (
         "a third one, started by a person"
     )
+
+
+def test_what_either_of_two_processes_holds_is_not_counted() -> None:
+    """Until it is decided whether two live: the one acknowledges, the other may vote, and need not hold it."""
+    solo, fetch = leading()
+    low = solo.log.end
+    for number, incarnation in enumerate((7, 8, 7)):
+        solo.request(replace(fetch, incarnation=incarnation, number=number))
+    solo.append()
+    ahead = replace(fetch, fetch_offset=low + 1, chain=solo.log.chain)
+    for number in (9, 10):
+        answered = solo.request(replace(ahead, incarnation=8, number=number, max_wait_ms=0))
+        assert error_in(answered) is ErrorCode.NONE, "it is answered all the same"
+        assert solo.core.high_watermark in (None, low)
+    solo.wait(solo.config.fetch_timeout_ms)
+    solo.request(replace(ahead, incarnation=8, number=11))
+    assert solo.core.high_watermark == low + 1, "the other one was a late message, and has not come again"
+
+
+def test_a_fetch_in_doubt_confirms_no_read() -> None:
+    """Who follows this leader may be the copy, and the other one has voted for another leader."""
+    solo, fetch = leading()
+    for number, incarnation in enumerate((7, 8, 7)):
+        solo.request(replace(fetch, incarnation=incarnation, number=number))
+    solo.step(ConfirmReads(1))
+    fetch = replace(fetch, incarnation=7)
+    answer = only(Reply, solo.request(replace(fetch, number=8))).response
+    assert isinstance(answer, FetchResponse)
+    echo = replace(fetch, read_token=answer.read_token)
+    assert none_of(ReadsConfirmed, solo.request(replace(echo, number=9)))
+    solo.wait(solo.config.fetch_timeout_ms)
+    assert only(ReadsConfirmed, solo.request(replace(echo, number=10))).token == 1
 
 
 def test_a_node_that_hears_of_its_double_stops() -> None:

@@ -7,9 +7,17 @@ from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ReplicaKey
 from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic
+from metadata_log.records import Endpoint, Topic, Voter
 from quorum.core.inputs import Failure
-from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from quorum.core.messages import (
+    AddVoterRequest,
+    BeginQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+    QuorumChangeResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
@@ -104,6 +112,31 @@ def test_what_is_proposed_in_the_same_turn_does_not_take_the_room_that_is_kept_f
     first = next(i for i, each in enumerate(answers) if isinstance(each, Refused))
     assert all(isinstance(each, Refused) for each in answers[first:])
     assert disk.used_bytes <= (disk._volume.space_bytes or 0) - BALLAST_BYTES
+
+
+@pytest.mark.parametrize("ack_when_committed", [False, True])
+def test_a_voter_that_there_was_no_room_for_is_not_said_to_be_added(ack_when_committed: bool) -> None:
+    """The new set was refused by the disk: neither "in force" nor "may have happened" would be true."""
+    lone = leader_of_one()
+    shape, epoch = lone.node.log.shape, lone.node.core.epoch
+    newcomer = ReplicaKey(2, directory_id(2))
+    fetch = FetchRequest(newcomer, epoch, 1, shape.end, epoch, shape.chain, 0, 0, 1)
+    lone.turn(RaftRequest(fetch, lone.new_reply_to()))
+    voter = Voter(*newcomer, (Endpoint("CONTROLLER", "two", 9_091),))
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes)
+    wanted = [SnapshotWanted("r" * 1_000, lone.new_reply_to(), lone.now_ms + 1_000) for _ in range(30)]
+    asked = lone.new_reply_to()
+    lone.turn(*wanted, RaftRequest(AddVoterRequest(voter, ack_when_committed, 1_000), asked))
+    lone.run_until_idle()
+
+    answer = lone.answers[asked]
+    assert isinstance(answer, QuorumChangeResponse)
+    assert (answer.error, answer.offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, None), answer
+    assert "nothing was done" in answer.message
+    assert not lone.node.core.voters.contains(newcomer)
+    disk.limit_space(None)
+    check_recovered(lone)
 
 
 @pytest.mark.slow
