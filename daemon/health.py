@@ -3,7 +3,7 @@
 Three questions, kept apart, because a supervisor that kills nodes when the *quorum* is lost turns one failure into many:
 
   * `""`, /livez:       the process is alive and its event loop turns;
-  * `quorum`, /readyz:  the node knows a leader and keeps up with it;
+  * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next one may go;
   * `admin`:            admin calls can be served here or are forwarded.
 
 /healthz names every check with its reason, /metrics is Prometheus's page. The HTTP side reads at most 8 KiB within five

@@ -138,9 +138,10 @@ class MetadataImage:
         return None if topic is None else topic.partition(partition)
 
     def topics_of_broker(self, broker_id: NodeId) -> tuple[Uuid, ...]:
-        """The ids, ascending, of the topics that have a replica on the broker; registered or not. O(topics).
+        """The ids, ascending, of the topics that have a replica on the broker; registered or not.
 
-        Which partitions those are, `TopicImage.partitions_on` tells.
+        O(topics): for tools and laws. A controller looks for them slice by slice (`quorum.controller.walks`). Which partitions
+        those are, `TopicImage.partitions_on` tells.
         """
         found = []
         for topic in self.topics_by_id.unordered_values():

@@ -97,6 +97,7 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
         incarnation=q.incarnation,
         applied_offset=q.applied[0],
         digest=q.applied[1],
+        damaged=q.standing.damaged,
     )
 
 

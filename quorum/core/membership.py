@@ -237,8 +237,7 @@ def _refusal_of_transfer(q: QuorumState, term: Leader, request: TransferLeadersh
         why = f"controller {target} does not vote; the voters are {q.latest_voters}"
         return Refusal(ErrorCode.VOTER_NOT_FOUND, why)
     if not transfer.targets(q, term, target):
-        who = "no other voter" if target is None else f"controller {target} has not"
-        return Refusal(ErrorCode.INVALID_REQUEST, f"{who} fetched from this leader lately")
+        return Refusal(ErrorCode.INVALID_REQUEST, transfer.why_no_target(q, term, target))
     return None
 
 

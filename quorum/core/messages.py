@@ -76,7 +76,8 @@ class FetchRequest:
     `number` counts this replica's requests, so that a late or repeated answer is told from the awaited one. `chain` is
     the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
     from this leader in this epoch: 0 if there was none. `incarnation` is drawn anew at every start of the process. `digest`
-    is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it.
+    is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it. `damaged`: its log
+    is (see `standing`), so that it would not run for leader.
     """
 
     replica: ReplicaKey
@@ -92,6 +93,7 @@ class FetchRequest:
     incarnation: int = 0
     applied_offset: Offset = 0
     digest: bytes = b""
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

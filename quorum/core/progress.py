@@ -56,9 +56,16 @@ class ReplicaProgress:
     """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
     image_differs: bool = False
     """As the runtime has told (`runtime.digests`); each answer passes it on."""
+    damaged: bool = False
+    """Its log is, as it says itself."""
     processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
     """Tokens of the newest replies and when they left."""
+
+    @property
+    def is_unfit(self) -> bool:
+        """Whether it would leave the lead to others: its log is damaged, or its image differs from a majority's."""
+        return self.damaged or self.image_differs
 
     @property
     def newest_sent(self) -> int:
@@ -75,6 +82,7 @@ class ReplicaProgress:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
         self.fetch_offset = offset
         self.last_fetch_ms = now_ms
+        self.damaged = request.damaged
 
     def echoed(self, read_token: int) -> None:
         """It has accepted the reply that carried this token, if it is one that is remembered."""
@@ -114,11 +122,11 @@ def newest_of_majority(times_ms: Iterable[int | None], needed: int) -> int | Non
 
 
 def successors(voters: Iterable[ReplicaKey], replicas: dict[ReplicaKey, ReplicaProgress]) -> tuple[ReplicaKey, ...]:
-    """`voters`, the furthest first: whoever is ahead wins with the fewest refusals."""
-    ranked: list[tuple[Offset, ReplicaKey]] = []
+    """`voters`, the furthest first: whoever is ahead wins with the fewest refusals. Last come those that would not run."""
+    ranked: list[tuple[bool, Offset, ReplicaKey]] = []
     for key in voters:
         progress = replicas.get(key)
         end = -1 if progress is None or progress.end_offset is None else progress.end_offset
-        ranked.append((-end, key))
+        ranked.append((progress is not None and progress.is_unfit, -end, key))
     ranked.sort()
-    return tuple([key for _, key in ranked])
+    return tuple([key for _, _, key in ranked])

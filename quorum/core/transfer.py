@@ -33,10 +33,24 @@ def is_live(q: QuorumState, progress: ReplicaProgress) -> bool:
 
 
 def targets(q: QuorumState, term: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
-    """The voters that may be handed the leadership, the furthest first: live ones, and `wanted` only if that is said."""
-    others = q.latest_voters.others(q.me)
-    fit = [key for key in others if is_live(q, term.replicas[key]) and wanted in (None, key.node_id)]
+    """The voters that may be handed the leadership, the furthest first: live and fit, and `wanted` only if that is said.
+
+    One that is unfit would not run, and all would have stood still for nothing.
+    """
+    asked = [(key, term.replicas[key]) for key in q.latest_voters.others(q.me) if wanted in (None, key.node_id)]
+    fit = [key for key, progress in asked if is_live(q, progress) and not progress.is_unfit]
     return successors(fit, term.replicas)
+
+
+def why_no_target(q: QuorumState, term: Leader, wanted: NodeId | None) -> str:
+    """Why there are no `targets`, in one sentence."""
+    if wanted is None:
+        return "no other voter that could lead has fetched from this leader lately"
+    progress = next(term.replicas[key] for key in q.latest_voters.others(q.me) if key.node_id == wanted)
+    if not is_live(q, progress):
+        return f"controller {wanted} has not fetched from this leader lately"
+    what = "its log is damaged, and not mended yet" if progress.damaged else "its image differs from a majority's"
+    return f"controller {wanted} would not lead: {what}"
 
 
 def go_on(q: QuorumState, term: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:

@@ -163,4 +163,6 @@ class NodeStatus:
     """The voter set that the cluster was formatted with."""
     concern: str = ""
     """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
+    hindrance: str = ""
+    """What of it keeps this node from doing its part, in the quorum or for its readers; empty: nothing."""
     disk: DiskStatus = DiskStatus()

@@ -29,10 +29,6 @@ class Scrub:
         self.scrubbed_bytes = 0
         """Since this process started; what was intact."""
 
-    @property
-    def is_within_pass(self) -> bool:
-        return self._running or bool(self._extents)
-
     def next_deadline_ms(self) -> int | None:
         return None if self._running or self._interval_ms == 0 else self._due_ms
 

@@ -3,6 +3,7 @@
 from metadata_log.ids import ReplicaKey
 from metadata_log.records import Endpoint
 from quorum.core.progress import ReplicaStatus
+from quorum.core.standing import Standing
 from quorum.runtime.node import Node
 from quorum.runtime.requests import NodeStatus, ReplicaView
 
@@ -31,7 +32,16 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
         concern=node.concern,
+        hindrance=_hindrance(node),
     )
+
+
+def _hindrance(node: Node) -> str:
+    """Damage inside the log is none: the node votes, acknowledges and serves, and lets others lead."""
+    lost = Standing(lost=node.core.standing.lost)
+    full = "the disk is full" if node.disk.space.is_short else ""
+    known = ("" if lost.may_acknowledge else f"the log is {lost}", full, node.state.stopped or "")
+    return "; ".join(text for text in known if text)
 
 
 def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:

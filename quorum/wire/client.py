@@ -3,7 +3,7 @@
 It asks the controller that it believes to lead, follows hints, and goes on to the next one while nobody leads, all within
 one deadline per call. Every change goes out with an id, under which the controllers remember what became of it; so a change
 whose answer is missing is sent again, also to a new leader, takes effect once, and gets its first answer. If the deadline
-comes first, `MayHaveHappened` is raised, and the caller looks.
+comes first, or a refusal, `MayHaveHappened` is raised, and the caller looks: the lost attempt may yet arrive.
 
 Used by `quorumctl`, and by whoever automates a cluster:
 
@@ -299,7 +299,12 @@ class AdminClient:
                     if is_stale:
                         await self._see(target, attempt_s)
                     request.context.client_high_watermark = self._high_watermark
-                return await self._attempt(target, method, request, attempt_s, metadata)
+                response = await self._attempt(target, method, request, attempt_s, metadata)
+                refusal = None if lost is None else _refusal_of_all(request, response)
+                if refusal is None:
+                    return response
+                last = refusal
+                break
             except AdminError as e:
                 last = e
             if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
@@ -368,6 +373,15 @@ class AdminClient:
             stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
             self._stubs[target] = (channel, stub)
         return self._stubs[target][1]
+
+
+def _refusal_of_all(request: Any, response: Any) -> AdminError | None:
+    """The first refusal, where nothing of a change with an id was done. Controllers remember only what was done, so an attempt
+    that was lost before, and is still on its way, might yet find another cluster, and do it."""
+    if not request.context.request_id or getattr(request, "validate_only", False):
+        return None
+    errors = [result.error for result in getattr(response, "results", ())]
+    return AdminError.of(errors[0]) if errors and all(error.code for error in errors) else None
 
 
 def _only(results: Any) -> Any:

@@ -184,6 +184,7 @@ def from_fetch(message: voter_pb2.FetchRequest) -> FetchRequest:
         incarnation=message.incarnation,
         applied_offset=message.applied_offset,
         digest=chain(message.digest, "digest"),
+        damaged=message.damaged,
     )
 
 
@@ -202,6 +203,7 @@ def to_fetch(request: FetchRequest, me: voter_pb2.Sender) -> voter_pb2.FetchRequ
         incarnation=request.incarnation,
         applied_offset=request.applied_offset,
         digest=request.digest,
+        damaged=request.damaged,
     )
 
 

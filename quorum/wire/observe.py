@@ -39,7 +39,7 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
             log.error("concern", reason=concern or "over")
         disk = _tell_of_disk(disk, status.disk)
         trouble = trouble_of(status)
-        await health.set(QUORUM, trouble)
+        await health.set(QUORUM, trouble or status.hindrance or None)
         await health.set(ADMIN, trouble)
         if trouble is None and not was_ready:
             was_ready = True
@@ -59,7 +59,7 @@ def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
 
 
 def trouble_of(status: NodeStatus) -> str | None:
-    """Why this node is not ready; None if it is."""
+    """Why this node has nobody to follow, or to ask for others; None if it has."""
     if status.leader.leader_id is None:
         return "no leader is known"
     if status.high_watermark is None:

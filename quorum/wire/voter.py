@@ -26,6 +26,10 @@ R = TypeVar("R")
 Learn = Callable[[NodeId, Endpoint], None]
 
 
+class _OtherVoter(Exception):
+    """Only a voter itself says where it is to be reached: what another says of it may be long over, or a slip."""
+
+
 class VoterService(voter_pb2_grpc.VoterServiceServicer):
     """One controller, as other controllers see it."""
 
@@ -86,7 +90,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def UpdateVoter(  # noqa: N802
         self, request: voter_pb2.UpdateVoterRequest, context: Any
     ) -> voter_pb2.QuorumChangeResponse:
-        return await self._change(request, convert_membership.from_update_voter, context)
+        def translate(message: voter_pb2.UpdateVoterRequest) -> PeerRequest:
+            change = convert_membership.from_update_voter(message)
+            if convert.from_replica(message.sender.replica) != (change.voter.node_id, change.voter.directory_id):
+                raise _OtherVoter
+            return change
+
+        return await self._change(request, translate, context)
 
     async def _change(
         self, message: Any, translate: Callable[[Any], PeerRequest], context: Any
@@ -119,6 +129,8 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             answer = reply(await self._node.raft(translate(message)))
             self._name_leader(answer.standing)  # type: ignore[attr-defined]
             return answer
+        except _OtherVoter:
+            return _refusal(response_type, ErrorCode.INVALID_VOTER_KEY)
         except BadMessage:
             return _refusal(response_type, ErrorCode.INVALID_REQUEST)
         except Refused:

@@ -171,6 +171,7 @@ class Solo:
         read_token: int = 0,
         wait_ms: int = 150,
         generation: int = 0,
+        damaged: bool = False,
     ) -> list[Effect]:
         """A fetch of a follower whose log is this one's, up to `offset` (the end, if None)."""
         offset = self.log.end if offset is None else offset
@@ -188,6 +189,7 @@ class Solo:
                 max_wait_ms=wait_ms,
                 max_bytes=1 << 20,
                 read_token=read_token,
+                damaged=damaged,
             )
         )
 

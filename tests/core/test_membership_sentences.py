@@ -486,6 +486,38 @@ def test_a_silent_voter_is_no_target() -> None:
     )
 
 
+def test_a_voter_whose_log_is_damaged_is_no_target() -> None:
+    """It would not run, so it is passed over; if it is the one that was named, that is said. Mended, it is one again."""
+    solo = working_leader()
+    solo.fetch(2, high_watermark=4, damaged=True)
+    said = answer(solo.request(transfer(2)))
+    assert (said.error, said.message) == (
+        ErrorCode.INVALID_REQUEST,
+        "controller 2 would not lead: its log is damaged, and not mended yet; nothing was done",
+    )
+    assert solo.core.is_leading
+    solo.fetch(3, high_watermark=4, damaged=True)
+    assert answer(solo.request(transfer(None))).error is ErrorCode.INVALID_REQUEST
+    solo.fetch(3, high_watermark=4)
+    effects = solo.request(transfer(None))
+    assert answer(effects).error is ErrorCode.NONE
+    assert ended(effects) == (3, 2)
+
+
+def test_a_voter_that_would_not_run_is_the_last_of_the_successors() -> None:
+    """Also of a leader that just goes: it would be waited for in vain."""
+    solo = working_leader()
+    solo.append()
+    solo.fetch(2, damaged=True)
+    assert ended(solo.step(Resign(solo.core.epoch, "asked"))) == (3, 2), "although 2 is further"
+
+
+def test_a_voter_whose_image_is_the_odd_one_is_no_target() -> None:
+    solo = working_leader()
+    solo.core.carry_verdict(key(2), image_differs=True)
+    assert "its image differs" in answer(solo.request(transfer(2))).message
+
+
 def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
     """And it is waited for; meanwhile proposals are taken, and in the end the leader leads on."""
     solo = working_leader()

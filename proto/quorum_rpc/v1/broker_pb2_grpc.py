@@ -28,6 +28,10 @@ if _version_not_supported:
 class BrokerServiceStub(object):
     """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
 
+    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
+    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
+    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+
     """
 
     def __init__(self, channel):
@@ -70,6 +74,10 @@ class BrokerServiceStub(object):
 
 class BrokerServiceServicer(object):
     """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
+
+    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
+    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
+    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
 
     """
 
@@ -154,6 +162,10 @@ def add_BrokerServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class BrokerService(object):
     """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
+
+    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
+    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
+    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
 
     """
 

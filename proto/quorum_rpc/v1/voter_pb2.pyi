@@ -100,7 +100,7 @@ class EndQuorumEpochResponse(_message.Message):
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token", "incarnation", "applied_offset", "digest")
+    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token", "incarnation", "applied_offset", "digest", "damaged")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,7 @@ class FetchRequest(_message.Message):
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
     sender: Sender
     epoch: int
     number: int
@@ -127,7 +128,8 @@ class FetchRequest(_message.Message):
     incarnation: int
     applied_offset: int
     digest: bytes
-    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    damaged: bool
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ..., damaged: bool = ...) -> None: ...
 
 class FetchResponse(_message.Message):
     __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs")

@@ -152,7 +152,8 @@ class VoterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateVoter(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Said by the voter itself: another sender is refused with INVALID_VOTER_KEY.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

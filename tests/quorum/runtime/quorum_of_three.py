@@ -1,10 +1,10 @@
 """Three real controllers on one event loop: real gRPC on loopback, real disk, real clock."""
 
 import random
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import grpc.aio
 
@@ -14,6 +14,7 @@ from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, write_identity
 from metadata_log.ids import uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
+from quorum.runtime.facade import ControllerNode
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
@@ -23,11 +24,13 @@ from quorum.wire.server import serve
 from snapshots.store import SnapshotStore
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+class _Later:
+    """A controller that is served before it is there: the voters' ports have to be known, and held, before anybody starts."""
+
+    loop: NodeLoop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
 
 
 class Quorum:
@@ -39,14 +42,20 @@ class Quorum:
         self._rng = random.Random(7)
         self.cluster_id = uuid_text(self._rng.randbytes(16))
         self.loops: dict[int, NodeLoop] = {}
+        self._served: dict[int, _Later] = {}
         self._servers: dict[int, AsyncExitStack] = {}
         self.endpoints: dict[int, Endpoint] = {}
         self._identities: dict[int, Identity] = {}
 
     async def start(self) -> None:
         for node_id in (1, 2, 3):
-            self.endpoints[node_id] = Endpoint("CONTROLLER", "127.0.0.1", free_port())
-            self._identities[node_id] = Identity(self.cluster_id, node_id, self._rng.randbytes(16), 1, "controller")
+            identity = Identity(self.cluster_id, node_id, self._rng.randbytes(16), 1, "controller")
+            self._identities[node_id] = identity
+            self._served[node_id], self._servers[node_id] = _Later(), AsyncExitStack()
+            port = await self._servers[node_id].enter_async_context(
+                serve(cast(ControllerNode, self._served[node_id]), identity, HostPort("127.0.0.1", 0))
+            )
+            self.endpoints[node_id] = Endpoint("CONTROLLER", "127.0.0.1", port)
         voters = Voters(tuple(Voter(i, self._identities[i].directory_id, (self.endpoints[i],)) for i in (1, 2, 3)))
         for node_id, identity in self._identities.items():
             directory = RealDirectory(self._path / str(node_id))
@@ -60,17 +69,19 @@ class Quorum:
         peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
         opened = open_directory(directory, identity, self._config)
         loop = NodeLoop(opened, self._config, peers, RealClock(), self._rng)
-        self.loops[node_id] = loop
+        self.loops[node_id] = self._served[node_id].loop = loop
         await loop.start()
-        self._servers[node_id] = AsyncExitStack()
-        await self._servers[node_id].enter_async_context(
-            serve(loop, identity, HostPort("127.0.0.1", self.endpoints[node_id].port))
-        )
 
     async def stop_one(self, node_id: int) -> None:
-        loop = self.loops.pop(node_id)
-        await loop.stop()
-        await self._servers.pop(node_id).aclose()
+        try:
+            if (loop := self.loops.pop(node_id, None)) is not None:
+                await loop.stop()
+        finally:
+            await self._servers.pop(node_id).aclose()
+
+    async def stop(self) -> None:
+        for node_id in list(self._servers):
+            await self.stop_one(node_id)
 
     def client(self) -> AdminClient:
         return AdminClient([f"127.0.0.1:{endpoint.port}" for endpoint in self.endpoints.values()])
@@ -80,9 +91,8 @@ class Quorum:
 async def quorum_of_three(path: Path, config: NodeConfig | None = None) -> AsyncIterator[Quorum]:
     """Up inside of the block, stopped after it."""
     quorum = Quorum(path, config or NodeConfig())
-    await quorum.start()
     try:
+        await quorum.start()
         yield quorum
     finally:
-        for node_id in list(quorum.loops):
-            await quorum.stop_one(node_id)
+        await quorum.stop()

@@ -100,6 +100,7 @@ async def test_a_follower_with_another_image_stops_applying_and_goes_on_voting(t
         await active.create_snapshot("so that something is committed", 5_000)
         await until(lambda: odd.node.state.stopped is not None)
         assert "differs from that of a majority" in odd.status().concern
+        assert odd.status().hindrance and not other.status().hindrance
         await active.create_snapshot("and once more", 5_000)
         await until(lambda: odd.node.log.shape.end == active.node.log.shape.end)
         assert odd.node.stopped is None and odd.node.state.applied < odd.node.log.shape.end

@@ -23,6 +23,7 @@ from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.requests import Refused, SnapshotMarked
 from quorum.runtime.space import RETRY_MS
+from quorum.runtime.status import node_status
 from quorum.runtime.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
@@ -92,7 +93,7 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     assert not lone.node.core.is_leading
     assert not disk.exists(BALLAST_NAME)
     assert lone.node.disk.status().is_full
-    assert lone.node.concern == "the disk is full"
+    assert lone.node.concern == node_status(lone.node, lone.now_ms).hindrance == "the disk is full"
     wait(lone, 20_000)
     assert not lone.node.core.is_leading, "it could not even write the first record of its epoch"
     disk.limit_space(None)

@@ -9,6 +9,9 @@ import pytest
 from metadata_log.errors import ErrorCode
 from metadata_log.records import BROKER_RESOURCE
 from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.core.config import RaftConfig
+from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse
+from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import Refused
 from quorum.runtime.world import Event, Submission
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
@@ -43,31 +46,40 @@ async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
 
 
 async def test_changes_gather_while_one_waits_for_its_majority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes that trickle in while followers are under way share a few turns, and each is answered with its own offset."""
-    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+    """While no follower comes back a change causes no turn: it goes with the next one that something else causes. Each is
+    answered with its own offset."""
+    patient = RaftConfig(fetch_timeout_ms=60_000, check_quorum_ms=90_000, request_timeout_ms=60_000)
+    async with quorum_of_three(tmp_path, NodeConfig(raft=patient)) as quorum, quorum.client() as client:
         await client.list_topics()
         leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
-        shared: list[int] = []
-        turn = leader.node.turn
+        turns: list[list[Event]] = []
+        turn, raft, may_fetch = leader.node.turn, leader.raft, asyncio.Event()
 
-        def counted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
-            events = list(events)
-            shared.append(sum(isinstance(event, Submission) for event in events))
-            turn(events, now_ms, wall_ms)
+        def noted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
+            turns.append(list(events))
+            turn(turns[-1], now_ms, wall_ms)
 
-        monkeypatch.setattr(leader.node, "turn", counted)
+        async def held(request: PeerRequest) -> PeerResponse:
+            if isinstance(request, FetchRequest):
+                await may_fetch.wait()
+            return await raft(request)
+
+        monkeypatch.setattr(leader.node, "turn", noted)
+        monkeypatch.setattr(leader, "raft", held)
         waiting = []
         for n in range(40):
             operation = ConfigOperation(ConfigOperationKind.SET, "min.insync.replicas", str(n + 1))
             command = AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),))
             waiting.append(asyncio.ensure_future(leader.submit(command, 10_000)))
             await asyncio.sleep(0)
+        caused = [events for events in turns if events and all(isinstance(event, Submission) for event in events)]
+        may_fetch.set()
         replies = await asyncio.gather(*waiting)
 
         offsets = [reply.offset for reply in replies]
         assert offsets == sorted(set(offsets))
-        assert sum(shared) == 40
-        assert len([count for count in shared if count]) < 20
+        assert sum(isinstance(event, Submission) for events in turns for event in events) == 40
+        assert [len(events) for events in caused] == [1], "the first, for which nobody was under way"
 
 
 async def test_a_turn_that_fails_stops_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

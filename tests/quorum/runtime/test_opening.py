@@ -18,6 +18,7 @@ from quorum.core.standing import FULL, Lost, Standing
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened, open_directory
+from quorum.runtime.status import node_status
 from quorum.runtime.world import RaftRequest, SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
@@ -197,6 +198,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.fetch_offset == 2
     assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
+    assert lone.node.concern == node_status(lone.node, lone.now_ms).hindrance
     assert "short of 3" in lone.node.concern
 
     elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
@@ -210,6 +212,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     lone.respond(FetchResponse(ErrorCode.NONE, 5, 2, fetch.number, high_watermark=3))
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.replica == lone.node.me
+    assert node_status(lone.node, lone.now_ms).hindrance == ""
     assert lone.node.concern == "" and _reopened(disk).standing == FULL
 
 

@@ -1,7 +1,7 @@
 """No turn is long: what comes at once, and what concerns very much, is taken in parts."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,15 +9,16 @@ import pytest
 from metadata_log.errors import ErrorCode
 from metadata_log.image import MetadataImage, Provenance
 from metadata_log.partition_state import ISR
-from metadata_log.records import Endpoint, Partition, PartitionChange, RegisterBroker, Topic
+from metadata_log.records import BROKER_RESOURCE, Endpoint, Partition, PartitionChange, RegisterBroker, Topic
 from metadata_log.replay import loading_delta
+from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.controller.config import ControllerConfig
 from quorum.controller.walks import PartitionWalk, Visited
 from quorum.runtime import loop as runtime_loop
 from quorum.runtime.active import BACKLOG_PER_TURN_MAX
 from quorum.runtime.loop import TURN_REQUESTS_MAX
 from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.world import Event, Read
+from quorum.runtime.world import Event, Read, Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
@@ -99,6 +100,44 @@ async def test_clients_never_keep_controllers_waiting(tmp_path: Path, monkeypatc
         assert sum(map(sum, turns)) == 2_000
         assert max(map(sum, turns)) <= TURN_REQUESTS_MAX
         assert all(taken == sorted(taken) for taken in turns), "what is no client's comes first"
+
+
+@pytest.mark.slow
+async def test_large_requests_do_not_share_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of 10,000 partitions is fifty milliseconds of work: the turn looks at its clock then, not eight requests later."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader = next(each for each in quorum.loops.values() if each.status().is_active)
+        taken: list[int] = []
+        turn = leader.node.turn
+
+        def noted(events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
+            count = 0
+
+            def counted() -> Iterator[Event]:
+                nonlocal count
+                for event in events:
+                    count += isinstance(event, Submission)
+                    yield event
+
+            turn(counted(), now_ms, wall_ms)
+            taken.append(count)
+
+        monkeypatch.setattr(leader.node, "turn", noted)
+        monkeypatch.setattr(runtime_loop, "LOOK_EVERY_RECORDS", 3)
+        monkeypatch.setattr(runtime_loop, "TURN_WORK_US_MAX", 0)
+        asked = [leader.submit(_configs(n), 10_000) for n in range(6)]
+        await asyncio.gather(*asked, return_exceptions=True)  # whoever leads by then: what matters is what a turn takes
+
+        assert sum(taken) == 6
+        assert max(taken) == 1, taken
+
+
+def _configs(number: int) -> AlterConfigs:
+    """Four records."""
+    keys = ("log.retention.ms", "log.segment.bytes", "message.max.bytes", "min.insync.replicas")
+    operations = tuple(ConfigOperation(ConfigOperationKind.SET, key, str(10_000 + number)) for key in keys)
+    return AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", operations),))
 
 
 @pytest.mark.slow

@@ -71,7 +71,8 @@ def test_end_quorum_epoch(request: m.EndQuorumEpochRequest) -> None:
 
 @given(
     st.builds(
-        m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS
+        m.FetchRequest,
+        *(KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS, st.booleans()),
     )
 )
 def test_fetches(request: m.FetchRequest) -> None:

@@ -45,7 +45,7 @@ async def test_what_controllers_ask_of_each_other_arrives_as_it_was_said(peers: 
     requests: tuple[Request, ...] = (
         AddVoterRequest(VOTER, ack_when_committed=False, timeout_ms=700),
         RemoveVoterRequest(ReplicaKey(4, VOTER.directory_id), timeout_ms=700),
-        UpdateVoterRequest(VOTER, epoch=3, timeout_ms=700),
+        UpdateVoterRequest(VOTER._replace(node_id=ME.node_id, directory_id=ME.directory_id), epoch=3, timeout_ms=700),
     )
     answers = iter(
         (

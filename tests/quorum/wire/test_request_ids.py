@@ -84,6 +84,37 @@ async def test_an_expired_id_whose_first_answer_is_missing_may_have_happened(
         await client.delete_topics(["x"])
 
 
+async def test_a_topic_that_is_refused_after_an_answer_was_lost_is_no_refusal(
+    client: AdminClient, node: FakeNode
+) -> None:
+    """A refusal is not remembered, so the first attempt, if it still stands in some queue, may yet be judged otherwise."""
+    await client.create_topic("taken", 1, 3)
+    refusing(node, ErrorCode.REQUEST_TIMED_OUT)
+    with pytest.raises(MayHaveHappened, match="'taken' exists already"):
+        await client.create_topic("taken", 1, 3)
+
+
+async def test_what_was_done_in_part_after_an_answer_was_lost_is_final(client: AdminClient, node: FakeNode) -> None:
+    """It is remembered, refusals and all: the first attempt gets the same answer, whenever it arrives."""
+    await client.create_topic("taken", 1, 3)
+    refusing(node, ErrorCode.REQUEST_TIMED_OUT)
+    topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("taken", "new")]
+    answer = await client.create_topics(topics)
+    assert [result.error.code for result in answer.results] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+
+
+async def test_a_topic_that_is_refused_at_once_is_refused(client: AdminClient, node: FakeNode) -> None:
+    """And so is one that is only tried out: there is nothing that a lost attempt could do."""
+    await client.create_topic("taken", 1, 3)
+    with pytest.raises(AdminError) as caught:
+        await client.create_topic("taken", 1, 3)
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    refusing(node, ErrorCode.REQUEST_TIMED_OUT)
+    taken = admin_pb2.NewTopic(name="taken", partitions=1, replication_factor=3)
+    answer = await client.create_topics([taken], validate_only=True)
+    assert answer.results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
 async def test_nobody_who_leads_after_an_answer_was_lost_is_no_refusal(target: str, node: FakeNode) -> None:
     """The deadline comes while there is no leader, and the lost attempt may have been the last leader's last deed."""
     async with AdminClient([target], timeout_s=0.3) as client:
