@@ -15,10 +15,11 @@ import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
-from broker_agent.agent import Agent, BrokerIdentity, Log
+from broker_agent.agent import Agent, BrokerIdentity
 from broker_agent.client import ControllerClient, Dial
 from broker_agent.config import BrokerConfig
 from broker_agent.lifecycle import BrokerState, Exit
+from broker_agent.metadata_loader import Log
 from broker_agent.session import Session
 from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore

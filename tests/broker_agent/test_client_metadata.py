@@ -4,19 +4,15 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
+from broker_agent.client_cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
 from broker_agent.client_metadata import (
     ClientMetadata,
-    Cluster,
-    ClusterNode,
     MetadataRequestPlan,
     MetadataUpdate,
     NotThere,
-    PartitionView,
-    TopicPartition,
     TopicUpdate,
     Waited,
     WaitOnMetadata,
-    least_loaded_node,
 )
 from metadata_log.errors import ErrorCode
 

@@ -1,0 +1,226 @@
+"""The loader: what the session orders of the store, done off the event loop, and published to the cache.
+
+One thread owns the store (applying, loading, flushing). Writing a snapshot of millions of partitions has a second one, so that
+it holds up neither the applying nor the heartbeat. Their completions come back to the loop as inputs of the session.
+
+The cache is swapped on the loop, before the session hears that something is applied: whoever sees the state Online finds
+this broker unfenced in the cache too. It never goes back: a store that began anew stays behind the curtain until it has reached
+what clients were already told.
+"""
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from broker_agent.cache import MetadataCache
+from broker_agent.client import SnapshotPiece, SnapshotUnavailable
+from broker_agent.lifecycle import (
+    Applied,
+    ApplyBatches,
+    BatchesRefused,
+    CannotFollow,
+    Input,
+    Position,
+    SnapshotFailed,
+    StoreBroken,
+    StoreRecovered,
+)
+from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
+from metadata_log.changes import Changes
+from metadata_log.errors import LogFormatError
+from metadata_log.files import FlushFailed
+from metadata_log.ids import OffsetAndEpoch, Uuid
+from metadata_log.image import MetadataImage
+from metadata_log.replay import ReplayStopped
+
+T = TypeVar("T")
+
+
+class Log(Protocol):
+    """A structured log: an event and its fields."""
+
+    def debug(self, event: str, **fields: object) -> object: ...
+
+    def info(self, event: str, **fields: object) -> object: ...
+
+    def warning(self, event: str, **fields: object) -> object: ...
+
+    def error(self, event: str, **fields: object) -> object: ...
+
+
+class _Step(NamedTuple):
+    """What a piece of work on the store's thread has led to."""
+
+    position: Position
+    image: MetadataImage
+    changes: Changes
+    snapshot: SnapshotJob | None
+
+
+class MetadataLoader:
+    """One store at work. What it raises is the disk's, which nothing here can mend: OSError, FlushFailed."""
+
+    def __init__(
+        self,
+        store: BrokerStore,
+        cache: MetadataCache,
+        *,
+        feed: Callable[[Input], None],
+        announce: Callable[[], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        flush_interval_ms: int,
+        log: Log,
+    ) -> None:
+        """`feed` takes what the session is to hear, `announce` is called when the cache has changed, and `spawn` watches over a
+        task."""
+        self.stores_dropped = 0
+        self.snapshots_loaded = 0
+        self._store = store
+        self._cache = cache
+        self._feed = feed
+        self._announce = announce
+        self._spawn = spawn
+        self._flush_interval_ms = flush_interval_ms
+        self._log = log
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._store_thread = ThreadPoolExecutor(1, "store")
+        self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
+
+    # --- what the session orders -------------------------------------------------------------------------------------
+
+    async def recover(self, incarnation: Uuid) -> None:
+        """Reads the store; this process, `incarnation`, is noted in it before it can be registered."""
+        recovered = await self._in_store(self._store.recover)
+        if recovered.dropped is not None:
+            self._tell_of_drop(recovered.dropped)
+        await self._in_store(lambda: self._store.note_attempt(incarnation))
+        self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
+        self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
+        gc.freeze()  # what was loaded stays: no collection needs to walk it again
+        others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
+        self._feed(StoreRecovered(recovered.position, others))
+
+    async def note_registered(self, incarnation: Uuid) -> None:
+        """Whoever held the store before this process is registered no more."""
+        await self._in_store(lambda: self._store.note_registered(incarnation))
+
+    async def apply(self, effect: ApplyBatches) -> None:
+        try:
+            step = await self._in_store(lambda: self._apply_in_store(effect))
+        except WrongHistory as e:
+            self._feed(StoreBroken(str(e)))
+        except ReplayStopped as e:
+            self._feed(CannotFollow(f"{e}; a newer release of this broker may know what to do"))
+        except LogFormatError as e:
+            self._feed(BatchesRefused(str(e)))
+        else:
+            self._settle(step)
+
+    def _apply_in_store(self, effect: ApplyBatches) -> _Step:
+        """On the store's thread."""
+        published = self._cache.current.image
+        result = self._store.apply(effect.batches, effect.previous_chain)
+        follows = result.before is published
+        changes = result.changed if follows else Changes.between(published, result.image)
+        return _Step(self._store.position, result.image, changes, self._store.take_snapshot_job())
+
+    async def install(self, end: OffsetAndEpoch, pieces: AsyncIterator[SnapshotPiece]) -> None:
+        """Writes the snapshot as its pieces come, and loads it."""
+        try:
+            async for piece in pieces:
+                await self._in_store(partial(self._store.write_part, end, piece.position, piece.data))
+            step = await self._in_store(lambda: self._install_in_store(end))
+        except (SnapshotUnavailable, LogFormatError) as e:
+            self._feed(SnapshotFailed(str(e)))
+            return
+        self.snapshots_loaded += 1
+        self._log.info("snapshot loaded", snapshot=str(end), image=repr(step.image))
+        self._settle(step)
+        gc.freeze()
+
+    def _install_in_store(self, end: OffsetAndEpoch) -> _Step:
+        """On the store's thread."""
+        self._store.install(end)
+        changes = Changes.between(self._cache.current.image, self._store.image)
+        return _Step(self._store.position, self._store.image, changes, None)
+
+    async def reset(self, reason: str) -> None:
+        self._tell_of_drop(reason)
+        await self._in_store(self._store.reset)
+        self._feed(Applied(self._store.position))
+
+    def _tell_of_drop(self, reason: str) -> None:
+        self.stores_dropped += 1
+        self._log.error("store dropped", reason=reason, now="fetching everything anew")
+
+    async def join_generation(self, generation: int) -> None:
+        """The curtain falls: in the new history even what clients were told last may be missing. The session is not told yet."""
+        self.stores_dropped += 1
+        self._log.warning("new generation", generation=generation, now="dropping the store, fetching everything anew")
+        await self._in_store(lambda: self._store.join_generation(generation))
+        self._cache.begin_anew()
+
+    @property
+    def position(self) -> Position:
+        """Where the store stands, while it has nothing to do."""
+        return self._store.position
+
+    # --- what follows ------------------------------------------------------------------------------------------------
+
+    def _settle(self, step: _Step) -> None:
+        """Back on the loop: clients see it, then the session."""
+        self._publish(step.image, step.changes)
+        if step.snapshot is not None:
+            self._spawn(self._write_snapshot(step.snapshot))
+        if self._flush_timer is None:
+            delay_s = self._flush_interval_ms / 1_000
+            self._flush_timer = asyncio.get_running_loop().call_later(delay_s, self._flush)
+        self._feed(Applied(step.position))
+
+    def _publish(self, image: MetadataImage, changes: Changes) -> None:
+        before = self._cache.current
+        if image.offset < before.offset or image is before.image:
+            return
+        swapped = self._cache.swap(image, changes)
+        if swapped.deleted:
+            self._log.info("partitions deleted", count=len(swapped.deleted), first=swapped.deleted[0].topic)
+        for listener, lacking in swapped.listeners_that_differ.items():
+            self._log.warning("brokers without a listener that others have", listener=listener, brokers=lacking)
+        self._announce()
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._spawn(self._in_store(self._store.flush))
+
+    async def _write_snapshot(self, job: SnapshotJob) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._snapshot_thread, job.run)
+        except OSError as e:
+            self._log.warning("snapshot not written", snapshot=str(job.meta.end), reason=str(e))
+            return
+        retired = await self._in_store(lambda: self._store.snapshot_written(job))
+        self._log.info("snapshot written", snapshot=str(job.meta.end), retired=len(retired))
+
+    async def _in_store(self, work: Callable[[], T]) -> T:
+        """Runs `work` on the store's thread, after all that was given to it before."""
+        return await asyncio.get_running_loop().run_in_executor(self._store_thread, work)
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def stop_timer(self) -> None:
+        """No flush is begun any more."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+
+    async def close(self) -> None:
+        """After what is under way: flushes, and ends the threads."""
+        try:
+            await self._in_store(self._store.close)
+        except (OSError, FlushFailed) as e:
+            self._log.error("store not flushed", reason=str(e))
+        self._snapshot_thread.shutdown()
+        self._store_thread.shutdown()
