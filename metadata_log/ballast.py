@@ -4,6 +4,7 @@ A full disk must not keep a node from voting: a quorum that has lost two voters 
 is a small file that is written anew before the old one goes, so there must be room for it; giving this file up makes some.
 """
 
+from contextlib import closing
 from typing import Final
 
 from metadata_log.files import Directory, is_full
@@ -24,15 +25,13 @@ class Ballast:
         Raises:
             OSError: the disk is broken, not full.
         """
-        file = self._directory.open(BALLAST_NAME, create=True)
         try:
-            file.preallocate(BALLAST_BYTES)
-        except OSError as e:
+            with closing(self._directory.open(BALLAST_NAME, create=True)) as file:
+                file.preallocate(BALLAST_BYTES)
+        except OSError as e:  # some file systems have no room for an empty file, either
             if not is_full(e):
                 raise
             return False
-        finally:
-            file.close()
         return True
 
     def release(self) -> None:

@@ -14,7 +14,7 @@ from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.cli.recover import recover
-from quorum.cli.replicas import best_answer
+from quorum.cli.replicas import answer_and_concerns, best_answer
 from quorum.cli.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.words import endpoint_text, id_text, optional
 
@@ -45,8 +45,10 @@ for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
 @quorum.command()
 @command
 def status(options: Options) -> None:
-    """Shows who leads and how far all have come. Exit code 10 if no leader is known."""
-    document = _status(ask(options, best_answer))
+    """Shows who leads, how far all have come, and what is wrong with whom. Exit code 10 if no leader is known."""
+    answer, concerns = ask(options, answer_and_concerns)
+    each = [{"node_id": node_id, "concern": concern} for node_id, concern in sorted(concerns.items())]
+    document = {**_status(answer), "concerns": each}
     heading = [f"{title}: {UNKNOWN if value is None else value}" for title, value in _lines(document)]
     emit(options.output, document, heading=heading)
     if document["leader_id"] is None:
@@ -144,6 +146,6 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
         ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
         ("Chain", document["chain"][:16] or None),
         ("Digest", document["digest"][:16] or None),
-        ("Concern", document["concern"]),
+        ("Concern", "; ".join(f"{each['node_id']}: {each['concern']}" for each in document["concerns"]) or None),
         ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from quorum.cli.words import endpoint_text
+
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
@@ -37,3 +39,19 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
         if leader.epoch >= best.epoch:
             return leader
     return best
+
+
+async def answer_and_concerns(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, dict[int, str]]:
+    """The best answer; and what is wrong with each controller that it names, by node id, as that one says itself.
+
+    A full or damaged disk is known to nobody else, and the leader's word is not about it. Who cannot be asked is left out.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    best = await best_answer(client)
+    others = [each for each in (*best.voters, *best.observers) if each.node_id != best.node_id]
+    endpoints = {endpoint_text(each.endpoint) for each in others if each.HasField("endpoint")}
+    asked = await asyncio.gather(*(client.describe_quorum(each) for each in endpoints), return_exceptions=True)
+    answers = [best, *(each for each in asked if not isinstance(each, BaseException))]
+    return best, {each.node_id: each.concern for each in answers if each.concern}

@@ -94,4 +94,6 @@ class Space:
         try:
             return self.write(act, now_ms)
         except NoRoom:
+            # Whoever looked again whether there is room has taken the ballast back, and all that there was.
+            self._ballast.release()
             return act()

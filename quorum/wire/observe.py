@@ -39,7 +39,7 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
             log.error("concern", reason=concern or "over")
         disk = _tell_of_disk(disk, status.disk)
         trouble = trouble_of(status)
-        await health.set(QUORUM, trouble or status.hindrance or None)
+        await health.set(QUORUM, status.hindrance or trouble)  # who is hindered soon knows no leader, either
         await health.set(ADMIN, trouble)
         if trouble is None and not was_ready:
             was_ready = True

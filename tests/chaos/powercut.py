@@ -28,7 +28,7 @@ from typing import NamedTuple
 from metadata_log.errors import LogFormatError
 from tests.chaos import history as histories
 from tests.chaos.clients import Clients
-from tests.chaos.cluster import ChaosCluster, Daemon
+from tests.chaos.cluster import ChaosCluster
 from tests.chaos.final_log import FinalLog, read_final_log, record
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.judging import RECORDED, Judgement, judge
@@ -77,7 +77,7 @@ class PowerCuts:
 
     async def _under_load(self, rounds: int, say: Callable[[str], None], began_s: float) -> None:
         for daemon in self.cluster.controllers:
-            self._volumes[daemon.node.name] = _moved(daemon)
+            self._volumes[daemon.node.name] = Volume.under(daemon.node.data_directory)
         async with self.cluster.running(), observer_of(self.cluster) as observer:
             done = asyncio.Event()
             at_work = asyncio.create_task(self._clients.run(done))
@@ -161,19 +161,6 @@ class PowerCuts:
         before = [each.offset or 0 for each in told if each.returned_ns < last.called_ns]
         if before and (last.offset or 0) < max(before):
             self.problems.append(f"{last} is as of less than {max(before)}, which had been answered before")
-
-
-def _moved(daemon: Daemon) -> Volume:
-    """The freshly formatted directory goes onto a volume that is mounted in its place."""
-    data = daemon.node.data_directory
-    formatted = data.with_name("formatted")
-    data.rename(formatted)
-    volume = Volume(data)
-    shutil.copytree(formatted, data, dirs_exist_ok=True)
-    data.chmod(0o700)
-    volume.sync()
-    shutil.rmtree(formatted)
-    return volume
 
 
 def main() -> int:

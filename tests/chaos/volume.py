@@ -29,12 +29,12 @@ class VolumeError(Exception):
 class Volume:
     """One file system, mounted at `path`. The image is a sparse file beside it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int = VOLUME_BYTES) -> None:
         self.path = path
         self._image = path.with_name(f"{path.name}.ext4")
         path.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as file:
-            file.truncate(VOLUME_BYTES)
+            file.truncate(size)
         _command("mkfs.ext4", "-q", "-F", str(self._image))
         self.mount()
         with contextlib.suppress(FileNotFoundError):
@@ -55,6 +55,29 @@ class Volume:
             fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NOLOGFLUSH))
         finally:
             os.close(fd)
+
+    def fill(self) -> Path:
+        """Takes all the room that there is; whoever removes the file that is returned gives it back."""
+        filler = self.path / "filler"
+        with filler.open("wb", buffering=0) as file:
+            for step in (1 << 20, 4_096, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(step))
+                        os.fsync(file.fileno())
+        return filler
+
+    @classmethod
+    def under(cls, directory: Path, size: int = VOLUME_BYTES) -> "Volume":
+        """A volume mounted in the place of `directory`, with what is in it."""
+        moved = directory.with_name(f"{directory.name}.moved")
+        directory.rename(moved)
+        volume = cls(directory, size)
+        shutil.copytree(moved, directory, dirs_exist_ok=True)
+        directory.chmod(0o700)
+        volume.sync()
+        shutil.rmtree(moved)
+        return volume
 
     def unmount(self) -> None:
         """Waits for whoever still has files open there, for a while."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from metadata_log.errors import ErrorCode
+from metadata_log.records import Endpoint
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from tests.quorum.cli.shapes import shape
@@ -108,6 +109,7 @@ async def test_quorum_documents(run: Run) -> None:
         "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
         "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",
         "snapshot": None, "chain": "str", "digest": "str", "concern": None,
+        "concerns": [],
     }  # fmt: skip
     replicas = (await run("quorum", "replication", "-o", "jsonl")).stdout.splitlines()
     assert [json.loads(line)["status"] for line in replicas] == ["leader", "follower", "observer"]
@@ -130,6 +132,27 @@ async def test_status_without_a_leader_answers_and_says_unhealthy(run: Run, node
     ran = await run("quorum", "status", "-o", "json")
     assert ran.exit_code == 10
     assert (ran.document["leader_id"], ran.document["high_watermark"]) == (None, None)
+
+
+async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNode) -> None:
+    """A follower's disk is known to nobody but itself, so each is asked, whoever answered for the quorum."""
+    import dataclasses
+
+    follower = FakeNode()
+    sick = dataclasses.replace(follower.status(), node_id=2, role="follower", concern="the disk is full")
+    follower.status = lambda: sick  # type: ignore[method-assign]
+    async with serve(follower, IDENTITY, ANY_PORT, grace_s=0) as port:
+        seen = node.status()
+        replicas = [
+            dataclasses.replace(each, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port)) if each.node_id == 2 else each
+            for each in seen.replicas
+        ]
+        led = dataclasses.replace(seen, replicas=tuple(replicas))
+        node.status = lambda: led  # type: ignore[method-assign]
+        assert "Concern: 2: the disk is full\n" in (await run("quorum", "status")).stdout
+        document = (await run("quorum", "status", "-o", "json")).document
+    assert (document["answered_by"], document["concern"]) == (1, None)
+    assert document["concerns"] == [{"node_id": 2, "concern": "the disk is full"}]
 
 
 async def test_brokers_and_their_documents(run: Run) -> None:

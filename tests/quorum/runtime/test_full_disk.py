@@ -238,6 +238,33 @@ def test_a_full_follower_fetches_no_more_but_votes_until_there_is_room() -> None
     assert disk.exists(BALLAST_NAME)
 
 
+def test_a_vote_finds_room_however_long_the_disk_has_been_full() -> None:
+    """Trying again whether there is room takes the ballast back. A vote that came then found no room at all, and the node
+    stopped: with two full disks of three, that was the end of the quorum."""
+    leader_log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    batches = tuple(leader_log.append([Topic("t" * 900, i.to_bytes(16, "big"))], EPOCH, 1) for i in range(4))
+    lone = follower()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes)
+    asked = fetches(lone)[-1]
+    lone.turn(RaftResponse(2, asked, FetchResponse(ErrorCode.NONE, EPOCH, 2, asked.number, 4, batches=batches)))
+    lone.run_until_idle()
+    candidate = ReplicaKey(3, directory_id(3))
+    wait(lone)
+    assert disk.exists(BALLAST_NAME)
+    for epoch in range(EPOCH + 1, EPOCH + 4):
+        wait(lone)
+        reply_to = lone.new_reply_to()
+        lone.turn(RaftRequest(VoteRequest(candidate, ME, epoch, EPOCH, 90, pre_vote=False), reply_to))
+        lone.run_until_idle()
+        assert lone.stopped is None
+        answer = lone.answers[reply_to]
+        assert isinstance(answer, VoteResponse) and answer.vote_granted
+        saved = election_file.load(disk)
+        assert saved is not None and (saved.epoch, saved.voted_for) == (epoch, candidate)
+        assert lone.node.disk.status().is_full
+
+
 def test_held_fetches_are_asked_again_when_there_is_room() -> None:
     """In the same epoch, from the same leader: nobody has to come by to wake this node up."""
     leader_log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
