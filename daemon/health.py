@@ -126,17 +126,27 @@ class _Handler:
     def __init__(self, answer: Callable[[str], Answer]) -> None:
         self._answer = answer
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._tasks) >= CONNECTIONS_MAX:
+        if (
+            self._is_closed or len(self._tasks) >= CONNECTIONS_MAX
+        ):  # asyncio may have accepted it before the port was closed
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            """Not in the task itself: one that is cancelled before its first step does nothing at all."""
+            self._tasks.discard(task)
+            writer.transport.abort()
+
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
 
     async def close(self) -> None:
         """Cuts off those that are still there."""
+        self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -151,9 +161,7 @@ class _Handler:
                 writer.close()
                 await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            writer.transport.abort()  # the other side is slow, talks too much, or is gone: nothing to tell it
-        finally:
-            writer.close()
+            pass  # the other side is slow, talks too much, or is gone: it is cut off, and there is nothing to tell it
 
 
 def _reply(head: bytes, answer: Callable[[str], Answer]) -> bytes:

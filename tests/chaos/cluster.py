@@ -170,10 +170,10 @@ class ChaosCluster:
             yield
         finally:
             supervisor.cancel()
-            await asyncio.gather(supervisor, return_exceptions=True)
             for daemon in self.daemons.values():
-                daemon.send(signal.SIGKILL)
+                daemon.send(signal.SIGKILL)  # before the first await: this task may be cancelled in it
             await self.network.close()
+            await asyncio.gather(supervisor, return_exceptions=True)
 
     async def _supervise(self) -> None:
         while True:

@@ -87,8 +87,8 @@ class Network:
 
     async def close(self) -> None:
         self.heal()
-        for link in self.links.values():
-            await link.close()
+        ending = [task for link in self.links.values() for task in link.let_go()]
+        await asyncio.gather(*ending, return_exceptions=True)
 
     def views(self, node_id: int) -> list[str]:
         """`controller.quorum.voters` for this node."""
@@ -125,14 +125,16 @@ class Link:
         self._keeper = asyncio.create_task(self._keep())
 
     async def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        self._stop_listening()
+        await asyncio.gather(*self.let_go(), return_exceptions=True)
+
+    def let_go(self) -> list[asyncio.Task[None]]:
+        """Closes all that is open, at once, for whoever waits may be cancelled; gives the tasks that are about to end."""
         self._is_closed = True
-        for task in list(self._tasks):
+        self._stop_listening()
+        ending = [*self._tasks, *([] if self._keeper is None else [self._keeper])]
+        for task in ending:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return ending
 
     async def _keep(self) -> None:
         """Listens while the target does."""
@@ -141,7 +143,11 @@ class Link:
                 self._stop_listening()
                 self._break_all()
             elif self._server is None and await self._target_listens():
-                self._server = await asyncio.start_server(self._accepted, HOST, self.port, reuse_address=True)
+                # In two steps: cancelled within one that serves at once, it would be open, and nobody's.
+                self._server = await asyncio.start_server(
+                    self._accepted, HOST, self.port, reuse_address=True, start_serving=False
+                )
+                await self._server.start_serving()
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _target_listens(self) -> bool:

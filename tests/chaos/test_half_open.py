@@ -43,6 +43,7 @@ async def test_short_calls_leave_a_half_open_connection_within_seconds(rng: rand
                 while not await _answers(stub):
                     await asyncio.sleep(0.05)
     finally:
+        link.let_go()
         await server.stop(0)
         await link.close()
 

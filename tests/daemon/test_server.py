@@ -1,6 +1,7 @@
 """Servers, channels and health, over real sockets on loopback."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
 from daemon.grpc_options import MESSAGE_BYTES_MAX
-from daemon.health import ADMIN, HEAD_BYTES_MAX, LIVE, QUORUM, Health, serving_http
+from daemon.health import ADMIN, HEAD_BYTES_MAX, LIVE, QUORUM, Health, _Handler, answer, serving_http
 from daemon.metrics import Metrics
 from daemon.server import CannotBind, PortInUse, serving
 
@@ -119,9 +120,11 @@ Get = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 def getter(port: int) -> Get:
     async def get(request: bytes) -> tuple[int, bytes]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(request)
-        answer = await reader.read()
-        writer.close()
+        try:
+            writer.write(request)
+            answer = await reader.read()
+        finally:
+            writer.close()
         head, _, body = answer.partition(b"\r\n\r\n")
         return (int(head.split()[1]) if head else 0), body
 
@@ -142,6 +145,26 @@ async def test_http_health_and_metrics() -> None:
         assert (status, json.loads(body)) == (503, {"live": "ok", "quorum": "ok", "admin": "starting"})
         status, body = await get(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert (status, b"metaquorum_current_epoch 7.0\n" in body) == (200, True)
+
+
+async def test_the_http_side_closes_what_it_has_accepted_however_far_it_got() -> None:
+    """A connection whose task is ended before its first step, or that came about as the port was closed: else it would be left
+    to the garbage collector."""
+    handler = _Handler(lambda path: answer(path, Health(), None))
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler(reader, writer)
+        for task in handler._tasks:
+            task.cancel()
+
+    async with await asyncio.start_server(accepted, "127.0.0.1", 0) as server:
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            async with asyncio.timeout(3):  # less than a request may take
+                with contextlib.suppress(ConnectionResetError):  # as good as an orderly end
+                    assert await reader.read() == b""
+            writer.close()
+            await handler.close()
 
 
 async def test_http_rubbish() -> None:

@@ -126,8 +126,10 @@ async def running(directory: Path) -> AsyncIterator[Cluster]:
         await dev.up(30)
         yield cluster
     finally:
-        await cluster.client.close()
-        await dev.down(0)
+        try:
+            await cluster.client.close()
+        finally:
+            await dev.down(0)
 
 
 @pytest_asyncio.fixture

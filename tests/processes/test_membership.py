@@ -33,8 +33,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         await dev.up(30)
         yield cluster
     finally:
-        await cluster.client.close()
-        await dev.down(0)
+        try:
+            await cluster.client.close()
+        finally:
+            await dev.down(0)
 
 
 async def done(cluster: Cluster, *words: str) -> Any:
@@ -246,5 +248,7 @@ async def test_a_new_controller_finds_a_quorum_that_it_has_never_heard_of(tmp_pa
         dev.start(third.name)
         assert (await caught_up(cluster, 3))["status"] == "observer"
     finally:
-        await cluster.client.close()
-        await dev.down(0)
+        try:
+            await cluster.client.close()
+        finally:
+            await dev.down(0)

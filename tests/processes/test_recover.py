@@ -33,8 +33,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         await dev.up(30)
         yield cluster
     finally:
-        await cluster.client.close()
-        await dev.down(0)
+        try:
+            await cluster.client.close()
+        finally:
+            await dev.down(0)
 
 
 async def agree(cluster: Cluster, client: AdminClient, controller: str) -> None:
