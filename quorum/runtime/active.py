@@ -49,7 +49,9 @@ from quorum.runtime.world import Answer, BrokerFetch, Read, ReplyTo, Submission,
 EARLY_MAX = 10_000
 """Requests held while a new leader is not active yet; more are refused."""
 BACKLOG_PER_TURN_MAX = 128
-"""Of the requests that were held a new active controller takes so many a turn."""
+BACKLOG_RECORDS_PER_TURN_MAX = 1_000
+"""Of the requests that were held a new active controller takes so many a turn, and none after they wrote so much: 128 topics of
+10,000 partitions would be six seconds of work, and by then somebody else would lead."""
 WAKE_AT_ONCE_MAX = 32
 """Up to so many waiting brokers are woken at once; more are woken together after a linger."""
 INTERNAL_DEADLINE_MS = 60_000
@@ -408,7 +410,10 @@ class ActiveController:
         self._now_ms = now_ms
         if self._follow_ups:
             self._go_on(self._follow_ups.popleft())
+        enough = self._log.shape.end + BACKLOG_RECORDS_PER_TURN_MAX
         for _ in range(min(len(self._backlog), BACKLOG_PER_TURN_MAX)):
+            if self._log.shape.end >= enough:
+                break
             self._take(self._backlog.popleft())
         applied = self._state.applied
         for deferred in self._deferred.ready(applied):

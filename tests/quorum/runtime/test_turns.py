@@ -11,9 +11,16 @@ from metadata_log.image import MetadataImage, Provenance
 from metadata_log.partition_state import ISR
 from metadata_log.records import BROKER_RESOURCE, Endpoint, Partition, PartitionChange, RegisterBroker, Topic
 from metadata_log.replay import loading_delta
-from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.controller.commands import (
+    AlterConfigs,
+    AlterConfigsReply,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+)
 from quorum.controller.config import ControllerConfig
 from quorum.controller.walks import PartitionWalk, Visited
+from quorum.runtime import active
 from quorum.runtime import loop as runtime_loop
 from quorum.runtime.active import BACKLOG_PER_TURN_MAX
 from quorum.runtime.loop import TURN_REQUESTS_MAX
@@ -77,6 +84,22 @@ def test_what_came_early_is_taken_in_parts() -> None:
     assert [count for count in left if count] == [2 * BACKLOG_PER_TURN_MAX, BACKLOG_PER_TURN_MAX]
     assert all(isinstance(each, ReadView) for each in lone.answers.values())
     assert list(lone.answers) == reads
+
+
+def test_what_came_early_and_writes_much_is_taken_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(active, "BACKLOG_RECORDS_PER_TURN_MAX", 6)
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    asked = [Submission(_configs(n), lone.new_reply_to(), lone.now_ms + 1_000) for n in range(5)]
+    lone.turn(*asked)
+    left: list[int] = []
+    while len(lone.answers) < len(asked):
+        if lone.jobs:
+            lone.finish(lone.jobs[0])
+        else:
+            lone.turn()
+        left.append(len(lone.node.active._backlog))
+    assert [count for count in left if count][:2] == [3, 1], "four records each"
+    assert all(isinstance(each, AlterConfigsReply) for each in lone.answers.values())
 
 
 @pytest.mark.slow
