@@ -1,7 +1,8 @@
 """Who may talk to whom: mutual TLS from three files, or none, and then on loopback only unless told otherwise.
 
-Certificates are read when a server or channel is made; a server reads them again for each new connection once the files
-have changed, so that a rotated certificate needs no restart.
+Certificates are read when a server or channel is made. A server reads them again for each new connection once the files have
+changed. A channel does not (gRPC has no such hook), so what a node shows to others is what it found when it started: after a
+rotation nodes are restarted one by one, before the old certificate ends.
 """
 
 from dataclasses import dataclass

@@ -6,7 +6,7 @@ AdminError           refused, with a code; nothing was done
   MayHaveHappened    the answer is missing, so look before you repeat it
 """
 
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import grpc
 from quorum_rpc.v1 import common_pb2
@@ -79,7 +79,7 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             text = "does not answer admin calls; is it a controller's address (option -C)?"
             return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
         case grpc.StatusCode.UNAVAILABLE if not sent:
-            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_short(details)}")
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details)}")
         case grpc.StatusCode.UNAVAILABLE:
             text = "the connection broke before the answer came"
             return MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
@@ -88,6 +88,21 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
         case _:
             name = getattr(code, "name", str(code))
             return MayHaveHappened(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {name}: {_short(details)}")
+
+
+_TLS_MISTAKES: Final = (
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the authority that is trusted here"),
+    ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
+)
+"""What gRPC says of the two sides of a connection that do not agree about TLS, and what that means."""
+
+
+def _why_not(details: str) -> str:
+    """Why there is no connection. A server that demands a certificate just hangs up on whoever shows none."""
+    text = _short(details)
+    meaning = next((meaning for sign, meaning in _TLS_MISTAKES if sign in text), None)
+    return text if meaning is None else f"{meaning} ({text})"
 
 
 def _short(details: Any) -> str:
