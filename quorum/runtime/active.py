@@ -1,4 +1,4 @@
-"""What only the active controller does: decide commands, answer brokers, confirm reads, keep sessions.
+"""What only the active controller does: decide commands, confirm reads, keep sessions; its brokers it feeds in `broker_feed`.
 
 A node that was elected is not active yet. It becomes active once it has committed the first record of its epoch and
 applied all below it: then its image is everything that was ever promised, and the controller may decide by it (KIP-595:
@@ -9,7 +9,6 @@ waits; brokers are told "not ready", which is neither "out of range" nor "diverg
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from metadata_log.batch import Batch
@@ -22,12 +21,11 @@ from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command
 from quorum.controller.controller import Controller
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, outcome_of, recalled
-from quorum.runtime import metadata_feed
+from quorum.runtime.broker_feed import BrokerFeed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
     FetchResult,
     LeaderHint,
-    MetadataFetch,
     MetadataFetched,
     ReadView,
     Refused,
@@ -40,8 +38,6 @@ from quorum.runtime.waiting import (
     Deferred,
     DeferredAnswers,
     EarlyRequests,
-    ParkedFetch,
-    ParkedFetches,
     unknown_outcome,
 )
 from quorum.runtime.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
@@ -52,8 +48,6 @@ BACKLOG_PER_TURN_MAX = 128
 BACKLOG_RECORDS_PER_TURN_MAX = 1_000
 """Of the requests that were held a new active controller takes so many a turn, and none after they wrote so much: 128 topics of
 10,000 partitions would be six seconds of work, and by then somebody else would lead."""
-WAKE_AT_ONCE_MAX = 32
-"""Up to so many waiting brokers are woken at once; more are woken together after a linger."""
 INTERNAL_DEADLINE_MS = 60_000
 MARK_REASON_CHARS_MAX = 1_000
 """A mark must fit into a batch, or it would stop the log, and stays in it for ever."""
@@ -99,20 +93,23 @@ class ActiveController:
         self._world = world
         self._append_to_log = append
         self._confirm_reads = confirm_reads
-        self._lease_ms = lease_ms
-        self._found_damage = found_damage
         self._deferred = DeferredAnswers()
-        self._parked = ParkedFetches()
+        self._feed = BrokerFeed(
+            config=config,
+            controller=controller,
+            log=log,
+            state=state,
+            world=world,
+            lease_ms=lease_ms,
+            found_damage=found_damage,
+        )
         self._early = EarlyRequests()
         self._follow_ups: deque[_FollowUp] = deque()
         self._backlog: deque[ClientRequest] = deque()
         """What came early, and what came while that was not done."""
         self._unfinished: set[Uuid] = set()
         """Ids of requests that are decided in several batches, the last of which is not written yet."""
-        self._epoch: Epoch = 0
         self._read_token = 0
-        self._woken_at: Offset = 0
-        self._wake_deadline_ms: int | None = None
         self._mark_pending = False
         self._now_ms = 0
 
@@ -123,8 +120,8 @@ class ActiveController:
         assert not self.on
         assert self._state.applied == self._log.shape.end, "nothing but the epoch's own first record was appended"
         self.on = True
-        self._epoch, self._now_ms = epoch, now_ms
-        self._woken_at = self._state.applied
+        self._now_ms = now_ms
+        self._feed.begin(epoch)
         self._mark_pending = False
         self._state.begin_proposing()
         self.controller.activate(self._state.committed, now_ms)
@@ -145,8 +142,7 @@ class ActiveController:
         for deferred in self._deferred.drain():
             refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
             self._world.reply(deferred.reply_to, refusal)
-        for parked in self._parked.wake_all():
-            self._world.reply(parked.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         for follow_up in self._follow_ups:
             if follow_up.reply_to is not None:
                 known = not follow_up.wrote and follow_up.is_begun
@@ -154,7 +150,6 @@ class ActiveController:
                 self._world.reply(follow_up.reply_to, refusal)
         self._follow_ups.clear()
         self._unfinished.clear()
-        self._wake_deadline_ms = None
         self._state.stop_proposing()
         self.controller.deactivate()
 
@@ -333,55 +328,7 @@ class ActiveController:
             return
         if decision.then is not None:
             self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
-        try:
-            verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
-        except CorruptLog as e:
-            self._step_down_damaged(e, event.reply_to)
-            return
-        if verdict is not None:
-            self._world.reply(event.reply_to, self._with_standing(verdict, fetch))
-            return
-        parked = ParkedFetch(fetch, event.reply_to, now_ms + min(fetch.max_wait_ms, self._config.fetch_wait_max_ms))
-        standing = self.controller.standing(self._state.committed, fetch.broker_id)
-        if fetch.offset < self._state.applied or fetch.max_wait_ms <= 0 or standing.should_shut_down:
-            self._answer(parked)
-        else:
-            earlier = self._parked.park(parked)
-            if earlier is not None:
-                self._answer(earlier)
-
-    def _with_standing(self, verdict: MetadataFetched | Refused, fetch: MetadataFetch) -> MetadataFetched | Refused:
-        if isinstance(verdict, Refused):
-            return verdict
-        standing = self.controller.standing(self._state.committed, fetch.broker_id)
-        return replace(verdict, controller_epoch=self._epoch, standing=standing, lease_ms=self._lease_for(fetch))
-
-    def _lease_for(self, fetch: MetadataFetch) -> int:
-        """The lease that the broker may be given now; 0: none."""
-        may_serve = self.controller.may_serve(self._state.proposed, fetch.broker_id, fetch.offset)
-        return self._lease_ms() if may_serve else 0
-
-    def _answer(self, parked: ParkedFetch) -> None:
-        standing = self.controller.standing(self._state.committed, parked.fetch.broker_id)
-        try:
-            answer = metadata_feed.deltas(
-                parked.fetch,
-                self._log,
-                self._state,
-                epoch=self._epoch,
-                standing=standing,
-                lease_ms=self._lease_for(parked.fetch),
-            )
-        except CorruptLog as e:
-            self._step_down_damaged(e, parked.reply_to)
-            return
-        self._world.reply(parked.reply_to, answer)
-
-    def _step_down_damaged(self, error: CorruptLog, reply_to: ReplyTo) -> None:
-        """What was asked for is damaged here; others have it."""
-        self._found_damage(error)
-        text = "this controller has found damage in its log, and will not lead until it is mended"
-        self._world.reply(reply_to, Refused(ErrorCode.NOT_CONTROLLER, text))
+        self._feed.serve(event, now_ms)
 
     # --- time and commits ------------------------------------------------------------------------------------------
 
@@ -397,10 +344,7 @@ class ActiveController:
             why = "no majority confirmed it in time"
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
-        for parked in self._parked.expired(now_ms):
-            self._answer(parked)
-        if self._wake_deadline_ms is not None and self._wake_deadline_ms <= now_ms:
-            self._wake()
+        self._feed.fire_timers(now_ms)
         due = self.controller.due(self._state.proposed, now_ms)
         if due is not None and not self._follow_ups:
             self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
@@ -421,11 +365,7 @@ class ActiveController:
             if reply is None:
                 reply = ReadView(applied, self._state.committed, self.controller, now_ms)
             self._world.reply(deferred.reply_to, reply)
-        if applied > self._woken_at:
-            if len(self._parked) <= WAKE_AT_ONCE_MAX:
-                self._wake()
-            elif self._wake_deadline_ms is None:
-                self._wake_deadline_ms = now_ms + self._config.broker_linger_ms
+        if self._feed.settle(now_ms):
             self._mark_if_due(wall_ms)
 
     def _go_on(self, next_step: _FollowUp) -> None:
@@ -436,12 +376,6 @@ class ActiveController:
             self._submit(next_step)
         elif reply_to is not None:
             self._world.reply(reply_to, unknown_outcome("an earlier request of the same id was not done in time"))
-
-    def _wake(self) -> None:
-        self._wake_deadline_ms = None
-        self._woken_at = self._state.applied
-        for parked in self._parked.wake_all():
-            self._answer(parked)
 
     def _mark_if_due(self, wall_ms: int) -> None:
         if self._mark_pending:
@@ -470,9 +404,8 @@ class ActiveController:
         soonest: int | None = None
         for deadline in (
             self._deferred.deadlines.next_ms(),
-            self._parked.deadlines.next_ms(),
+            self._feed.next_deadline_ms(),
             self.controller.next_deadline_ms(),
-            self._wake_deadline_ms,
         ):
             if deadline is not None and (soonest is None or deadline < soonest):
                 soonest = deadline
