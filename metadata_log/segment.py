@@ -265,7 +265,7 @@ class Segment:
         """Whether nothing follows the last known batch."""
         position = self.end_position
         while data := self.file.read_at(position, _WINDOW_BYTES):
-            if data.strip(b"\x00"):
+            if data != bytes(len(data)):
                 return False
             position += len(data)
         return True

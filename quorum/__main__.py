@@ -139,12 +139,17 @@ def open_locked(config: QuorumConfig, node_config: NodeConfig) -> Opened:
     """
     path = config.metadata_log_dir
     directory = RealDirectory(path) if path.is_dir() else None
-    found = None if directory is None else read_identity(directory)
-    identity = check_identity(found, node_id=config.node_id, role="controller", where=str(path))
+
+    def identity() -> Identity:
+        found = None if directory is None else read_identity(directory)
+        return check_identity(found, node_id=config.node_id, role="controller", where=str(path))
+
+    identity()  # before the lock, which leaves a file in what may be an empty mount point
     assert directory is not None
     directory.lock()
     try:
-        opened = open_directory(directory, identity, node_config, new_directory_id=lambda: secrets.token_bytes(16))
+        # Read again: until just now `quorumctl quorum recover` may have had the lock, and made it another generation's.
+        opened = open_directory(directory, identity(), node_config, new_directory_id=lambda: secrets.token_bytes(16))
     except BaseException:
         directory.unlock()
         raise

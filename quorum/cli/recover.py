@@ -127,23 +127,35 @@ def _check_owner(plan: Plan) -> None:
 def _after_failure(directories: Sequence[RealDirectory]) -> str:
     from quorum.runtime import recovery_plan
 
-    if any(each.exists(recovery_plan.FILE_NAME) for each in directories):
+    try:
+        is_begun = any(each.exists(recovery_plan.FILE_NAME) for each in directories)
+    except OSError:
+        is_begun = False  # who may not even look has begun nothing
+    if is_begun:
         return (
             "It is not finished, and the controller does not start until it is. See to that (is there room on the disk?) and "
             "run the same command again: it completes what it began"
         )
-    return "Nothing was begun. See to that, and run it again"
+    return (
+        "Nothing was begun. See to that, and run it again; of a directory that cannot be read or locked, a copy will do, unless "
+        "it is the one to go on"
+    )
 
 
 def _distinct(paths: list[Path]) -> list[RealDirectory]:
     from metadata_log.files import RealDirectory
 
-    resolved = [path.resolve() for path in paths]
-    for path, each in zip(paths, resolved, strict=True):
-        if not path.is_dir():
-            raise CliError(f"{path} is not a directory", EXIT_NOT_FOUND)
-        if resolved.count(each) > 1:
-            raise CliError(f"{path} is named twice", EXIT_USAGE)
+    try:
+        resolved = [path.resolve(strict=True) for path in paths]
+        for path, each in zip(paths, resolved, strict=True):
+            if not each.is_dir():
+                raise CliError(f"{path} is not a directory", EXIT_NOT_FOUND)
+            if resolved.count(each) > 1:
+                raise CliError(f"{path} is named twice", EXIT_USAGE)
+    except FileNotFoundError as e:
+        raise CliError(f"{e.filename} is not a directory", EXIT_NOT_FOUND) from e
+    except OSError as e:
+        raise CliError(f"{e}. Nothing was begun") from e
     return [RealDirectory(path) for path in resolved]
 
 
@@ -225,9 +237,12 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 
 def _report(plan: Plan) -> list[str]:
     """What is kept, what is known, and what nobody can know."""
+    from quorum.cli.words import endpoint_text
+
     steps, survivor = plan.steps, plan.survivor
     end, committed_end = steps.end.offset, steps.committed_end
-    lines = ["", f"Controller {plan.voter.node_id} in {survivor.path} becomes the only voter."]
+    where = endpoint_text(steps.endpoints[0])
+    lines = ["", f"Controller {plan.voter.node_id} in {survivor.path} becomes the only voter, at {where}."]
     if plan.is_resumed:
         lines.insert(1, "A recovery was begun here and broken off. It is completed just as it was begun:")
     if plan.source is not None:
@@ -245,19 +260,21 @@ def _report(plan: Plan) -> list[str]:
             f"From {committed_end} to {end}: written, perhaps committed, perhaps not. It is kept, and counts as "
             "committed from now on."
         )
-    lines += map(_loss, plan.losses)
+    lines += [_loss(each, end) for each in plan.losses]
     lines.append(
         f"Lost: whatever was committed at or beyond {end}. These directories cannot tell whether that was anything."
     )
     return lines
 
 
-def _loss(loss: Loss) -> str:
-    what = "which had been committed" if loss.was_committed else "and perhaps committed"
-    return (
-        f"LOST FOR CERTAIN: {loss.path} once held all below {loss.end} durably, {what}. The end of that is damaged or gone, and "
-        "nothing else here has it."
-    )
+def _loss(loss: Loss, kept_end: int) -> str:
+    what = "committed" if loss.was_committed else "perhaps committed"
+    if loss.end > kept_end:
+        return (
+            f"LOST FOR CERTAIN: from {kept_end} to {loss.end}, {what}: {loss.path} held that durably once, and neither it nor "
+            "any other of these has it now."
+        )
+    return f"LOST FOR CERTAIN: the end of what {loss.path} held durably once, up to {loss.end}, {what}: it is not kept."
 
 
 def _next_steps(plan: Plan) -> list[str]:

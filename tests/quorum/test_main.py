@@ -9,8 +9,12 @@ from typing import NamedTuple
 
 import pytest
 
-from metadata_log.ids import parse_uuid
+from metadata_log.files import RealDirectory
+from metadata_log.ids import OffsetAndEpoch, parse_uuid
+from metadata_log.records import Endpoint
 from quorum.cli.formatting import InitialController, format_directory
+from quorum.runtime import recovery_plan
+from quorum.runtime.recovery_plan import PlannedDirectory, RecoveryPlan
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -121,3 +125,28 @@ async def test_a_lost_vote_is_not_forgotten_silently(config: Path, tmp_path: Pat
     code, said = await (await quorumd(config)).end()
     assert code == 78
     assert "forgotten its vote" in said
+
+
+async def test_a_recovery_that_is_not_finished_comes_first(config: Path, tmp_path: Path) -> None:
+    """Exit code 78, and the command that finishes it, to be copied from the log."""
+    mine = PlannedDirectory(str(tmp_path / "data"), "controller", 1, DIRECTORY_ID)
+    plan = RecoveryPlan(
+        directories=(mine, PlannedDirectory("/mnt/a broker", "broker", 101, bytes(16))),
+        survivor=mine,
+        source=None,
+        base=5,
+        base_chain=bytes(32),
+        snapshot=None,
+        end=OffsetAndEpoch(5, 1),
+        end_chain=bytes(32),
+        committed_end=0,
+        generation=2,
+        epoch=1_000_001,
+        endpoints=(Endpoint("CONTROLLER", "127.0.0.1", 1),),
+        wall_ms=1,
+        accepts_loss=False,
+    )
+    recovery_plan.save(RealDirectory(tmp_path / "data"), plan)
+    code, said = await (await quorumd(config)).end()
+    assert code == 78
+    assert f"quorumctl quorum recover --directory {tmp_path / 'data'} --from-broker '/mnt/a broker' --yes" in said

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker_agent.store import BrokerStore
+from daemon.config import load_config
 from metadata_log.batch import Batch
 from metadata_log.codec import decode_batch
 from metadata_log.errors import CorruptLog
@@ -18,9 +19,11 @@ from metadata_log.identity import read_identity, write_identity
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
 from metadata_log.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
+from quorum.__main__ import open_locked
 from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
 from quorum.cli.main import cli
 from quorum.cli.planning import EPOCH_JUMP
+from quorum.config import QuorumConfig
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
@@ -328,7 +331,7 @@ def test_a_damaged_log_is_read_up_to_its_damage(tmp_path: Path) -> None:
     words = ("--directory", damaged, "--directory", behind)
     refused = recover(*words, "--yes")
     assert refused.exit_code == 2 and "say it with --accept-loss" in refused.stderr
-    assert f"LOST FOR CERTAIN: {damaged} once held all below 9 durably" in refused.stdout
+    assert f"LOST FOR CERTAIN: from 7 to 9, perhaps committed: {damaged} held that durably once" in refused.stdout
     assert segment.read_bytes() == data
     document = recovered(*words, "--accept-loss")
     assert (document["survivor"]["node_id"], document["kept_end_offset"]) == (2, 7)
@@ -568,6 +571,27 @@ def test_a_plan_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, change: Ca
         reopened(path)
     refused = recover("--directory", path, "--yes")
     assert refused.exit_code == 4 and "put back the copy" in refused.stderr
+
+
+def test_a_controller_that_starts_just_as_a_recovery_ends_is_of_the_new_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked whose directory this is, and waits for nobody: what it has read is old when it gets the lock."""
+    path = controller(tmp_path / "c", OLD)
+    file = tmp_path / "c.yaml"
+    file.write_text(f"node.id: 1\nlisteners: CONTROLLER://127.0.0.1:0\nmetadata.log.dir: {path}\n")
+    config = load_config(QuorumConfig, file, {}, [])
+    lock = RealDirectory.lock
+
+    def recover_first(self: RealDirectory) -> None:
+        monkeypatch.setattr(RealDirectory, "lock", lock)
+        recovered("--directory", path)
+        lock(self)
+
+    monkeypatch.setattr(RealDirectory, "lock", recover_first)
+    opened = open_locked(config, config.node_config())
+    assert (opened.identity.generation, opened.voters.latest.ids) == (2, (1,))
+    opened.log.close()
 
 
 def test_root_does_not_write_what_the_controller_cannot_read(tmp_path: Path) -> None:
