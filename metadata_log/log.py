@@ -474,6 +474,42 @@ class Log:
         self._shape = None
         return self._segments.retire_below(offset)
 
+    def contradicts(self, snapshot: OffsetAndEpoch) -> bool:
+        """Whether nothing of this log is known to continue `snapshot`: it ends before it, or has another epoch there.
+
+        Within damage only the epochs on both sides of it can tell.
+        """
+        offset, epoch = snapshot
+        if offset > self._end:
+            return True
+        if not self.is_within_damage(offset):
+            return offset >= self._start.start.offset and self.shape.epoch_below(offset) != epoch
+        damaged = self._segments.damaged_at(offset)
+        assert damaged is not None
+        before = self.shape.epoch_below(max(damaged.start, self._start.start.offset))
+        return before is None or not before <= epoch <= damaged.epoch_after
+
+    def stand_on(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
+        """The log starts at `snapshot`'s end, whatever is damaged below; what continues it above is kept, all else goes.
+
+        The snapshot is durable here; `chain` and `timestamp_ms` are what it says of its last batch. Within damage the chain there
+        is taken from it, and proven when what is damaged above it is mended.
+        """
+        if self.contradicts(snapshot):
+            self.reset_to(snapshot, chain, timestamp_ms)
+        elif not self.is_within_damage(snapshot.offset):
+            assert self.chain_at(snapshot.offset) == chain, f"{snapshot} is another history than {self}"
+            self.drop_prefix(snapshot)
+        else:
+            damaged = self._segments.damaged_at(snapshot.offset)
+            assert damaged is not None
+            start = LogStart(snapshot, chain, timestamp_ms)
+            write_start(self._directory, start)
+            self._start = start
+            self._history.begin_within(self._start, self._segments.begin_within(damaged, snapshot.offset, chain))
+            self.note_snapshot(snapshot)
+            self._segments.retire_below(snapshot.offset)
+
     def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
         """`snapshot` is durable on this node. The newest one counts: an older one may be finished after it."""
         self._snapshot = max(snapshot, self._snapshot or snapshot)

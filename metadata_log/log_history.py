@@ -64,6 +64,16 @@ class LogHistory:
         self._enter(damaged.epoch_after, damaged.end - 1)
         self.last_timestamp_ms = max(self.last_timestamp_ms, damaged.timestamp_after_ms)
 
+    def begin_within(self, start: LogStart, damaged: DamagedRange) -> None:
+        """The log starts with `damaged` now, which goes on up to where it went on before."""
+        fresh = LogHistory(start)
+        fresh.step_over(damaged)
+        for entry in self.epochs:
+            if entry.start_offset >= damaged.end:
+                fresh._enter(entry.epoch, entry.start_offset)
+        self.epochs = fresh.epochs
+        self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= damaged.end]
+
     def fill(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """What was stepped over is known now."""
         epochs = [entry for entry in self.epochs if entry.start_offset < damaged.start]

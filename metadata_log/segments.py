@@ -243,6 +243,12 @@ class Segments:
         self._opened.clear()
         return damaged
 
+    def begin_within(self, damaged: DamagedRange, start: Offset, chain: bytes) -> DamagedRange:
+        """What is damaged below `start` is not missed any more. Gives what is left of the range."""
+        left = damaged._replace(start=start, chain_before=chain)
+        self.ranges = [left if each == damaged else each for each in self.ranges]
+        return left
+
     def mend(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
         """See `mending.mend`."""
         mended = mend(self._directory, self._pieces, damaged, batches, start)

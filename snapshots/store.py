@@ -15,6 +15,7 @@ from metadata_log.image import MetadataImage
 from metadata_log.records import Voters
 from snapshots.format import (
     BOOTSTRAP_END,
+    SnapshotCorrupt,
     SnapshotMeta,
     genesis,
     parse_name,
@@ -223,26 +224,39 @@ class SnapshotStore:
         if self._part is not None and self._part[0].offset <= upto:
             self._drop_part()
 
-    def complete_part(self, end: OffsetAndEpoch) -> SnapshotMeta:
+    def part_bytes(self, end: OffsetAndEpoch) -> int:
+        """How much is here of the download of `end`; 0 if another one is under way, or none."""
+        return self._part[2] if self._part is not None and self._part[0] == end else 0
+
+    def complete_part(self, end: OffsetAndEpoch, chain: bytes | None = None) -> SnapshotMeta:
         """The download is whole: verified, made durable, and renamed into place. Its records are for `read_records` to read.
+
+        With `chain` it must also be of the history that has this chain at `end`. May run on another thread: from its beginning on
+        the part is nobody else's.
 
         Raises:
             SnapshotCorrupt: if it does not verify; the part is gone.
             SnapshotNotFound: if nothing of it is here.
         """
-        if self._part is None or self._part[0] != end:
+        part = self._part
+        if part is None or part[0] != end:
             raise SnapshotNotFound(f"no download of snapshot {end} is under way")
-        file = self._part[1]
+        self._part = None
+        self._writing.add(end)
+        file = part[1]
         try:
             meta = read_snapshot(self.directory, end, part=True).meta
+            if chain not in (None, meta.chain):
+                raise SnapshotCorrupt(f"snapshot {end} is of another history than this log, by its chain")
+            file.flush()
+            self.directory.rename(part_name(end), snapshot_name(end))
+            self.directory.flush()
         except LogFormatError:
-            self._drop_part()
+            self.directory.remove(part_name(end))
             raise
-        file.flush()
-        file.close()
-        self._part = None
-        self.directory.rename(part_name(end), snapshot_name(end))
-        self.directory.flush()
+        finally:
+            file.close()
+            self._writing.discard(end)
         self._sizes.pop(end, None)
         self._verified.add(end)
         return meta
@@ -261,6 +275,12 @@ class SnapshotStore:
             parsed = parse_name(name)
             if parsed is not None and parsed[1] and parsed[0] not in self._writing:
                 self.directory.remove(name)
+
+    def drop_unfinished(self, end: OffsetAndEpoch) -> None:
+        """What `write` has left of a snapshot that there was no room for; a download that is under way stays."""
+        is_download = self._part is not None and self._part[0] == end
+        if not is_download and self.directory.exists(part_name(end)):
+            self.directory.remove(part_name(end))
 
     # --- retention -------------------------------------------------------------------------------------------------
 

@@ -95,10 +95,14 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstalled:
-    """The snapshot that the core asked to install is durable, and the log now starts at its end."""
+    """A snapshot is durable, and the log now starts at its end. The core has asked for it, or it covers damage in the log.
+
+    Then the log above it may have been kept: `control` lists what concerns the voter set there.
+    """
 
     shape: LogShape
     voters: Voters
+    control: tuple[tuple[Offset, Voters | KRaftVersion], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,11 @@ def on_report(q: QuorumState, report: LogReport) -> None:
             q.voters = q.voters.fill(found)
         case LogStartMoved(shape=shape):
             q.shape = shape
-        case SnapshotInstalled(shape=shape, voters=voters):
+        case SnapshotInstalled(shape=shape, voters=voters, control=control):
             assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
             q.shape, q.awaiting_log = shape, False
-            q.voters = VoterHistory.from_snapshot(voters, shape.start.offset)
+            above = ((offset, record) for offset, record in control if isinstance(record, Voters))
+            q.voters = VoterHistory.from_snapshot(voters, shape.start.offset, above)
             download.on_installed(q)
             q.raise_high_watermark(shape.start.offset)
             follower.on_log_replaced(q)

@@ -230,7 +230,8 @@ class ReadLogRequest:
 class ReadLogResponse:
     """The first batches of what was asked for, at least one where there is no error.
 
-    OFFSET_OUT_OF_RANGE: this node does not hold it (any more). STORAGE_ERROR: it is damaged here too.
+    OFFSET_OUT_OF_RANGE: this node does not hold it (any more). STORAGE_ERROR: it is damaged here too. `snapshot` is the newest
+    that there is here, whatever becomes of the log.
     """
 
     error: ErrorCode
@@ -238,6 +239,32 @@ class ReadLogResponse:
     leader_id: NodeId | None
     batches: tuple[Batch, ...] = ()
     log_start: Offset = 0
+    snapshot: OffsetAndEpoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshotRequest:
+    """Give `replica` the bytes of `snapshot` from `position` on: its log is damaged below, and nobody's log reaches back there.
+
+    Asked of any voter, whoever leads, and the runtime's business as `ReadLogRequest` is: what a snapshot holds is committed.
+    """
+
+    replica: ReplicaKey
+    snapshot: OffsetAndEpoch
+    position: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshotResponse:
+    """`data` from `position` on, of a file of `size` bytes. SNAPSHOT_NOT_FOUND: it is not here (any more)."""
+
+    error: ErrorCode
+    epoch: Epoch
+    leader_id: NodeId | None
+    size: int = 0
+    position: int = 0
+    data: bytes = b""
 
 
 QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest | TransferLeadershipRequest
@@ -270,6 +297,6 @@ Response: TypeAlias = (
     | ChainResponse
     | QuorumChangeResponse
 )
-PeerRequest: TypeAlias = Request | ReadLogRequest
+PeerRequest: TypeAlias = Request | ReadLogRequest | ReadSnapshotRequest
 """What one controller may ask of another: the core's requests, and those that the runtime sees to by itself."""
-PeerResponse: TypeAlias = Response | ReadLogResponse
+PeerResponse: TypeAlias = Response | ReadLogResponse | ReadSnapshotResponse

@@ -351,6 +351,12 @@ class RaftCore:
         return disputes.complaint(self._q) or download.complaint(self._q)
 
     @property
+    def is_loading_snapshot(self) -> bool:
+        """Whether a snapshot is being fetched or installed: the one download that there can be is this node's leader's."""
+        role = self._q.role
+        return self._q.installing is not None or (isinstance(role, Follower) and role.download is not None)
+
+    @property
     def fetch_key(self) -> ReplicaKey:
         """Under which key this node fetches: nobody's, while it may not acknowledge."""
         return self._q.fetch_key

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from metadata_log.errors import CorruptLog
 from metadata_log.ids import NodeId, OffsetAndEpoch, ReplicaKey
+from quorum.core.messages import FetchRequest, FetchSnapshotRequest
 from quorum.runtime.jobs import ScrubJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
@@ -30,13 +31,14 @@ class Disk:
         config: NodeConfig,
         me: ReplicaKey,
         others: Callable[[], Sequence[NodeId]],
+        may_load: Callable[[], bool],
         send: Send,
         now_ms: int,
     ) -> None:
         self._log = opened.log
         self._snapshotter = opened.snapshotter
         self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
-        self.repair = Repair(self._log, me, others, send)
+        self.repair = Repair(self._log, self._snapshotter, me, others, may_load, send)
         self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
         self._damage_found = len(self._log.damage)
         self._last_damage = "; ".join(str(each) for each in self._log.damage)
@@ -44,6 +46,10 @@ class Disk:
     @property
     def is_fit_to_lead(self) -> bool:
         return not self._log.damage and not self.space.is_short
+
+    def cannot_keep_what(self, request: FetchRequest | FetchSnapshotRequest) -> bool:
+        """Whether what would be the answer has to wait: for room, or for the one download that there can be."""
+        return self.space.is_short or (self.repair.is_loading and isinstance(request, FetchSnapshotRequest))
 
     def next_deadline_ms(self) -> int | None:
         deadlines = (self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())

@@ -44,16 +44,21 @@ class WriteSnapshotJob:
 
 @dataclass(slots=True)
 class LoadSnapshotJob:
-    """Read the snapshot at `end` into an image. With `install`, it is a finished download that becomes durable first."""
+    """Read the snapshot at `end` into an image. With `install`, it is a finished download that becomes durable first.
+
+    One that `mends` a damaged log was not sent by the leader, and is refused where the log knows another `chain` at its end.
+    """
 
     store: SnapshotStore
     end: OffsetAndEpoch
     install: bool
+    mends: bool = False
+    chain: bytes | None = None
     meta: SnapshotMeta | None = None
     image: MetadataImage | None = None
 
     def run(self) -> None:
-        meta = self.store.complete_part(self.end) if self.install else self.store.read_meta(self.end)
+        meta = self.store.complete_part(self.end, self.chain) if self.install else self.store.read_meta(self.end)
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         try:
             self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)

@@ -28,7 +28,7 @@ from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob
 from quorum.runtime.requests import Refused
 from quorum.runtime.space import NoRoom, Space
-from snapshots.store import SnapshotStore
+from snapshots.store import PositionOutOfRange, SnapshotStore
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +124,9 @@ class LogWriter:
             self._space.write(lambda: store.write_part(snapshot, position, data), now_ms)
         except NoRoom as e:
             store.discard_parts()
+            self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
+        except PositionOutOfRange as e:
+            # The repair of the log has used the one download that there can be, meanwhile: this one begins anew.
             self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
 
     # --- flushing --------------------------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ from quorum.core.messages import (
     PeerResponse,
     ReadLogRequest,
     ReadLogResponse,
+    ReadSnapshotRequest,
+    ReadSnapshotResponse,
     place_of,
 )
 from quorum.core.raft import RaftCore
@@ -47,9 +49,9 @@ from quorum.runtime.disk import Disk
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
 from quorum.runtime.log_writer import LogWriter
+from quorum.runtime.mending import Mending
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
-from quorum.runtime.repair import read_log
 from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
 from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import (
@@ -103,7 +105,9 @@ class Node:
         self._disk_deadline_ms: int | None = now_ms
         """What the core, the active controller and the disk said after the last turn."""
         self._stopped: str | None = None
-        self.disk = Disk(opened, config, self.me, self._other_voters, world.send, now_ms)
+        self.disk = Disk(
+            opened, config, self.me, self._who_may_help, lambda: not self.core.is_loading_snapshot, world.send, now_ms
+        )
         self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
         """Fetches that are not sent, because what came could not be kept."""
         self.core = RaftCore(
@@ -135,6 +139,7 @@ class Node:
         )
 
         self._agreement = Agreement(self.me, self.core, self.state, self._resign)
+        self._mending = Mending(self.log, self.snapshotter, self.disk, self.core, world, self._step)
 
     # --- the turn --------------------------------------------------------------------------------------------------
 
@@ -203,8 +208,8 @@ class Node:
                     self._agreement.heard_answer(source, response)
                 self._take_response(source, request, response)
             case RaftFailure(destination, request, failure):
-                if isinstance(request, ReadLogRequest):
-                    self.disk.repair.on_failure(request, self._now_ms)
+                if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+                    self._mending.failed(request, self._now_ms)
                 else:
                     self._step(raft.RequestFailed(destination, request, failure))
             case PeerGone(node_id):
@@ -225,8 +230,8 @@ class Node:
                 assert_never(event)
 
     def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
-        if isinstance(request, ReadLogRequest):
-            self._world.reply(reply_to, self._read_log(request))
+        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+            self._world.reply(reply_to, self._mending.lend(request))
             return
         if isinstance(request, FetchRequest):
             self._agreement.heard_fetch(request)
@@ -247,20 +252,13 @@ class Node:
                 return
         self._step(raft.RequestReceived(request, reply_to, chain))
 
-    def _read_log(self, request: ReadLogRequest) -> ReadLogResponse:
-        epoch, leader_id = self.core.epoch, self.core.leader_id
-        try:
-            return read_log(request, self.log, epoch=epoch, leader_id=leader_id)
-        except CorruptLog as e:
-            self.disk.found_damage(e)
-            return ReadLogResponse(ErrorCode.STORAGE_ERROR, epoch, leader_id)
-
     def _take_response(self, source: NodeId, request: PeerRequest, response: PeerResponse) -> None:
-        if not isinstance(request, ReadLogRequest):
-            assert not isinstance(response, ReadLogResponse)
+        if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
+            assert isinstance(response, ReadLogResponse | ReadSnapshotResponse)
+            self._mending.answered(source, request, response, self._now_ms)
+        else:
+            assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
             self._step(raft.ResponseReceived(source, request, response))
-        elif isinstance(response, ReadLogResponse) and self.disk.repair.on_response(request, response, self._now_ms):
-            self._step(raft.LogMended(self.log.shape, tuple(self.log.control_records())))
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:
         if self.core.is_leading:
@@ -301,14 +299,16 @@ class Node:
 
     def _care_for_disk(self) -> None:
         if self.disk.space.look_again(self._now_ms):
-            held, self._held = self._held, []
-            for destination, request in held:
-                self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
-        if self.disk.repair.fire(self._now_ms):
-            self._step(raft.LogMended(self.log.shape, tuple(self.log.control_records())))
+            self._release_held()
+        self._mending.go_on(self._now_ms)
         slice_ = self.disk.scrub.next_job(self._now_ms)
         if slice_ is not None:
             self._world.start_job(slice_)
+
+    def _release_held(self) -> None:
+        held, self._held = self._held, []
+        for destination, request in held:
+            self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
 
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.standing.lost is None:
@@ -347,7 +347,7 @@ class Node:
             case fx.SaveElectionState(state):
                 self._writer.save_election(state, self._now_ms)
             case fx.SendRequest(destination, request, timeout_ms):
-                if self.disk.space.is_short and isinstance(request, FetchRequest | FetchSnapshotRequest):
+                if isinstance(request, FetchRequest | FetchSnapshotRequest) and self.disk.cannot_keep_what(request):
                     self._held.append((destination, request))
                 else:
                     self._world.send(destination, request, timeout_ms)
@@ -489,8 +489,11 @@ class Node:
         if self.disk.is_fit_to_lead is self.core.standing.damaged:
             self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
 
-    def _other_voters(self) -> tuple[NodeId, ...]:
-        return tuple(node_id for node_id in self.core.voters.ids if node_id != self.me.node_id)
+    def _who_may_help(self) -> tuple[NodeId, ...]:
+        """The other voters, and the leader: the newest voter set may be in what is damaged."""
+        leader_id = self.core.leader_id
+        known = dict.fromkeys([*self.core.voters.ids, *([] if leader_id is None else [leader_id])])
+        return tuple(node_id for node_id in known if node_id != self.me.node_id)
 
     def _finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None) -> None:
         if isinstance(error, OSError) and is_full(error):
@@ -504,6 +507,9 @@ class Node:
 
     def _finish_load(self, job: LoadSnapshotJob, error: Exception | None) -> None:
         is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
+        if job.mends and not is_broken:
+            self._finish_mending(job, error)
+            return
         if error is not None and job.install and not is_broken:
             # What came was damaged, or there is no room for it: it is fetched anew.
             self.snapshotter.store.discard_parts()
@@ -525,6 +531,18 @@ class Node:
         self._agreement.applied()
         if job.install:
             self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters))
+
+    def _finish_mending(self, job: LoadSnapshotJob, error: Exception | None) -> None:
+        """Another's snapshot takes the place of what is damaged (`repair`)."""
+        if self._mending.stand_on(job, error, self._now_ms):
+            assert job.meta is not None and job.image is not None
+            if self.state.applied < job.end.offset:
+                self._load = None
+                self.state.load(job.image)
+                self._agreement.applied()
+            control = tuple(self.log.control_records())
+            self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters, control))
+        self._release_held()
 
     @property
     def concern(self) -> str:

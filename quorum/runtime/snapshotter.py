@@ -60,7 +60,7 @@ class Snapshotter:
     def given_up(self, job: WriteSnapshotJob) -> None:
         """There was no room for the snapshot: what there is of it goes, and the next mark has another one."""
         self._busy = False
-        self.store.discard_parts()
+        self.store.drop_unfinished(job.meta.end)
 
     def clean(self, log: Log) -> list[str]:
         """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits.
@@ -102,6 +102,20 @@ class Snapshotter:
     def install_job(self, end: OffsetAndEpoch) -> LoadSnapshotJob:
         """A finished download becomes durable and is read into an image."""
         return LoadSnapshotJob(self.store, end, install=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """A snapshot is being written, or one that is to mend the log is being read."""
+        return self._busy
+
+    def mending_job(self, end: OffsetAndEpoch, chain: bytes | None) -> LoadSnapshotJob:
+        """As `install_job`, of a snapshot that is to cover damage; it must have `chain` where the log has one at its end."""
+        self._busy = True
+        return LoadSnapshotJob(self.store, end, install=True, mends=True, chain=chain)
+
+    def mending_over(self) -> None:
+        """That job is done, or has failed: marks are followed again."""
+        self._busy = False
 
     def newest_load_job(self) -> LoadSnapshotJob | None:
         """At start-up: the newest snapshot whose bytes are whole; None if there is only the bootstrap one."""

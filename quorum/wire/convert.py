@@ -28,6 +28,8 @@ from quorum.core.messages import (
     PeerResponse,
     ReadLogRequest,
     ReadLogResponse,
+    ReadSnapshotRequest,
+    ReadSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -244,6 +246,24 @@ def to_read_log(request: ReadLogRequest, me: voter_pb2.Sender) -> voter_pb2.Read
     )
 
 
+def from_read_snapshot(message: voter_pb2.ReadSnapshotRequest) -> ReadSnapshotRequest:
+    return ReadSnapshotRequest(
+        replica=from_replica(message.sender.replica),
+        snapshot=from_snapshot_id(message.snapshot),
+        position=message.position,
+        max_bytes=message.max_bytes,
+    )
+
+
+def to_read_snapshot(request: ReadSnapshotRequest, me: voter_pb2.Sender) -> voter_pb2.ReadSnapshotRequest:
+    return voter_pb2.ReadSnapshotRequest(
+        sender=me,
+        snapshot=to_snapshot_id(request.snapshot),
+        position=request.position,
+        max_bytes=request.max_bytes,
+    )
+
+
 def from_chain(message: voter_pb2.DescribeChainRequest) -> ChainRequest:
     return ChainRequest(from_replica(message.sender.replica), message.offset, message.epoch)
 
@@ -353,8 +373,12 @@ def from_fetch_snapshot_response(message: voter_pb2.FetchSnapshotResponse) -> Fe
 
 
 def to_read_log_response(response: ReadLogResponse) -> voter_pb2.ReadLogResponse:
+    snapshot = response.snapshot
     return voter_pb2.ReadLogResponse(
-        standing=_standing(response), batches=join(response.batches), log_start=response.log_start
+        standing=_standing(response),
+        batches=join(response.batches),
+        log_start=response.log_start,
+        snapshot=None if snapshot is None else to_snapshot_id(snapshot),
     )
 
 
@@ -366,6 +390,27 @@ def from_read_log_response(message: voter_pb2.ReadLogResponse) -> ReadLogRespons
         leader_id=_leader(standing),
         batches=split(message.batches),
         log_start=message.log_start,
+        snapshot=from_snapshot_id(message.snapshot) if message.HasField("snapshot") else None,
+    )
+
+
+def to_read_snapshot_response(response: ReadSnapshotResponse) -> voter_pb2.ReadSnapshotResponse:
+    return voter_pb2.ReadSnapshotResponse(
+        standing=_standing(response), size=response.size, position=response.position, data=response.data
+    )
+
+
+def from_read_snapshot_response(message: voter_pb2.ReadSnapshotResponse) -> ReadSnapshotResponse:
+    if message.size < 0 or message.position < 0:
+        raise BadMessage(f"a snapshot of {message.size} bytes, position {message.position}")
+    standing = message.standing
+    return ReadSnapshotResponse(
+        error=ErrorCode.of(standing.error),
+        epoch=standing.epoch,
+        leader_id=_leader(standing),
+        size=message.size,
+        position=message.position,
+        data=message.data,
     )
 
 

@@ -35,6 +35,7 @@ from quorum.core.messages import (
     PeerRequest,
     PeerResponse,
     ReadLogRequest,
+    ReadSnapshotRequest,
     RemoveVoterRequest,
     TransferLeadershipRequest,
     UpdateVoterRequest,
@@ -67,6 +68,7 @@ _CALLS: Mapping[type[PeerRequest], _Call] = {
     EndQuorumEpochRequest: _Call("EndQuorumEpoch", convert.to_end, convert.from_end_response),
     FetchSnapshotRequest: _Call("FetchSnapshot", convert.to_fetch_snapshot, convert.from_fetch_snapshot_response),
     ReadLogRequest: _Call("ReadLog", convert.to_read_log, convert.from_read_log_response),
+    ReadSnapshotRequest: _Call("ReadSnapshot", convert.to_read_snapshot, convert.from_read_snapshot_response),
     ChainRequest: _Call("DescribeChain", convert.to_chain, convert.from_chain_response),
     AddVoterRequest: _Call("AddVoter", convert_membership.to_add_voter, convert_membership.from_quorum_change_response),
     RemoveVoterRequest: _Call(

@@ -70,6 +70,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
         )
 
+    async def ReadSnapshot(  # noqa: N802
+        self, request: voter_pb2.ReadSnapshotRequest, context: Any
+    ) -> voter_pb2.ReadSnapshotResponse:
+        return await self._answer(
+            request, convert.from_read_snapshot, convert.to_read_snapshot_response, voter_pb2.ReadSnapshotResponse
+        )
+
     async def DescribeChain(  # noqa: N802
         self, request: voter_pb2.DescribeChainRequest, context: Any
     ) -> voter_pb2.DescribeChainResponse:

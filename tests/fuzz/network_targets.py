@@ -308,6 +308,12 @@ _ANSWERS: Final[dict[str, tuple[type[Any], Callable[[], list[Any]], Callable[[An
         convert.from_read_log_response,
         lambda: (follower(), convert.from_read_log(good_requests()["VoterService.ReadLog"])),
     ),
+    "ReadSnapshot": (
+        voter_pb2.ReadSnapshotResponse,
+        lambda: [voter_pb2.ReadSnapshotResponse(standing=_standing(), size=len(_snapshot()), data=_snapshot())],
+        convert.from_read_snapshot_response,
+        lambda: (follower(), convert.from_read_snapshot(good_requests()["VoterService.ReadSnapshot"])),
+    ),
     "UpdateVoter": (
         voter_pb2.QuorumChangeResponse,
         lambda: [voter_pb2.QuorumChangeResponse(standing=_standing(), message="done", offset=3)],

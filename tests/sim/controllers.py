@@ -446,7 +446,7 @@ class SimController:
 
     def start_job(self, job: Job) -> None:
         self._before_effect()
-        if isinstance(job, LoadSnapshotJob) and job.install:
+        if isinstance(job, LoadSnapshotJob) and job.install and not job.mends:
             self.cluster.laws.snapshots.about_to_install(self, job.end)
         rng, boot = self._rng, self.boot
         slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
@@ -472,6 +472,8 @@ class SimController:
         match done:
             case JobDone(WriteSnapshotJob(), None):
                 self.cluster.coverage["snapshot written"] += 1
+            case JobDone(LoadSnapshotJob(mends=True), None):
+                self.cluster.coverage["snapshot loaded in place of damage"] += 1
             case JobDone(LoadSnapshotJob(install=True), None):
                 self.cluster.coverage["snapshot installed by a controller"] += 1
             case JobDone(_, None):

@@ -133,10 +133,7 @@ class Faults:
         """A log loses a bit, or its durable end. One controller at a time: until it has what it had, the others must keep it."""
         if self._rotten is not None and not self._rotten[0].is_whole_since(self._rotten[1]):
             return
-        options = self._cluster.options
-        # Where the others drop the beginnings of their logs while it is down, nobody may have left what it must be given.
-        kinds = ("flip", "flip", "flip while up", "end") if options.keeps_history else ("end",)
-        victim, kind = self._victim(), self._rng.choice(kinds)
+        victim, kind = self._victim(), self._rng.choice(("flip", "flip", "flip while up", "end"))
         if kind == "flip while up":
             done = victim.is_up and victim.flip_sealed_bit(self._rng)
         else:

@@ -126,11 +126,6 @@ class Options(NamedTuple):
         apart.setstate(rng.getstate())
         return drawn._replace(rot_every_ms=apart.uniform(500.0, 4_000.0) if apart.random() < 0.8 else 0.0)
 
-    @property
-    def keeps_history(self) -> bool:
-        """Whether no controller ever drops the beginning of its log."""
-        return self.retention_bytes == UNLIMITED_BYTES
-
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
         config = NodeConfig(

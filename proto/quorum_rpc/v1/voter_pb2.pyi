@@ -198,14 +198,40 @@ class ReadLogRequest(_message.Message):
     def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadLogResponse(_message.Message):
-    __slots__ = ("standing", "batches", "log_start")
+    __slots__ = ("standing", "batches", "log_start", "snapshot")
     STANDING_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     LOG_START_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     standing: Standing
     batches: bytes
     log_start: int
-    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., batches: _Optional[bytes] = ..., log_start: _Optional[int] = ...) -> None: ...
+    snapshot: _common_pb2.SnapshotId
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., batches: _Optional[bytes] = ..., log_start: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ...) -> None: ...
+
+class ReadSnapshotRequest(_message.Message):
+    __slots__ = ("sender", "snapshot", "position", "max_bytes")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    sender: Sender
+    snapshot: _common_pb2.SnapshotId
+    position: int
+    max_bytes: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadSnapshotResponse(_message.Message):
+    __slots__ = ("standing", "size", "position", "data")
+    STANDING_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    standing: Standing
+    size: int
+    position: int
+    data: bytes
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., size: _Optional[int] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class DescribeChainRequest(_message.Message):
     __slots__ = ("sender", "offset", "epoch")

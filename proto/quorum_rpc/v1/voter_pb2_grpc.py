@@ -66,6 +66,11 @@ class VoterServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
                 _registered_method=True)
+        self.ReadSnapshot = channel.unary_unary(
+                '/quorum_rpc.v1.VoterService/ReadSnapshot',
+                request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotResponse.FromString,
+                _registered_method=True)
         self.DescribeChain = channel.unary_unary(
                 '/quorum_rpc.v1.VoterService/DescribeChain',
                 request_serializer=quorum__rpc_dot_v1_dot_voter__pb2.DescribeChainRequest.SerializeToString,
@@ -131,6 +136,13 @@ class VoterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadSnapshot(self, request, context):
+        """A piece of a snapshot of any voter, for one whose log has lost what no log reaches back to any more.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeChain(self, request, context):
         """What is your chain at this place? Answered by any node, leader or not.
         """
@@ -190,6 +202,11 @@ def add_VoterServiceServicer_to_server(servicer, server):
                     servicer.ReadLog,
                     request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.SerializeToString,
+            ),
+            'ReadSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadSnapshot,
+                    request_deserializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotResponse.SerializeToString,
             ),
             'DescribeChain': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeChain,
@@ -376,6 +393,33 @@ class VoterService(object):
             '/quorum_rpc.v1.VoterService/ReadLog',
             quorum__rpc_dot_v1_dot_voter__pb2.ReadLogRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_voter__pb2.ReadLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.VoterService/ReadSnapshot',
+            quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_voter__pb2.ReadSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

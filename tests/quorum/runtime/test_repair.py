@@ -4,20 +4,19 @@ import pytest
 
 from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.ids import NodeId, ReplicaKey
+from metadata_log.ids import ReplicaKey
 from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic, Voters
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
-from quorum.core.effects import ElectionState
+from metadata_log.records import Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES
 from quorum.core.inputs import Failure
-from quorum.core.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse, VoteRequest, VoteResponse
-from quorum.runtime import election_file
+from quorum.core.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse
 from quorum.runtime.jobs import ScrubJob
-from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.lending import read_log
 from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.repair import REST_MS, read_log
-from quorum.runtime.world import RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
+from quorum.runtime.repair import REST_MS
+from quorum.runtime.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
+from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 
@@ -73,70 +72,6 @@ def test_an_answer_has_at_least_one_batch_and_at_most_a_mebibyte() -> None:
 
 
 # --- the node that asks --------------------------------------------------------------------------------------------
-
-VOTERS = voters_of([1, 2, 3])
-CONFIG = NodeConfig(log=LogConfig(segment_bytes=2048, tail_bytes=700))
-LAST_EPOCH = 4
-
-
-class DamagedNode:
-    """Node 1 with a history of 20 topics, made by others; and what another controller would answer it."""
-
-    def __init__(self, damaged_at: int | None = SEGMENT_HEADER_BYTES + 90, voters: Voters | None = None) -> None:
-        self.disk = formatted_disk(VOTERS)
-        self.metadata = self.disk.subdirectory(LOG_DIRECTORY)
-        election_file.save(self.disk, ElectionState(LAST_EPOCH, None, None))
-        log = Log.open(self.metadata, chain=genesis(CLUSTER_ID, VOTERS), config=CONFIG.log)
-        for i in range(20):
-            records = [voters] if voters is not None and i == 2 else [Topic(f"topic-{i}", i.to_bytes(16, "big"))]
-            log.append(records, 1 + i // 6, 1000 + i)
-        log.flush()
-        self.written = log.read(0, 1 << 20)
-        self.end = log.shape.end
-        log.close()
-        self.name = next(name for name in self.metadata.names() if base_offset_of(name) == 0)
-        self.intact = self.metadata.read(self.name, 1 << 20)
-        if damaged_at is not None:
-            self.metadata.flip_bit(self.name, damaged_at)
-        self.lone = LoneNode(self.disk, CONFIG)
-        self.lone.run_until_idle()
-        self.lone.turn()
-
-    @property
-    def asked(self) -> list[tuple[NodeId, ReadLogRequest]]:
-        return [(to, request) for to, request in self.lone.sent if isinstance(request, ReadLogRequest)]
-
-    def right_answer(self, request: ReadLogRequest, batches: int = 1) -> ReadLogResponse:
-        given = [each for each in self.written if request.offset <= each.base_offset < request.end_offset]
-        return ReadLogResponse(ErrorCode.NONE, LAST_EPOCH, None, tuple(given[:batches]), 0)
-
-    def answer(self, response: ReadLogResponse) -> None:
-        to, request = self.asked[-1]
-        self.lone.turn(RaftResponse(to, request, response))
-
-    def answer_all(self) -> None:
-        for _ in range(20):
-            if not self.lone.node.log.damage:
-                return
-            self.answer(self.right_answer(self.asked[-1][1]))
-        raise AssertionError("the node is not content with what it gets")
-
-    def stand_for_election(self) -> list[VoteRequest]:
-        before = len(self.lone.sent)
-        self.lone.now_ms += self.lone.config.raft.election_timeout_max_ms * 2
-        self.lone.turn()
-        return [one for _, one in self.lone.sent[before:] if isinstance(one, VoteRequest)]
-
-    def lead(self) -> None:
-        """Elected by node 2; nothing of its epoch is committed yet."""
-        assert self.stand_for_election()
-        for pre_vote in (True, False):
-            asked = [
-                (to, one) for to, one in self.lone.sent if isinstance(one, VoteRequest) and one.pre_vote is pre_vote
-            ]
-            to, request = next(each for each in asked if each[0] == 2)
-            self.lone.turn(RaftResponse(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
-        assert self.lone.node.core.is_leading
 
 
 def test_a_damaged_node_mends_itself_and_only_then_runs() -> None:
@@ -223,14 +158,15 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     """Their logs start above the damage. Where this node has a snapshot above it, too, its log starts there from now on."""
     it = DamagedNode(damaged_at=None)
     node = it.lone.node
-    node.log.note_snapshot(node.log.shape.start._replace(offset=19, epoch=4))
+    snapshot = it.snapshot_at(19)
+    node.snapshotter.store.write(snapshot.meta, snapshot.image)
+    node.log.note_snapshot(snapshot.meta.end)
     node.log.note_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES + 10, 0, "rot"))
     it.lone.turn()
     it.lone.turn()
     damaged = node.log.damage[0]
-    too_old = ReadLogResponse(ErrorCode.OFFSET_OUT_OF_RANGE, 1, None, (), log_start=damaged.end)
-    it.answer(too_old)
-    it.answer(too_old)
+    it.answer(it.too_old(damaged.end))
+    it.answer(it.too_old(damaged.end))
     assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
     assert not node.core.standing.damaged
 

@@ -29,6 +29,8 @@ from quorum.core.messages import (
     QuorumChangeResponse,
     ReadLogRequest,
     ReadLogResponse,
+    ReadSnapshotRequest,
+    ReadSnapshotResponse,
     VoteRequest,
     VoteResponse,
 )
@@ -92,6 +94,9 @@ class FakeNode:
                 return ReadLogResponse(ErrorCode.NONE, 1, 1, (), request.offset)
             case ChainRequest():
                 return ChainResponse(ErrorCode.NONE, 1, 1, bytes(32), request.offset, request.epoch)
+            case ReadSnapshotRequest():
+                data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
+                return ReadSnapshotResponse(ErrorCode.NONE, 1, 1, len(SNAPSHOT_BYTES), request.position, data)
             case FetchSnapshotRequest():
                 data = SNAPSHOT_BYTES[request.position : request.position + request.max_bytes]
                 size = len(SNAPSHOT_BYTES)

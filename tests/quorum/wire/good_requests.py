@@ -35,6 +35,9 @@ def _voters() -> dict[str, Any]:
             sender=me, epoch=1, number=1, snapshot=common_pb2.SnapshotId(end_offset=3, epoch=1), max_bytes=1 << 20
         ),
         "ReadLog": voter_pb2.ReadLogRequest(sender=me, offset=0, end_offset=1, max_bytes=1 << 20),
+        "ReadSnapshot": voter_pb2.ReadSnapshotRequest(
+            sender=me, snapshot=common_pb2.SnapshotId(end_offset=3, epoch=1), max_bytes=1 << 20
+        ),
         "DescribeChain": voter_pb2.DescribeChainRequest(sender=me, offset=1, epoch=1),
         "AddVoter": voter_pb2.AddVoterRequest(sender=me, voter=voter(4), timeout_ms=200),
         "RemoveVoter": voter_pb2.RemoveVoterRequest(sender=me, voter=key(3), timeout_ms=200),

@@ -89,12 +89,23 @@ def test_snapshot_fetches(request: m.FetchSnapshotRequest) -> None:
 
 @given(
     st.builds(m.ReadLogRequest, KEYS, INT64, INT64, INT32),
-    st.builds(m.ReadLogResponse, CODES, INT32, LEADERS, BATCHES, INT64),
+    st.builds(m.ReadLogResponse, CODES, INT32, LEADERS, BATCHES, INT64, st.none() | POSITIONS),
 )
 def test_reading_a_log(request: m.ReadLogRequest, response: m.ReadLogResponse) -> None:
     """What one controller mends its log with is what the other has: the same bytes."""
     assert convert.from_read_log(over_the_wire(convert.to_read_log(request, me(request.replica)))) == request
     assert convert.from_read_log_response(over_the_wire(convert.to_read_log_response(response))) == response
+
+
+@given(
+    st.builds(m.ReadSnapshotRequest, KEYS, POSITIONS, INT64, INT32),
+    st.builds(m.ReadSnapshotResponse, CODES, INT32, LEADERS, INT64, INT64, st.binary(max_size=40)),
+)
+def test_reading_a_snapshot(request: m.ReadSnapshotRequest, response: m.ReadSnapshotResponse) -> None:
+    """A piece of the very file."""
+    message = over_the_wire(convert.to_read_snapshot(request, me(request.replica)))
+    assert convert.from_read_snapshot(message) == request
+    assert convert.from_read_snapshot_response(over_the_wire(convert.to_read_snapshot_response(response))) == response
 
 
 @given(

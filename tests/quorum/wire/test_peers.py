@@ -21,6 +21,8 @@ from quorum.core.messages import (
     PeerResponse,
     ReadLogRequest,
     ReadLogResponse,
+    ReadSnapshotRequest,
+    ReadSnapshotResponse,
     VoteRequest,
 )
 from quorum.wire.peers import Peers
@@ -78,6 +80,8 @@ async def test_each_request_brings_its_own_answer(peers: Peers, served: FakeNode
     assert getattr(chunk, "data", b"") == SNAPSHOT_BYTES[100:150]
     read = await ask(peers, ReadLogRequest(ME, 17, 29, 1 << 20))
     assert read == ReadLogResponse(ErrorCode.NONE, 1, 1, (), 17)
+    piece = await ask(peers, ReadSnapshotRequest(ME, OffsetAndEpoch(7, 1), 100, 50))
+    assert piece == ReadSnapshotResponse(ErrorCode.NONE, 1, 1, len(SNAPSHOT_BYTES), 100, SNAPSHOT_BYTES[100:150])
     assert getattr(await ask(peers, ChainRequest(ME, 7, 1)), "end_offset", None) == 7
     assert served.asked[0] == vote
     assert served.asked[1:6] == [fetch(number) for number in range(1, 6)]

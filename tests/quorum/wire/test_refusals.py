@@ -178,6 +178,13 @@ VOTERS: Final = {
         of_voters("end_offset", -1, E.OFFSET_OUT_OF_RANGE),
         of_voters("end_offset", 0, E.OFFSET_OUT_OF_RANGE),
     ),
+    "ReadSnapshot": (
+        *SENDERS,
+        of_voters("snapshot.end_offset", 99, E.SNAPSHOT_NOT_FOUND),
+        of_voters("snapshot.end_offset", 0, E.SNAPSHOT_NOT_FOUND),
+        of_voters("snapshot.end_offset", -1, E.SNAPSHOT_NOT_FOUND),
+        of_voters("position", -1, E.SNAPSHOT_NOT_FOUND),
+    ),
     "DescribeChain": (
         *SENDERS,
         of_voters("offset", -1, E.INVALID_REQUEST),

@@ -62,6 +62,10 @@ def _always(self: Standing) -> bool:
     return True
 
 
+def _lost_nothing(self: Standing) -> bool:
+    return self.lost is None
+
+
 DISKS: dict[str, Mutant] = {
     "flush-skipped": Mutant(
         "an fsync that does nothing",
@@ -90,6 +94,10 @@ DISKS: dict[str, Mutant] = {
     "damage-cut-instead-of-mended": Mutant(
         "a log with damage inside is cut there, as if nothing stood behind",
         lambda: patched(Recovery, "_resume_behind", _nothing_behind),
+    ),
+    "damaged-node-campaigns": Mutant(
+        "a node with damage inside its log runs for leader",
+        lambda: patched(Standing, "may_campaign", property(_lost_nothing)),
     ),
     "lost-tail-votes": Mutant(
         "a node that has lost the end of its log votes as if it had it",
