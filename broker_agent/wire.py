@@ -16,11 +16,10 @@ from broker_agent.cache import MetadataCache, MetadataView
 from broker_agent.lifecycle import BrokerState
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, Uuid
+from metadata_log.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
 
 MAX_WAIT_MS = 60_000
 """No client waits longer for an offset, whatever it asks for."""
-TOPIC_NAME_CHARS_MAX = 249
-_TOPIC_NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 class BrokerStanding(Protocol):
@@ -128,19 +127,7 @@ def _topic(view: MetadataView, name: str, listener: str) -> client_pb2.TopicMeta
     found = view.topic_info(name, listener)
     if found is not None:
         return convert.topic_metadata(found)
-    why = bad_topic_name(name)
+    why = topic_name_problem(name)
     if why is not None:
         return convert.topic_error(name[:TOPIC_NAME_CHARS_MAX], ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     return convert.topic_error(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-
-
-def bad_topic_name(name: str) -> str | None:
-    """Why no topic can have this name; None where one could."""
-    if not 0 < len(name) <= TOPIC_NAME_CHARS_MAX:
-        return f"a topic name has 1 to {TOPIC_NAME_CHARS_MAX} characters, this has {len(name)}"
-    if name in (".", ".."):
-        return f"{name!r} is no topic name"
-    wrong = set(name) - _TOPIC_NAME_CHARS
-    if wrong:
-        return f"a topic name has letters, digits, '.', '_' and '-' only, not {min(wrong)!r}"
-    return None

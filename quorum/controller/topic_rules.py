@@ -1,15 +1,13 @@
 """What a topic may be: names, counts and manual assignments, each refusal with field, value and limit."""
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId
+from metadata_log.topic_names import topic_name_problem
 from quorum.controller.commands import DEFAULT_COUNT
 
-NAME_MAX: Final = 249
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 RESERVED_NAMES: Final = frozenset({"@metadata", "__cluster_metadata"})
 REPLICATION_FACTOR_MAX: Final = 100
 """A bound for lists in one record, so that a slice of a fencing always fits a batch; far above what anybody wants."""
@@ -28,18 +26,9 @@ def check_name(name: str) -> None:
     """Raises Rejected(INVALID_TOPIC_EXCEPTION) where no topic may be called `name`."""
     if name in RESERVED_NAMES:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} is the name of the metadata log itself")
-    if _NAME.fullmatch(name) and name not in (".", ".."):
-        return
-    if not name:
-        problem = f"topic name '' is empty: 1 to {NAME_MAX} characters are allowed"
-    elif name in (".", ".."):
-        problem = f"topic name {name!r} is not allowed: a directory could not be called so"
-    elif len(name) > NAME_MAX:
-        problem = f"topic name {name[:40]!r}... has {len(name)} characters: at most {NAME_MAX} are allowed"
-    else:
-        bad = next(character for character in name if not _NAME.fullmatch(character))
-        problem = f"topic name {name!r} has the character {bad!r}: only A-Z, a-z, 0-9, '.', '_' and '-' are allowed"
-    raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    problem = topic_name_problem(name)
+    if problem is not None:
+        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
 
 
 def collision_key(name: str) -> str:

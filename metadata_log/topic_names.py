@@ -1,0 +1,24 @@
+"""Which names a topic can have: Kafka's rule, because directories and metrics are called after topics.
+
+The controllers refuse what breaks it, and brokers tell a client that asks for such a topic that waiting will not help.
+"""
+
+import re
+from typing import Final
+
+TOPIC_NAME_CHARS_MAX: Final = 249
+_CHARACTERS: Final = re.compile(r"[A-Za-z0-9._-]*")
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why no topic can be called `name`; None where one could."""
+    if not name:
+        return f"topic name '' is empty: 1 to {TOPIC_NAME_CHARS_MAX} characters are allowed"
+    if name in (".", ".."):
+        return f"topic name {name!r} is not allowed: a directory could not be called so"
+    if len(name) > TOPIC_NAME_CHARS_MAX:
+        return f"topic name {name[:40]!r}... has {len(name)} characters: at most {TOPIC_NAME_CHARS_MAX} are allowed"
+    if _CHARACTERS.fullmatch(name):
+        return None
+    bad = next(character for character in name if not _CHARACTERS.fullmatch(character))
+    return f"topic name {name!r} has the character {bad!r}: only A-Z, a-z, 0-9, '.', '_' and '-' are allowed"
