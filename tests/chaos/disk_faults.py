@@ -11,11 +11,14 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeAlias
 
-from metadata_log import files
+from metadata_log import files, segment
+from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
 
 Call: TypeAlias = Literal["write", "fsync", "rename"]
+PREALLOCATE_BYTES: Final = 16 << 10
 CALLS: Final[tuple[Call, ...]] = ("write", "fsync", "rename")
 
 
@@ -27,6 +30,8 @@ class Faults:
         self._kill_in: dict[str, int] = {}
         self._failing_fsyncs = 0
         self._full_until_s = 0.0
+        self._full_directory = Path()
+        self._full_bytes = 0
         self._slow_until_s = 0.0
         self._slow_by_s = 0.0
         self.lies = False
@@ -44,6 +49,9 @@ class Faults:
                 case "fsync_lies":
                     self.lies = True
                 case "disk_full":
+                    self._full_directory = Path(order["directory"])
+                    ballast = _size(self._full_directory / BALLAST_NAME)
+                    self._full_bytes = _used_bytes(self._full_directory) - ballast + BALLAST_BYTES
                     self._full_until_s = time.monotonic() + float(order["seconds"])
                 case "slow_fsync":
                     self._slow_until_s = time.monotonic() + float(order["seconds"])
@@ -74,8 +82,11 @@ class Faults:
             self._failing_fsyncs -= 1
             return True
 
-    def is_full(self) -> bool:
-        return time.monotonic() < self._full_until_s
+    def room_bytes(self) -> int | None:
+        """What is left on a disk that had no room but the ballast's when it filled up; None: as much as there really is."""
+        if time.monotonic() >= self._full_until_s:
+            return None
+        return max(0, self._full_bytes - _used_bytes(self._full_directory))
 
     def delay_s(self) -> float:
         """How long this fsync takes longer."""
@@ -96,15 +107,25 @@ class FaultyOs:
         if self._faults.dies_now("write"):
             os.pwrite(fd, data[: len(data) // 2], position)
             die()
-        if self._faults.is_full() and _grows(fd, data, position):
+        if self._is_too_much(fd, position + len(data)):
             os.pwrite(fd, data[: len(data) // 2], position)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return os.pwrite(fd, data, position)
 
     def posix_fallocate(self, fd: int, position: int, length: int) -> None:
-        if self._faults.is_full():
+        if self._is_too_much(fd, position + length):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.posix_fallocate(fd, position, length)
+
+    def statvfs(self, path: Any) -> Any:
+        """A full disk says so, too."""
+        room = self._faults.room_bytes()
+        return os.statvfs(path) if room is None else SimpleNamespace(f_bavail=room, f_frsize=1)
+
+    def _is_too_much(self, fd: int, end: int) -> bool:
+        """A full disk refuses new blocks; what was allocated before can be written still."""
+        room = self._faults.room_bytes()
+        return room is not None and end - os.fstat(fd).st_size > room
 
     def fdatasync(self, fd: int) -> None:
         self._fsync(fd, os.fdatasync)
@@ -124,9 +145,15 @@ class FaultyOs:
             real(fd)
 
 
-def _grows(fd: int, data: bytes, position: int) -> bool:
-    """A full disk refuses new blocks; what was allocated before can be written still."""
-    return position + len(data) > os.fstat(fd).st_size
+def _used_bytes(directory: Path) -> int:
+    return sum(_size(Path(where) / name) for where, _, names in os.walk(directory) for name in names)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0  # it has just gone
 
 
 def die() -> None:
@@ -137,6 +164,8 @@ def die() -> None:
 def put_in(faults: Faults) -> None:
     """From here on this process's disk does as `faults` says."""
     vars(files)["os"] = FaultyOs(faults)
+    # A full disk is to be felt within a second of writing, and not when a preallocated megabyte is used up.
+    vars(segment)["PREALLOCATE_BYTES"] = PREALLOCATE_BYTES
     replace = Path.replace
 
     def faulty_replace(self: Path, target: Any) -> Path:

@@ -154,9 +154,9 @@ async def fsync_fails(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> 
 
 
 async def disk_full(nemesis: Nemesis, dice: random.Random, lasts_s: float) -> bool:
+    """Nothing is left but the ballast. That is no reason to give up."""
     daemon = await nemesis.controller(dice)
-    daemon.may_give_up = True
-    done = daemon.order(fault="disk_full", seconds=lasts_s)
+    done = daemon.order(fault="disk_full", seconds=lasts_s, directory=str(daemon.node.data_directory))
     await asyncio.sleep(lasts_s)
     return done
 
