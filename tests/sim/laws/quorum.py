@@ -116,12 +116,10 @@ class QuorumLaws:
             self._coverage["election"] += 1
             self._followed[process, core.epoch] = {}
             self._check_complete(controller)
-            # Whoever is removed by a set that is not committed may have to lead once more, to commit it.
-            voters = self._voters_of(controller)
             hold(
-                voters.contains(controller.key) or self._history.voters.contains(controller.key),
+                self._may_lead(controller, process),
                 "R15 Identity",
-                f"epoch {core.epoch} is led by {controller.key}; the voters are {voters}",
+                f"epoch {core.epoch} is led by {controller.key}; the voters are {self._voters_of(controller)}",
             )
         self.check_still_followed(controller, now_ms)
 
@@ -155,6 +153,18 @@ class QuorumLaws:
             )
 
     # --- who votes -------------------------------------------------------------------------------------------------
+
+    def _may_lead(self, controller: "SimController", process: _Process) -> bool:
+        """By the newest set in its log. If that removes it, and is not committed for all that it was told, it may have to lead
+        once more, to commit it: that a leader which is gone has done so it cannot know."""
+        if self._voters_of(controller).contains(controller.key):
+            return True
+        log = controller.log
+        sets = [(at, VoterSet(record.voters)) for at, record in log.control_records() if isinstance(record, Voters)]
+        if not sets or sets[-1][0] < self._watermarks.get(process, 0):
+            return False
+        before = sets[-2][1] if len(sets) > 1 else self._history.voters_below(log.shape.start.offset)
+        return before.contains(controller.key)
 
     def _voters_of(self, controller: "SimController") -> VoterSet:
         """The newest set in its log, found without asking the node: it is in force from the moment it is there."""
