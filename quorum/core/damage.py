@@ -31,7 +31,7 @@ def restore_if_whole(q: QuorumState) -> None:
     if lost is None:
         return
     durable_end = q.shape.flushed_end
-    is_committed = min(durable_end, q.known_high_watermark or 0) >= lost.end
+    is_committed = lost.is_bounded and min(durable_end, q.known_high_watermark or 0) >= lost.end
     last_durable_epoch = q.shape.epoch_below(durable_end)
     if is_committed or (last_durable_epoch is not None and last_durable_epoch > lost.epoch):
         q.standing = q.standing._replace(lost=None)

@@ -164,6 +164,7 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
     if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
         return None
     disputes.close(q, q.me)
+    q.standing = q.standing.bounded_by(response.log_end)
     told: dict[str, Any] = {"read_token": response.read_token}
     if response.snapshot is None and response.diverging is None:
         told["verified"] = (

@@ -103,6 +103,7 @@ class FetchResponse:
     `high_watermark` is None until the leader has committed in its epoch. `successors` ranks the voters by progress, for
     the day this leader is gone. `read_token` counts the leader's replies in this epoch; whoever repeats it has shown that it
     accepted this one (see `quorum.core.reads`). `image_differs`: the images of a majority differ from the asker's.
+    `log_end` is where the leader's own log ends.
     """
 
     error: ErrorCode
@@ -117,6 +118,7 @@ class FetchResponse:
     successors: tuple[NodeId, ...] = ()
     read_token: int = 0
     image_differs: bool = False
+    log_end: Offset = 0
 
 
 @dataclass(frozen=True, slots=True)

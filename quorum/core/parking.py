@@ -79,4 +79,5 @@ def response_to(
         successors=tuple([key.node_id for key in ranked]),
         read_token=token,
         image_differs=term.replicas[request.replica].image_differs,
+        log_end=q.shape.end,
     )

@@ -325,6 +325,7 @@ def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
         successors=response.successors,
         read_token=response.read_token,
         image_differs=response.image_differs,
+        log_end=response.log_end,
     )
 
 
@@ -344,6 +345,7 @@ def from_fetch_response(message: voter_pb2.FetchResponse) -> FetchResponse:
         successors=tuple(message.successors),
         read_token=message.read_token,
         image_differs=message.image_differs,
+        log_end=message.log_end,
     )
 
 

@@ -210,6 +210,7 @@ class Solo:
         leader_id: NodeId = 2,
         successors: tuple[NodeId, ...] = (1, 3),
         read_token: int = 0,
+        log_end: int = 0,
     ) -> list[Effect]:
         response = FetchResponse(
             ErrorCode.NONE,
@@ -220,6 +221,7 @@ class Solo:
             batches=batches,
             successors=successors,
             read_token=read_token,
+            log_end=log_end,
         )
         return self.respond(leader_id, request, response)
 

@@ -152,6 +152,19 @@ def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again(
     assert asks_for_vote(solo, 2, end=4, last_epoch=1, pre_vote=False)
 
 
+def test_how_much_was_lost_its_leader_knows_better_than_a_note_that_a_power_cut_has_brought_back() -> None:
+    """Where the leader's log ended when it first answered: nobody was counted beyond that. What is appended later does not count."""
+    solo = restoring(1, 1, end=3, epoch=1)
+    log = log_of(1, 1, 1, 1, 1, 1, 1)
+    fetch = fetch_in(solo.good_answer(solo.follow(), batches=log.read(2, 1 << 20)[:2], high_watermark=4, log_end=6))
+    assert solo.log.end == solo.core.high_watermark == 4 > 3
+    assert solo.core.standing != FULL and fetch.replica != solo.core.me
+    assert not asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=True)
+    fetch = fetch_in(solo.good_answer(fetch, batches=log.read(4, 1 << 20)[:2], high_watermark=6, log_end=7))
+    assert solo.log.end == solo.core.high_watermark == 6
+    assert solo.core.standing == FULL and fetch.replica == solo.core.me
+
+
 def test_it_is_not_made_good_before_it_is_durable() -> None:
     """What is only written may be lost a second time."""
     solo = restoring(1, 1, end=3, epoch=1)

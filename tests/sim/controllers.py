@@ -242,9 +242,9 @@ class SimController:
         return rot.flip_inside(self.metadata, rng, sealed_below=self.cluster.laws.history.end)
 
     def lose_end(self, rng: random.Random) -> bool:
-        """While it is down, the end of what was durable is lost; False if the note does not know that end."""
+        """While it is down, the end of what was durable is lost; False if there is none that can be."""
         died = self.died
-        if died is None or not rot.mangle_end(self.metadata, rng, died.flushed_end):
+        if died is None or not rot.mangle_end(self.metadata, rng):
             return False
         self.cluster.laws.quorum.lost_end(self)
         return True

@@ -1,9 +1,9 @@
 """What rots on a controller's disk: a bit inside its log, or the end of what was durable.
 
 Both are done to the files as a crash has left them, and only below the note `flushed`: above it there may be anything, and
-nobody can tell rot from a torn tail there. `mangle_end` wants more: the note that the crash has left must be the last one. A
-power cut may bring back an older one, of a log that was shorter; that the difference is gone, too, no node could know. For the
-same reason rot takes its time: the operating system has written the note back before, which it does within half a minute.
+nobody can tell rot from a torn tail there. A power cut may have brought back an older note, of a log that was shorter. What
+`mangle_end` takes away then reaches from below that note to the very end: the node has promised more than it can know. Rot takes
+its time: the operating system has written the note back before, which it does within half a minute.
 """
 
 import random
@@ -52,10 +52,10 @@ def flip_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: 
     return True
 
 
-def mangle_end(metadata: MemoryDirectory, rng: random.Random, durable_end: Offset) -> bool:
-    """The last batches that were durable are gone, with all behind them; False if the note does not say `durable_end`."""
+def mangle_end(metadata: MemoryDirectory, rng: random.Random) -> bool:
+    """The last batches below the note are gone, with all behind them; False if a later segment says that there was more."""
     places = _below_note(metadata)
-    if not places or places[-1].batch.end_offset != durable_end or places[-1].name != segment_names(metadata)[-1]:
+    if not places or places[-1].name != segment_names(metadata)[-1]:
         return False
     _write_back_note(metadata)
     lost = [each for each in places if each.name == places[-1].name][-rng.randint(1, LOST_BATCHES_MAX) :]

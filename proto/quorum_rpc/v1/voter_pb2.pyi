@@ -132,7 +132,7 @@ class FetchRequest(_message.Message):
     def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ..., damaged: bool = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs")
+    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs", "log_end")
     STANDING_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +143,7 @@ class FetchResponse(_message.Message):
     SUCCESSORS_FIELD_NUMBER: _ClassVar[int]
     READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
     IMAGE_DIFFERS_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_FIELD_NUMBER: _ClassVar[int]
     standing: Standing
     number: int
     high_watermark: int
@@ -153,7 +154,8 @@ class FetchResponse(_message.Message):
     successors: _containers.RepeatedScalarFieldContainer[int]
     read_token: int
     image_differs: bool
-    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ..., image_differs: bool = ...) -> None: ...
+    log_end: int
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ..., image_differs: bool = ..., log_end: _Optional[int] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("sender", "epoch", "number", "snapshot", "position", "max_bytes")

@@ -123,6 +123,7 @@ def test_reading_a_snapshot(request: m.ReadSnapshotRequest, response: m.ReadSnap
         successors=st.lists(INT32, max_size=4).map(tuple),
         read_token=INT64,
         image_differs=st.booleans(),
+        log_end=INT64,
     )
 )
 def test_fetch_responses(response: m.FetchResponse) -> None:
