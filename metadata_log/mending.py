@@ -4,8 +4,9 @@
     file 1: [header|intact|++++]   file 2: [header|++++++]   file 3: [header|++|intact]
 
 The intact bytes are copied as they lie; the filling goes where the file's names say that it stood; headers follow from what
-stands before. Each file is replaced by write, fsync, rename, fsync of the directory, oldest first. A crash in between leaves
-a log whose damaged range is smaller, or the same.
+stands before. First all of them are written and fsynced beside the old ones: a disk without room for them has changed nothing.
+Then each is replaced, by rename and fsync of the directory, oldest first. A crash in between leaves a log whose damaged range is
+smaller, or the same.
 """
 
 from collections.abc import Sequence
@@ -81,7 +82,7 @@ def mend(
     """Fills `damaged`, durably, with `batches`, which `check_filling` has passed.
 
     Raises:
-        OSError: no room, most likely. The log is as it was; or, after the next start, its range is smaller.
+        OSError: no room, most likely; then the log is as it was.
     """
     place = (damaged.end_file, damaged.end_position)
     index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
@@ -98,6 +99,19 @@ def mend(
         if moved is not None and piece.name == moved.old:
             piece.move(moved.new, moved.shift)
     return Mended([*ahead, *mended, *behind], moved)
+
+
+class _Rewrite(NamedTuple):
+    """One file, as it will be."""
+
+    name: str
+    header: SegmentHeader
+    prefix: Segment | None
+    """What is intact at its beginning: the piece before the damage."""
+    share: Sequence[Batch]
+    """Its share of the filling."""
+    suffix: Segment | None
+    """What is intact behind that: the piece after the damage, which may stand in another file yet."""
 
 
 class _Mending:
@@ -123,11 +137,15 @@ class _Mending:
         self._check_that_batches_begin_at(bases[1:], batches)
         is_kept = self._before is not None and base_offset_of(self._before.name) not in bases
         pieces = [self._before] if self._before is not None and is_kept else []
+        rewrites = []
         for base, end in zip(bases, ends, strict=True):
             share = [batch for batch in batches if max(base, self._header.start.offset) <= batch.base_offset < end]
-            suffix = self._after if base == bases[-1] and not self._after_is_whole else None
-            pieces.append(self._rewrite(segment_name(base), share, suffix))
-        if self._after_is_whole:
+            rewrites.append(self._planned(segment_name(base), share, is_last=base == bases[-1]))
+        is_whole = self._after_is_whole
+        positions = self._write_all(rewrites)
+        for rewrite, position in zip(rewrites, positions, strict=True):
+            pieces.append(self._replace(rewrite, position))
+        if is_whole:
             return [*pieces, self._after]
         if self.moved is not None and self.moved.old != self.moved.new:
             self._directory.remove(self.moved.old)
@@ -162,46 +180,61 @@ class _Mending:
             if base not in known:
                 raise LogFormatError(f"no batch of the filling begins at {base}, where a segment does")
 
-    def _rewrite(self, name: str, share: Sequence[Batch], suffix: Segment | None) -> Segment:
-        """Replaces one file, its share of the filling in it."""
-        before = self._before
-        prefix = before if before is not None and before.name == name else None
-        with closing(self._directory.open(name + REPAIR_SUFFIX, create=True)) as file:
-            try:
-                file.truncate(0)
-                suffix_position = self._write(file, prefix, share, suffix)
-                file.flush()
-            except OSError:
-                self._directory.remove(name + REPAIR_SUFFIX)
-                raise
+    def _planned(self, name: str, share: Sequence[Batch], *, is_last: bool) -> _Rewrite:
+        """Takes note of how far the filling comes with this file."""
+        prefix = self._before if self._before is not None and self._before.name == name else None
+        suffix = self._after if is_last and not self._after_is_whole else None
+        planned = _Rewrite(name, self._header, prefix, share, suffix)
+        for batch in share:
+            timestamp_ms = max(self._header.previous_timestamp_ms, batch.last_timestamp_ms)
+            self._header = SegmentHeader(batch.end, batch.chain, timestamp_ms)
+        return planned
+
+    def _write_all(self, rewrites: Sequence[_Rewrite]) -> list[int]:
+        """Writes the files, durably, under names that do not count yet; gives where in each its suffix begins."""
+        positions = []
+        try:
+            for rewrite in rewrites:
+                with closing(self._directory.open(rewrite.name + REPAIR_SUFFIX, create=True)) as file:
+                    file.truncate(0)
+                    positions.append(self._write(file, rewrite))
+                    file.flush()
+        except OSError:
+            discard_unfinished(self._directory)
+            raise
+        return positions
+
+    def _replace(self, rewrite: _Rewrite, suffix_position: int) -> Segment:
+        """Puts one file in its place; gives the piece that it is now."""
+        name, header, prefix, share, suffix = rewrite
         for each in (prefix, suffix):
             if each is not None:
                 each.release()
         self._directory.rename(name + REPAIR_SUFFIX, name)
         self._directory.flush()
+        chain = header.previous_chain
         if prefix is not None:
             piece = prefix
             piece.reopen()
         else:
-            piece = Segment(self._directory, name, self._header)
+            piece = Segment(self._directory, name, header)
         for batch in share:
-            piece.extend(batch, self._header.previous_chain)
-            self._header = SegmentHeader(
-                batch.end, batch.chain, max(self._header.previous_timestamp_ms, batch.last_timestamp_ms)
-            )
+            piece.extend(batch, chain)
+            chain = batch.chain
         if suffix is not None:
             self.moved = Moved(suffix.name, name, suffix_position - suffix.first_position)
             piece.absorb(suffix, self.moved.shift)
         return piece
 
-    def _write(self, file: File, prefix: Segment | None, share: Sequence[Batch], suffix: Segment | None) -> int:
+    def _write(self, file: File, rewrite: _Rewrite) -> int:
         """Writes the whole file; gives the place of the suffix in it."""
+        prefix, suffix = rewrite.prefix, rewrite.suffix
         if prefix is not None:
             at = copy_bytes(prefix.file, 0, prefix.end_position, file, 0)
         else:
-            file.write_at(0, pack_header(self._header))
+            file.write_at(0, pack_header(rewrite.header))
             at = SEGMENT_HEADER_BYTES
-        for batch in share:
+        for batch in rewrite.share:
             file.write_at(at, batch.data)
             at += len(batch.data)
         if suffix is not None:

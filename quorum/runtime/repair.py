@@ -186,8 +186,8 @@ class Repair:
             self._batches = []
             return self._pass_over(now_ms)
         except OSError as e:
-            if not is_full(e) or damaged.file != damaged.end_file:
-                raise  # half mended, over several files: the next opening finds out what is left to be done
+            if not is_full(e):
+                raise
             self._batches = []
             self._resume_ms = now_ms + REST_MS
             return False

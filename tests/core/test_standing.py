@@ -153,7 +153,7 @@ def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again(
 
 
 def test_how_much_was_lost_its_leader_knows_better_than_a_note_that_a_power_cut_has_brought_back() -> None:
-    """Where the leader's log ended when it first answered: nobody was counted beyond that. What is appended later does not count."""
+    """Where the leader's log ended when it first answered: nobody was counted beyond that. What comes later does not matter."""
     solo = restoring(1, 1, end=3, epoch=1)
     log = log_of(1, 1, 1, 1, 1, 1, 1)
     fetch = fetch_in(solo.good_answer(solo.follow(), batches=log.read(2, 1 << 20)[:2], high_watermark=4, log_end=6))

@@ -461,21 +461,28 @@ def test_a_repair_survives_a_power_cut_at_any_step(victims: list[tuple[int, int]
     assert step > 4
 
 
-def test_a_repair_that_has_no_room_changes_nothing() -> None:
+@pytest.mark.parametrize("victims", [[(0, 300)], [(0, 900), (1, 10)], [(0, 900), (1, 10), (2, 10)]])
+def test_a_repair_that_has_no_room_changes_nothing(victims: list[tuple[int, int]]) -> None:
+    """Also where the damage goes over several files: none of them is replaced before there is room for all."""
     directory, healthy, written = filled()
     before = contents(directory)
-    directory.flip_bit(segments(directory)[0], 300)
+    for index, position in victims:
+        directory.flip_bit(segments(directory)[index], position)
     rotten = contents(directory)
     log = Log.open(directory, config=CONFIG)
+    (damaged,) = log.damage
     used = directory.used_bytes
+    failed = 0
     for room in range(0, 2200, 100):
         directory.limit_space(used + room)
         try:
             mend(log, written)
         except OSError:
+            failed += 1
             assert contents(directory) == rotten
-            assert len(log.damage) == 1
+            assert log.damage == (damaged,)
             assert directory.used_bytes == used
+    assert failed > 0
     directory.limit_space(None)
     mend(log, written)
     check_mended(directory, log, healthy, written)
