@@ -25,8 +25,8 @@ this from a lost tail.
 Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may run elsewhere.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 from metadata_log.batch import CHAIN_BYTES, Batch, encode, genesis_chain, verify_chain
 from metadata_log.codec import decode_batch, encode_records
@@ -54,6 +54,9 @@ from metadata_log.segments import Extent, Segments
 from metadata_log.tail import Tail
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
+
+MayLose: TypeAlias = Callable[[Sequence[tuple[Offset, QuorumRecord]]], bool]
+"""Whether a log may be opened without its durable end, given what is left in it about who votes."""
 
 
 class LogConfig(NamedTuple):
@@ -122,7 +125,7 @@ class Log:
         chain: bytes | None = None,
         timestamp_ms: int = 0,
         config: LogConfig = LogConfig(),  # noqa: B008 - immutable
-        accept_loss: bool = False,
+        accept_loss: bool | MayLose = False,
     ) -> "Log":
         """The log in `directory`: recovered if there is one, else a new one that starts at `start`.
 
@@ -144,17 +147,16 @@ class Log:
         try:
             discard_unfinished(directory)
             log._lost = read_lost(directory)
-            if log._lost is not None and not accept_loss:
-                where = CorruptLog(f"{directory.path_text}: the log was cut at damage, and is not what it was since")
-                raise LostTail.what(where, 0, *log._lost)
+            may_lose = accept_loss if callable(accept_loss) else lambda _: bool(accept_loss)
             found = read_start(directory)
             begin = found or LogStart(start, chain or genesis_chain("", b""), timestamp_ms)
             note = log._note.read() or Flushed(0, b"")
             is_new = found is None and not segment_names(directory) and note.end <= begin.start.offset
             if is_new or begin.resetting:
+                log._refuse_earlier_loss(may_lose)
                 log._start_anew(begin)
             else:
-                log._recover(found, begin, accept_loss=accept_loss)
+                log._recover(found, begin, may_lose)
         except BaseException:
             log.close()
             raise
@@ -583,7 +585,12 @@ class Log:
 
     # --- opening and closing ---------------------------------------------------------------------------------------
 
-    def _recover(self, found: LogStart | None, begin: LogStart, *, accept_loss: bool) -> None:
+    def _refuse_earlier_loss(self, may_lose: MayLose) -> None:
+        if self._lost is not None and not may_lose(self.control_records()):
+            where = CorruptLog(f"{self._directory.path_text}: the log was cut at damage, and is not what it was since")
+            raise LostTail.what(where, 0, *self._lost)
+
+    def _recover(self, found: LogStart | None, begin: LogStart, may_lose: MayLose) -> None:
         note = self._note.read()
         recovery = Recovery(self._directory, found, note)
         began = False
@@ -592,7 +599,8 @@ class Log:
                 self._begin_at(recovery.start)
                 began = True
             self._follow(item)
-        lost = recovery.settle(accept_loss=accept_loss)
+        self._refuse_earlier_loss(may_lose)
+        lost = recovery.settle(may_lose=lambda: may_lose(self.control_records()))
         if not began:  # before the note is written below: with no record left, it must have this log's own first chain
             self._begin_at(recovery.start if recovery.segments else begin)
         if lost is not None:

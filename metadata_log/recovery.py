@@ -24,7 +24,7 @@ Where the note is missing or unreadable (no crash of ours does that), only the b
 batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Final, NamedTuple
 
@@ -310,11 +310,11 @@ class Recovery:
 
     # --- judging ---------------------------------------------------------------------------------------------------
 
-    def settle(self, *, accept_loss: bool) -> Flushed | None:
+    def settle(self, *, may_lose: Callable[[], bool]) -> Flushed | None:
         """What had been durable and is gone, where that is the log's end; None if nothing is. Changes nothing.
 
         Raises:
-            LostTail: that, unless `accept_loss`.
+            LostTail: that, unless whoever opens this `may_lose` it.
             CorruptLog: what is there is not what it was, or does not belong together.
         """
         damage, where = self._damage, self._where()
@@ -328,7 +328,7 @@ class Recovery:
             raise where
         if self.segments:
             self._check_promises_kept()
-        if lost is not None and not accept_loss:
+        if lost is not None and not may_lose():
             raise LostTail.what(where, self._end, lost.end, lost.chain)
         return lost
 

@@ -4,14 +4,16 @@ What a node needs in order to vote (quorum-state, the log's shape, the voter set
 be large, and a node that is still loading it can already vote and replicate.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory
 from metadata_log.identity import Identity
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
+from metadata_log.log_history import QuorumRecord
 from metadata_log.records import Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
@@ -73,21 +75,25 @@ def open_directory(
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
     load = snapshotter.newest_load_job()
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
-    # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
-    accept_loss = new_directory_id is not None and len(bootstrap.voters.voters) > 1
-    log = Log.open(
-        metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log, accept_loss=accept_loss
-    )
+    known = bootstrap if load is None else load.store.read_meta(load.end)
+
+    def may_lose(left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
+        # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
+        voters = _history(known, left).latest
+        is_alone = len(voters) == 1 and voters.key_of(identity.node_id) is not None
+        return new_directory_id is not None and not is_alone
+
+    log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log, accept_loss=may_lose)
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
-    voters = bootstrap.voters if load is None else _stand_on_snapshot(log, load)
+    if load is not None:
+        _stand_on_snapshot(log, load)
     if log.shape.start.offset > 0 and (load is None or load.end.offset < log.shape.start.offset):
         raise CorruptLog(
             f"{metadata.path_text}: the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far; "
             "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
         )
-    entries = tuple((offset, record) for offset, record in log.control_records() if isinstance(record, Voters))
-    history = VoterHistory.from_snapshot(voters, 0 if load is None else load.end.offset, entries)
+    history = _history(known, log.control_records())
     if election is None:
         identity, election = begin_as_another(
             directory,
@@ -159,8 +165,14 @@ def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes 
         )
 
 
-def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
-    """The voter set at the newest snapshot; and the log starts over at it, if it lies beyond the log's end.
+def _history(known: SnapshotMeta, records: Sequence[tuple[Offset, QuorumRecord]]) -> VoterHistory:
+    """Who votes: what the newest snapshot says, or the bootstrap one, and what the log says above it."""
+    entries = ((offset, record) for offset, record in records if isinstance(record, Voters))
+    return VoterHistory.from_snapshot(known.voters, known.end.offset, entries)
+
+
+def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> None:
+    """The log starts over at the newest snapshot, if that lies beyond its end.
 
     That is what a crash between the download's rename and the log's reset leaves behind.
     """
@@ -177,4 +189,3 @@ def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> Voters:
             "node a new directory and let it fetch from the others"
         )
     log.note_snapshot(load.end)
-    return meta.voters

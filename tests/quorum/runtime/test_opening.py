@@ -10,7 +10,7 @@ from metadata_log.files import Directory
 from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import ReplicaKey, uuid_text
 from metadata_log.log import Log
-from metadata_log.records import NoOp
+from metadata_log.records import NoOp, Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
 from quorum.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
@@ -173,11 +173,12 @@ def test_a_node_that_has_forgotten_its_vote_is_not_asked_for_it() -> None:
 # --- a durable end that was lost -------------------------------------------------------------------------------------
 
 
-def _voter_with_a_rotten_end() -> MemoryDirectory:
-    """Node 1 of three had three records durably, and can read but two of them."""
-    disk = formatted_disk(THREE)
+def _voter_with_a_rotten_end(bootstrap: Voters = THREE, voters: Voters | None = None) -> MemoryDirectory:
+    """Node 1 of three had three records durably, and can read but two of them. The first may say who votes."""
+    disk = formatted_disk(bootstrap)
     opened = open_directory(disk, _identity(), NodeConfig())
-    batches = [opened.log.append([NoOp()], 4, 1) for _ in range(3)]
+    batches = [opened.log.append([voters or NoOp()], 4, 1)]
+    batches += [opened.log.append([NoOp()], 4, 1) for _ in range(2)]
     opened.log.flush()
     opened.log.close()
     election_file.save(disk, ElectionState(5, None, 2))
@@ -228,6 +229,19 @@ def test_a_lone_voter_that_has_lost_its_durable_end_does_not_start() -> None:
     metadata.flip_bit(name, metadata.read(name, 1 << 30).index(last.data) + 40)
     with pytest.raises(CorruptLog, match="had been durable"):
         _reopened(disk)
+
+
+def test_who_is_alone_is_said_by_the_newest_voter_set_that_is_left() -> None:
+    """Not by that of the first day. One that has been joined by others gets back from them what it has lost."""
+    grown = _voter_with_a_rotten_end(bootstrap=OURS, voters=THREE)
+    for _ in range(2):
+        opened = _reopened(grown)
+        assert opened.standing == Standing(lost=Lost(3, 5)) and opened.voters.latest.ids == (1, 2, 3)
+        opened.log.close()
+    shrunk = _voter_with_a_rotten_end(bootstrap=THREE, voters=OURS)
+    for _ in range(2):
+        with pytest.raises(CorruptLog, match="had been durable"):
+            _reopened(shrunk)
 
 
 def test_a_forgotten_vote_takes_a_lost_end_with_it() -> None:
