@@ -45,6 +45,7 @@ from quorum.core.messages import (
 from quorum.core.raft import RaftCore
 from quorum.runtime.active import ActiveController
 from quorum.runtime.agreement import Agreement
+from quorum.runtime.applier import Applier
 from quorum.runtime.disk import Disk
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
@@ -53,12 +54,13 @@ from quorum.runtime.mending import Mending
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
 from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
-from quorum.runtime.state_machine import Mark, StateMachine
+from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
     Event,
     JobDone,
     LocalRead,
+    NodeStopped,
     PeerGone,
     RaftFailure,
     RaftRequest,
@@ -78,10 +80,6 @@ P = ParamSpec("P")
 logger = logging.getLogger(__name__)
 
 
-class NodeStopped(Exception):
-    """The node must not go on; the text says why."""
-
-
 class Node:
     """A controller without its world. Driven by `turn`; the same object in production and in the simulator."""
 
@@ -97,7 +95,6 @@ class Node:
         self._directory = opened.directory
         self._config = config
         self._world = world
-        self._load = opened.load
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
@@ -140,14 +137,26 @@ class Node:
 
         self._agreement = Agreement(self.me, self.core, self.state, self._resign)
         self._mending = Mending(self.log, self.snapshotter, self.disk, self.core, world, self._step)
+        self._applier = Applier(
+            load=opened.load,
+            log=self.log,
+            state=self.state,
+            snapshotter=self.snapshotter,
+            disk=self.disk,
+            core=self.core,
+            agreement=self._agreement,
+            mending=self._mending,
+            world=world,
+            step=self._step,
+            mark_passed=self.active.mark_passed,
+        )
 
     # --- the turn --------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int, wall_ms: int) -> None:
         """The first turn. A snapshot is loaded in the background: the node votes and replicates meanwhile."""
         self._now_ms, self._wall_ms = now_ms, wall_ms
-        if self._load is not None:
-            self._world.start_job(self._load)
+        self._applier.start()
         self._guarded(self._carry_out_all, self.core.start(now_ms))
         self._guarded(self._settle)
 
@@ -267,7 +276,7 @@ class Node:
             self._world.reply(event.reply_to, self._not_controller())
 
     def _take_local(self, event: LocalRead) -> None:
-        if self._load is None and event.at_least <= self.state.applied:
+        if not self._applier.is_loading and event.at_least <= self.state.applied:
             self._world.reply(event.reply_to, self._local_view())
         else:
             self._local_reads.add(event)
@@ -314,12 +323,12 @@ class Node:
         if self.log.lost is not None and self.core.standing.lost is None:
             self.log.forget_loss()
         self._report_damage()
-        self._apply()
+        self._applier.apply(self.commit_target)
         self._maybe_activate()
         if self.active.on:
             self.active.settle(self._now_ms, self._wall_ms)
             self._report_growth()
-        if self._load is None:
+        if not self._applier.is_loading:
             for read in self._local_reads.ready(self.state.applied):
                 self._world.reply(read.reply_to, self._local_view())
         self._report_damage()
@@ -417,41 +426,13 @@ class Node:
     def _resign(self, reason: str) -> None:
         self._step(raft.Resign(self.core.epoch, reason))
 
-    def _apply(self) -> None:
-        if self._load is not None or self.state.applied >= (until := self.commit_target):
-            return
-        if self.log.is_damaged_at(self.state.applied):
-            return
-        before = self.state.applied
-        for mark in self._applied_marks(until):
-            self.active.mark_passed()
-            voters = Voters(self.core.voter_history.at(mark.end.offset).voters)
-            try:
-                job = self.snapshotter.job_for(mark, self.log, voters)
-            except CorruptLog as e:
-                self.disk.found_damage(e)
-                return
-            if job is not None:
-                self._world.start_job(job)
-        if self.state.applied != before:
-            self._agreement.applied()
-
-    def _applied_marks(self, until: Offset) -> list[Mark]:
-        try:
-            return self.state.apply(self.log, until)
-        except CorruptLog as e:
-            self.disk.found_damage(e)
-            return []
-
     def _has_more_to_do(self) -> bool:
-        applying = self._load is None and self.state.stopped is None and self.state.applied < self.commit_target
-        applying = applying and not self.log.is_damaged_at(self.state.applied)
-        return applying or (self.active.on and self.active.has_more_to_do)
+        return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
 
     def _maybe_activate(self) -> None:
         core = self.core
         self._agreement.resign_if_stopped()
-        if self.active.on or not core.is_leading or core.high_watermark is None or self._load is not None:
+        if self.active.on or not core.is_leading or core.high_watermark is None or self._applier.is_loading:
             return
         if self.state.applied == self.log.shape.end:
             self.active.begin(core.epoch, self._now_ms)
@@ -469,7 +450,9 @@ class Node:
             case WriteSnapshotJob():
                 self._finish_snapshot(job, error)
             case LoadSnapshotJob():
-                self._finish_load(job, error)
+                self._applier.finish_load(job, error, self._now_ms)
+                if job.mends:
+                    self._release_held()
             case ScrubJob():
                 damaged = self.disk.finish_scrub(job, error)
                 if damaged is not None:
@@ -505,44 +488,7 @@ class Node:
         self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
         self._step(raft.LogStartMoved(self.log.shape))
 
-    def _finish_load(self, job: LoadSnapshotJob, error: Exception | None) -> None:
-        is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
-        if job.mends and not is_broken:
-            self._finish_mending(job, error)
-            return
-        if error is not None and job.install and not is_broken:
-            # What came was damaged, or there is no room for it: it is fetched anew.
-            self.snapshotter.store.discard_parts()
-            self._step(raft.SnapshotInstallFailed(job.end, str(error)))
-            return
-        if not job.install and job is not self._load:
-            return  # a snapshot from the leader was installed meanwhile, and is newer
-        if error is not None:
-            raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
-        assert job.meta is not None
-        assert job.image is not None
-        self._load = None
-        if job.install:
-            end, meta = job.end, job.meta
-            self.disk.space.write_at_any_price(
-                lambda: self.log.reset_to(end, meta.chain, meta.timestamp_ms), self._now_ms
-            )
-        self.state.load(job.image)
-        self._agreement.applied()
-        if job.install:
-            self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters))
-
-    def _finish_mending(self, job: LoadSnapshotJob, error: Exception | None) -> None:
-        """Another's snapshot takes the place of what is damaged (`repair`)."""
-        if self._mending.stand_on(job, error, self._now_ms):
-            assert job.meta is not None and job.image is not None
-            if self.state.applied < job.end.offset:
-                self._load = None
-                self.state.load(job.image)
-                self._agreement.applied()
-            control = tuple(self.log.control_records())
-            self._step(raft.SnapshotInstalled(self.log.shape, job.meta.voters, control))
-        self._release_held()
+    # --- what others may look at -----------------------------------------------------------------------------------
 
     @property
     def concern(self) -> str:
@@ -560,8 +506,6 @@ class Node:
             images,
         )
         return "; ".join(text for text in known if text)
-
-    # --- what others may look at -----------------------------------------------------------------------------------
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
         """Where controllers are reached: what the voter set says, unless the configuration knows better."""
@@ -594,8 +538,6 @@ class Node:
         """The laws that bind the parts to each other; cheap enough to be checked after every turn."""
         self.log.shape.check_invariants()
         self.core.check_invariants()
-        self.state.check_invariants()
+        self._applier.check_invariants()
         assert self.core.shape == self.log.shape, (self.core.shape, self.log.shape)
-        if self._load is None:
-            assert self.state.applied <= max(self.log.shape.flushed_end, self.log.shape.start.offset)
         assert not self.active.on or self.core.is_leading

@@ -133,6 +133,10 @@ Event: TypeAlias = (
 Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused
 
 
+class NodeStopped(Exception):
+    """The node must not go on; the text says why."""
+
+
 class World(Protocol):
     """What a node may ask for. None of these blocks, and none calls back into the node before its turn is over."""
 

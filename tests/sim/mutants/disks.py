@@ -9,8 +9,8 @@ from metadata_log.records import MetadataRecord
 from metadata_log.recovery import Damage, Recovery
 from metadata_log.segment import Segment
 from quorum.core.standing import Standing
+from quorum.runtime.applier import Applier
 from quorum.runtime.jobs import LoadSnapshotJob
-from quorum.runtime.node import Node
 from quorum.runtime.state_machine import Mark, StateMachine
 from snapshots import writer
 from snapshots.format import SnapshotMeta
@@ -18,7 +18,7 @@ from snapshots.writer import SnapshotInfo
 from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
 
-_finish_load = Node._finish_load
+_finish_load = Applier.finish_load
 _pass_mark = StateMachine._pass_mark
 _write_records = writer.write_records
 
@@ -48,10 +48,10 @@ def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: Metad
     return mark._replace(image=self.proposed) if self._proposing else mark
 
 
-def _late_load_wins(self: Node, job: LoadSnapshotJob, error: Exception | None) -> None:
+def _late_load_wins(self: Applier, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
     if not job.install:
         self._load = job
-    _finish_load(self, job, error)
+    _finish_load(self, job, error, now_ms)
 
 
 def _nothing_behind(self: Recovery, damage: Damage) -> None:
@@ -89,7 +89,7 @@ DISKS: dict[str, Mutant] = {
     ),
     "late-load-wins": Mutant(
         "the snapshot that a node began to load at its start replaces the newer one that it has installed meanwhile",
-        lambda: patched(Node, "_finish_load", _late_load_wins),
+        lambda: patched(Applier, "finish_load", _late_load_wins),
     ),
     "damage-cut-instead-of-mended": Mutant(
         "a log with damage inside is cut there, as if nothing stood behind",

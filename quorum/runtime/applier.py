@@ -1,0 +1,151 @@
+"""How a node's image follows its log: what is committed is applied, in order; or a snapshot takes its place.
+
+*Applied is never ahead of durable.* A node applies what is committed as far as its own disk holds it, so a crash takes back
+nothing that anybody was told of.
+
+*While a snapshot is loaded at the start nothing is applied*: there is no image yet that the log would continue. The node votes
+and replicates meanwhile. One that is installed from the leader, or stood on while the log is mended, is newer and ends that.
+
+*At each committed mark* a snapshot of the very image there is begun, in a job.
+"""
+
+from collections.abc import Callable
+
+from metadata_log.errors import CorruptLog
+from metadata_log.files import FlushFailed, is_full
+from metadata_log.ids import Offset
+from metadata_log.log import Log
+from metadata_log.records import Voters
+from quorum.core import inputs as raft
+from quorum.core.raft import RaftCore
+from quorum.runtime.agreement import Agreement
+from quorum.runtime.disk import Disk
+from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.mending import Mending
+from quorum.runtime.snapshotter import Snapshotter
+from quorum.runtime.state_machine import Mark, StateMachine
+from quorum.runtime.world import NodeStopped, World
+
+
+class Applier:
+    """One per node. `step` tells the core, and carries out what follows; `mark_passed` is told of each committed mark."""
+
+    def __init__(
+        self,
+        *,
+        load: LoadSnapshotJob | None,
+        log: Log,
+        state: StateMachine,
+        snapshotter: Snapshotter,
+        disk: Disk,
+        core: RaftCore,
+        agreement: Agreement,
+        mending: Mending,
+        world: World,
+        step: Callable[[raft.Input], None],
+        mark_passed: Callable[[], None],
+    ) -> None:
+        """`load` reads the snapshot that the log stands on; None where it stands on none."""
+        self._load = load
+        self._log = log
+        self._state = state
+        self._snapshotter = snapshotter
+        self._disk = disk
+        self._core = core
+        self._agreement = agreement
+        self._mending = mending
+        self._world = world
+        self._step = step
+        self._mark_passed = mark_passed
+
+    def start(self) -> None:
+        if self._load is not None:
+            self._world.start_job(self._load)
+
+    @property
+    def is_loading(self) -> bool:
+        """There is no image yet."""
+        return self._load is not None
+
+    def check_invariants(self) -> None:
+        self._state.check_invariants()
+        if self._load is None:
+            shape = self._log.shape
+            assert self._state.applied <= max(shape.flushed_end, shape.start.offset)
+
+    # --- commits ---------------------------------------------------------------------------------------------------
+
+    def has_more_to_do(self, until: Offset) -> bool:
+        """Whether `apply` would get further."""
+        applying = self._load is None and self._state.stopped is None and self._state.applied < until
+        return applying and not self._log.is_damaged_at(self._state.applied)
+
+    def apply(self, until: Offset) -> None:
+        """Applies what is below `until`, or as much of it as one turn may take."""
+        if self._load is not None or self._state.applied >= until:
+            return
+        if self._log.is_damaged_at(self._state.applied):
+            return
+        before = self._state.applied
+        for mark in self._applied_marks(until):
+            self._mark_passed()
+            voters = Voters(self._core.voter_history.at(mark.end.offset).voters)
+            try:
+                job = self._snapshotter.job_for(mark, self._log, voters)
+            except CorruptLog as e:
+                self._disk.found_damage(e)
+                return
+            if job is not None:
+                self._world.start_job(job)
+        if self._state.applied != before:
+            self._agreement.applied()
+
+    def _applied_marks(self, until: Offset) -> list[Mark]:
+        try:
+            return self._state.apply(self._log, until)
+        except CorruptLog as e:
+            self._disk.found_damage(e)
+            return []
+
+    # --- snapshots -------------------------------------------------------------------------------------------------
+
+    def finish_load(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
+        """A snapshot is loaded, or has failed.
+
+        Raises:
+            NodeStopped: there is no image to be had of this disk.
+        """
+        is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
+        if job.mends and not is_broken:
+            self._finish_mending(job, error, now_ms)
+            return
+        if error is not None and job.install and not is_broken:
+            # What came was damaged, or there is no room for it: it is fetched anew.
+            self._snapshotter.store.discard_parts()
+            self._step(raft.SnapshotInstallFailed(job.end, str(error)))
+            return
+        if not job.install and job is not self._load:
+            return  # a snapshot from the leader was installed meanwhile, and is newer
+        if error is not None:
+            raise NodeStopped(f"loading the snapshot {job.end} failed: {error}") from error
+        assert job.meta is not None
+        assert job.image is not None
+        self._load = None
+        if job.install:
+            end, meta = job.end, job.meta
+            self._disk.space.write_at_any_price(lambda: self._log.reset_to(end, meta.chain, meta.timestamp_ms), now_ms)
+        self._state.load(job.image)
+        self._agreement.applied()
+        if job.install:
+            self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters))
+
+    def _finish_mending(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
+        """Another's snapshot takes the place of what is damaged (`repair`)."""
+        if self._mending.stand_on(job, error, now_ms):
+            assert job.meta is not None and job.image is not None
+            if self._state.applied < job.end.offset:
+                self._load = None
+                self._state.load(job.image)
+                self._agreement.applied()
+            control = tuple(self._log.control_records())
+            self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters, control))
