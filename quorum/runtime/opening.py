@@ -4,6 +4,7 @@ What a node needs in order to vote (quorum-state, the log's shape, the voter set
 be large, and a node that is still loading it can already vote and replicate.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ from snapshots.format import SnapshotMeta, snapshot_name
 from snapshots.store import SnapshotStore, genesis
 
 LOG_DIRECTORY = "@metadata"
+
+logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
@@ -74,6 +77,11 @@ def open_directory(
     bootstrap = read_origin(directory, identity, snapshotter.store)
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
     load = snapshotter.newest_load_job()
+    for info in snapshotter.store.list():
+        if load is None or info.end > load.end:
+            logger.error(
+                "%s/%s is damaged: this node starts from what is older", metadata.path_text, snapshot_name(info.end)
+            )
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
     known = bootstrap if load is None else load.store.read_meta(load.end)
 

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from contextlib import closing
 
 import pytest
 
@@ -286,3 +287,24 @@ def test_a_snapshot_that_has_replaced_the_log_counts() -> None:
     shape = opened.log.shape
     assert opened.load is not None
     assert (shape.start, shape.end) == (opened.load.end, opened.load.end.offset)
+
+
+def test_a_damaged_snapshot_is_passed_over_and_said_to_be(caplog: pytest.LogCaptureFixture) -> None:
+    """The log reaches back to its beginning, so the node starts; and whoever reads its log learns of the disk."""
+    disk = formatted_disk(OURS)
+    lone = LoneNode(disk)
+    lone.run_until_idle()
+    lone.turn(SnapshotWanted("for the test", lone.new_reply_to(), lone.now_ms + 1_000))
+    lone.run_until_idle()
+    snapshot = lone.node.log.shape.snapshot
+    assert snapshot is not None
+    again = disk.kill()
+    open_directory(again, _identity(), NodeConfig()).log.close()
+    assert not caplog.messages
+    with closing(again.subdirectory("@metadata").open(snapshot_name(snapshot))) as file:
+        file.write_at(90, bytes([file.read_at(90, 1)[0] ^ 1]))
+    opened = open_directory(again, _identity(), NodeConfig())
+    assert opened.load is None
+    assert caplog.messages == [
+        f"/lone/@metadata/{snapshot_name(snapshot)} is damaged: this node starts from what is older"
+    ]
