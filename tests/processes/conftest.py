@@ -15,12 +15,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import grpc
 import pytest
 import pytest_asyncio
-from quorum_rpc.v1 import broker_pb2
+from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
 from quorum.cli.dev_cluster import DevCluster, DevNode
 from quorum.cli.dev_process import exit_code, log_tail
+from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import AdminError
 
 T = TypeVar("T")
@@ -54,18 +56,20 @@ class Cluster:
         self.controllers = {node.node_id: node for node in dev.layout.controllers}
         self.brokers = {node.node_id: node for node in dev.layout.brokers}
 
-    async def states(self) -> dict[int, str]:
-        """Broker id -> state as the active controller sees it."""
-        return {each.broker_id: STATE_NAMES[each.state] for each in (await self.client.list_brokers()).brokers}
+    async def states(self, client: AdminClient | None = None) -> dict[int, str]:
+        """Broker id -> state as the active controller sees it. `client`: where controllers are no longer where they were."""
+        listed = await (client or self.client).list_brokers()
+        return {each.broker_id: STATE_NAMES[each.state] for each in listed.brokers}
 
-    async def online(self, *ids: int) -> None:
+    async def online(self, *ids: int, client: AdminClient | None = None) -> None:
         """Returns once these brokers (all of them, if none is named) are online."""
         wanted = set(ids or self.brokers)
 
         async def probe() -> bool | None:
-            return True if {i for i, state in (await self.states()).items() if state == "online"} >= wanted else None
+            states = await self.states(client)
+            return True if {i for i, state in states.items() if state == "online"} >= wanted else None
 
-        await until(probe)
+        await until(probe, 30)
 
     async def in_state(self, broker_id: int, state: str) -> None:
         async def probe() -> bool | None:
@@ -97,6 +101,14 @@ class Cluster:
     async def quorumctl(self, *words: str) -> subprocess.CompletedProcess[str]:
         """A command as an operator types it."""
         return await asyncio.to_thread(quorumctl, "-C", self.dev.layout.bootstrap, *words)
+
+
+async def image_at(broker: str) -> tuple[int, bytes]:
+    """Where that broker's image stands, and its digest."""
+    async with grpc.aio.insecure_channel(broker) as channel:
+        stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
+    return status.applied_offset, status.digest
 
 
 def said(node: DevNode) -> list[dict[str, Any]]:

@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 import pytest_asyncio
+from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.ids import uuid_text
 from quorum.cli.dev_cluster import DevCluster
 from quorum.cli.dev_layout import DevNode, free_ports
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, quorumctl, until
+from quorum.wire.client import AdminClient
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -50,6 +53,33 @@ async def voters(cluster: Cluster) -> dict[int, str]:
     """Node id -> directory id of each voter, as the leader has it."""
     status = await cluster.client.describe_quorum((await cluster.leader()).endpoint)
     return {voter.node_id: uuid_text(voter.directory_id) for voter in status.voters}
+
+
+def ports_of(status: admin_pb2.DescribeQuorumResponse) -> dict[int, int]:
+    """Node id -> where that voter is reached, as the log says."""
+    return {voter.node_id: voter.endpoint.port for voter in status.voters}
+
+
+def tell(broker: DevNode, moved: dict[DevNode, DevNode]) -> None:
+    """Its configuration names the controllers where they are now; it reads that at its next start."""
+    text = broker.config_path.read_text()
+    for before, after in moved.items():
+        text = text.replace(before.endpoint, after.endpoint)
+    broker.config_path.write_text(text)
+
+
+async def follows(cluster: Cluster, broker: DevNode, client: AdminClient) -> None:
+    """Returns once the broker has the leader's image and is online: it itself, not its last process."""
+
+    async def probe() -> bool | None:
+        now = await client.describe_quorum(await client.leader())
+        try:
+            return True if await image_at(broker.endpoint) == (now.applied_offset, now.digest) else None
+        except grpc.aio.AioRpcError:
+            return None  # it does not listen yet
+
+    await until(probe, 30)
+    await cluster.online(broker.node_id, client=client)
 
 
 def new_controller(cluster: Cluster, node_id: int) -> DevNode:
@@ -161,13 +191,16 @@ async def test_whether_a_controller_may_be_restarted(cluster: Cluster) -> None:
 
 
 async def test_a_voter_that_comes_back_elsewhere_is_found(cluster: Cluster) -> None:
-    """Controllers 1 and 2 come back at new ports, one after the other: the log says so, and brokers find the leader."""
+    """Controllers 1 and 2 come back at new ports, one after the other: the log says so, they are a majority without the third,
+    and a broker that is told where they are follows."""
+    (broker,) = cluster.brokers.values()
     for node_id in (1, 2):
         node = cluster.controllers[node_id]
         await cluster.ends(node, signal.SIGTERM)
         (port,) = free_ports(1)
         node.config_path.write_text(node.config_path.read_text().replace(f":{node.port}", f":{port}"))
         moved = node._replace(port=port)
+        tell(broker, {node: moved})
         nodes = tuple(moved if each.name == node.name else each for each in cluster.dev.layout.nodes)
         cluster.dev.layout = cluster.dev.layout._replace(nodes=nodes)
         cluster.controllers[node_id] = moved
@@ -175,22 +208,32 @@ async def test_a_voter_that_comes_back_elsewhere_is_found(cluster: Cluster) -> N
 
         async def recorded(node_id: int = node_id, port: int = port) -> bool | None:
             status = await cluster.client.describe_quorum(cluster.controllers[3].endpoint)
-            return True if {each.node_id: each.endpoint.port for each in status.voters}[node_id] == port else None
+            return True if ports_of(status)[node_id] == port else None
 
         await until(recorded, 30)
     await cluster.ends(cluster.controllers[3])
+    await cluster.ends(broker)
+    cluster.dev.start(broker.name)
     async with cluster.dev.client(timeout_s=15) as client:
+        await follows(cluster, broker, client)
         await client.create_topic("after", partitions=1, replication_factor=1)
+        assert {topic.name async for topic in client.all_topics()} == {"after"}
+        status = await client.describe_quorum(await client.leader())
+        assert ports_of(status) == {node_id: node.port for node_id, node in cluster.controllers.items()}
 
 
 async def test_all_hosts_are_renamed_at_once(cluster: Cluster) -> None:
-    """Without the new addresses there is no majority to write them: the configuration helps once, then the log knows."""
+    """Without the new addresses there is no majority to write them: the configuration helps once, then the log knows.
+    Brokers are told in their configuration (deploy/runbook.md)."""
     for node in cluster.controllers.values():
         await cluster.ends(node, signal.SIGTERM)
+    (broker,) = cluster.brokers.values()
+    await cluster.ends(broker)
     moved = {
         node_id: cluster.controllers[node_id]._replace(port=port)
         for node_id, port in zip((1, 2, 3), free_ports(3), strict=True)
     }
+    tell(broker, {cluster.controllers[node_id]: node for node_id, node in moved.items()})
     line = f"controller.quorum.voters: {json.dumps([f'{i}@{node.endpoint}' for i, node in moved.items()])}\n"
     for node_id, node in moved.items():
         text = node.config_path.read_text().replace(f":{cluster.controllers[node_id].port}", f":{node.port}")
@@ -198,9 +241,10 @@ async def test_all_hosts_are_renamed_at_once(cluster: Cluster) -> None:
     nodes = tuple(moved.get(each.node_id, each) for each in cluster.dev.layout.nodes)
     cluster.dev.layout = cluster.dev.layout._replace(nodes=nodes)
     cluster.controllers.update(moved)
-    for node in moved.values():
+    for node in (*moved.values(), broker):
         cluster.dev.start(node.name)
     async with cluster.dev.client(timeout_s=20) as client:
+        await follows(cluster, broker, client)
         await client.create_topic("renamed", partitions=1, replication_factor=1)
 
         async def written() -> bool | None:
@@ -224,7 +268,11 @@ async def test_all_hosts_are_renamed_at_once(cluster: Cluster) -> None:
     for node in moved.values():
         cluster.dev.start(node.name)
     async with cluster.dev.client(timeout_s=20) as client:
+        await follows(cluster, broker, client)
         await client.create_topic("without-help", partitions=1, replication_factor=1)
+        assert {topic.name async for topic in client.all_topics()} == {"renamed", "without-help"}
+        status = await client.describe_quorum(await client.leader())
+        assert ports_of(status) == {node_id: node.port for node_id, node in moved.items()}
 
 
 async def test_a_new_controller_finds_a_quorum_that_it_has_never_heard_of(tmp_path: Path) -> None:

@@ -5,14 +5,12 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import grpc
 import pytest
 import pytest_asyncio
-from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from quorum.cli.dev_cluster import DevCluster
 from quorum.wire.client import AdminClient
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, quorumctl, said, until
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, said, until
 from tests.processes.test_membership import new_controller
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -45,16 +43,9 @@ async def agree(cluster: Cluster, client: AdminClient, controller: str) -> None:
     async def probe() -> bool | None:
         quorum = await client.describe_quorum(controller)
         wanted = (quorum.applied_offset, quorum.digest)
-        return True if all([await _image(node.endpoint) == wanted for node in cluster.brokers.values()]) else None
+        return True if all([await image_at(node.endpoint) == wanted for node in cluster.brokers.values()]) else None
 
     await until(probe, 40)
-
-
-async def _image(broker: str) -> tuple[int, bytes]:
-    async with grpc.aio.insecure_channel(broker) as channel:
-        stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
-        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
-    return status.applied_offset, status.digest
 
 
 async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, tmp_path: Path) -> None:

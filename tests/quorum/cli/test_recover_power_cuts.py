@@ -126,9 +126,11 @@ def lossy() -> Situation:
     directory = controller(1, NEW)
     metadata = directory.subdirectory(LOG_DIRECTORY)
     (segment,) = (name for name in metadata.names() if name.endswith(".log"))
-    at = bytes(metadata.read(segment, 1 << 30)).index(batches(directory)[-2].data)
+    at = bytes(metadata.read(segment, 1 << 30)).index(batches(directory)[-1].data)
     metadata.flip_bit(segment, at + 81)
-    Log.open(metadata, accept_loss=True).close()
+    log = Log.open(metadata, accept_loss=True)
+    assert log.lost is not None
+    log.close()
     return Situation(directory)
 
 
