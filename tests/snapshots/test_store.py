@@ -93,6 +93,33 @@ def test_a_download_that_does_not_verify_is_gone() -> None:
         store.complete_part(end)
 
 
+def test_a_snapshot_that_there_was_no_room_for_takes_no_download_with_it() -> None:
+    """What there is of it goes. The leader's, which this node needs more, goes on from where it is."""
+    disk = MemoryDirectory("/d")
+    store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
+    end, own = write(there, 500), OffsetAndEpoch(40, 1)
+    size, data = there.read_chunk(end, 0, 1 << 24)
+    store.write_part(end, 0, data[:100])
+    disk.write_atomic(part_name(own), b"so far, and no further")
+    for given_up in (own, own, end):
+        store.drop_unfinished(given_up)
+    assert disk.names() == [part_name(end)]
+    assert store.part_bytes(end) == 100 and store.part_bytes(own) == 0
+    store.write_part(end, 100, data[100:])
+    assert store.complete_part(end) == there.read_meta(end) and size == len(data)
+
+
+def test_what_is_of_another_history_than_the_log_is_not_kept() -> None:
+    """However whole it is; and while it is being looked at, nobody takes it away."""
+    disk = MemoryDirectory("/d")
+    store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
+    end = write(there, 500)
+    store.write_part(end, 0, there.read_chunk(end, 0, 1 << 24)[1])
+    with pytest.raises(SnapshotCorrupt, match="another history"):
+        store.complete_part(end, bytes(32))
+    assert disk.names() == [] and store.list() == ()
+
+
 def test_writing_the_same_snapshot_again_changes_nothing() -> None:
     disk = MemoryDirectory("/d")
     store = SnapshotStore(disk)
