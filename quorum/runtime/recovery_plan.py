@@ -24,8 +24,8 @@ FILE_NAME: Final = "recovery-plan"
 DIRECTORIES_MAX: Final = 64
 PATH_CHARS_MAX: Final = 4096
 ENDPOINTS_MAX: Final = 16
-FILE_BYTES_MAX: Final = 2 << 20
-"""So many directories, each character of whose path is one that JSON writes as six."""
+FILE_BYTES_MAX: Final = 8 << 20
+"""So many directories and endpoints, each character of whose names is one that JSON writes as twelve."""
 _VERSION: Final = 1
 _NUMBER_MAX: Final = (1 << 63) - 1
 
@@ -155,6 +155,8 @@ def _parse(data: bytes) -> RecoveryPlan:
         raise ValueError(f"version {fields['version']!r:.20}; this code reads {_VERSION}")
     directories = tuple(_directory(*each) for each in _list(fields["directories"], DIRECTORIES_MAX))
     source = fields["source"]
+    if not fields["endpoints"]:
+        raise ValueError("no endpoint")
     return RecoveryPlan(
         directories=directories,
         survivor=directories[_whole(fields["survivor"])],

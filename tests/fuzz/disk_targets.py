@@ -33,14 +33,15 @@ from metadata_log.log_notes import (
     write_lost,
     write_start,
 )
-from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, NoOp, SnapshotMark
+from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Endpoint, NoOp, SnapshotMark
 from metadata_log.replay import Replay
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, unpack_header, walk
 from quorum.controller.decision import Decision
 from quorum.core.effects import ElectionState
-from quorum.runtime import election_file
+from quorum.runtime import election_file, recovery_plan
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime.recovery_plan import PlannedDirectory, RecoveryPlan
 from snapshots.format import FIRST_CHAIN, SnapshotMeta, genesis, snapshot_batches, snapshot_name
 from snapshots.reader import read_meta, read_records, read_snapshot
 from snapshots.store import SnapshotStore
@@ -55,6 +56,24 @@ from tests.sim.disk import MemoryDirectory
 VOTERS = voters_of((1,))
 GENESIS = genesis(CLUSTER_ID, VOTERS)
 IDENTITY = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller", GENESIS)
+SURVIVOR = PlannedDirectory("/c1", "controller", 1, directory_id(1))
+GIVER = PlannedDirectory("/mnt/broker 101", "broker", 101, directory_id(101))
+RECOVERY_PLAN = RecoveryPlan(
+    directories=(SURVIVOR, GIVER),
+    survivor=SURVIVOR,
+    source=GIVER,
+    base=8,
+    base_chain=bytes(range(32)),
+    snapshot=OffsetAndEpoch(8, 2),
+    end=OffsetAndEpoch(10, 2),
+    end_chain=bytes(32),
+    committed_end=10,
+    generation=2,
+    epoch=1_000_002,
+    endpoints=(Endpoint("CONTROLLER", "c1", 9001),),
+    wall_ms=5_000,
+    accepts_loss=False,
+)
 LOG_CONFIG = LogConfig(segment_bytes=900, tail_bytes=400)
 DATA = [record for record in RECORDS if TYPE_NUMBERS[type(record)] < FIRST_CONTROL_TYPE]
 
@@ -353,6 +372,13 @@ def _take_election_state(directory: MemoryDirectory) -> None:
     assert election_file.load(directory) == state
 
 
+def _take_recovery_plan(directory: MemoryDirectory) -> None:
+    plan = recovery_plan.load(directory)
+    assert plan is not None and plan.command and plan.endpoints
+    recovery_plan.save(directory, plan)
+    assert recovery_plan.load(directory) == plan
+
+
 def _take_identity(directory: MemoryDirectory) -> None:
     identity = read_identity(directory)
     assert identity is not None
@@ -504,6 +530,17 @@ TARGETS = (
         _small_file(election_file.FILE_NAME, _take_election_state),
         FORMAT,
         _election_states_mutated,
+    ),
+    Target(
+        "recovery-plan",
+        _written(
+            recovery_plan.FILE_NAME,
+            lambda each: recovery_plan.save(each, RECOVERY_PLAN),
+            lambda each: recovery_plan.save(each, RECOVERY_PLAN._replace(source=None, snapshot=None)),
+        ),
+        _small_file(recovery_plan.FILE_NAME, _take_recovery_plan),
+        FORMAT,
+        _log_starts_mutated,
     ),
     Target("snapshot", _snapshot_samples, _take_snapshot, FORMAT, batches_mutated(FIRST_CHAIN)),
     Target("controller-directory", _node_samples, _take_node, FORMAT, directories_mutated),
