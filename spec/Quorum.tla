@@ -12,11 +12,17 @@
 (*    not depend on it.  (That they do not disturb a healthy leader is      *)
 (*    another module's matter: Suspicion.)                                  *)
 (*  - A leader that resigns is one that does nothing more.                  *)
-(*  - `net' holds all that was ever said, and nothing is taken out of it:   *)
-(*    a message that is never taken is lost, one taken late is delayed, one *)
-(*    taken twice is repeated.  Only the answer to a fetch is taken at once *)
-(*    or never: a late one would bring no more than the next, and a leader  *)
-(*    that does not know that it is deposed still answers.                  *)
+(*  - There is no network.  A message has its effect on its receiver in the *)
+(*    step in which it was sent, or never; what is late is what the         *)
+(*    receiver makes of it.  A vote, an acknowledgement, a watermark only   *)
+(*    add to what a node knows, and a node is not bound to use what it      *)
+(*    knows: a vote or an acknowledgement that comes late is one that is    *)
+(*    used late, if whom it was meant for is still in office; if not, it is *)
+(*    worth nothing.  The answer to a fetch finds the follower as it was    *)
+(*    when it asked, or is refused.  Where that does not hold, lateness is  *)
+(*    modelled: `top' is an epoch that was spoken of, and may be heard of   *)
+(*    whenever; `flying' is a fetch whose read token may prove something to *)
+(*    a leader that has meanwhile been asked.                               *)
 (*  - A record is its epoch: one leader writes all records of an epoch, so  *)
 (*    (offset, epoch) names a record, and a prefix stands for its chain.    *)
 (*  - A read token is the number of the newest read round that a reply      *)
@@ -29,135 +35,158 @@ CONSTANTS
     Nil,
     MaxEpoch, MaxLog,                                        \* how far it is looked
     MaxReads, MaxCrashes, MaxLosses, MaxRecoveries,          \* how often each may happen; 0: never
-    FlushesApart,   \* whether a follower writes and flushes in two steps
+    FlushesApart,   \* whether writing and flushing are two steps, with room for a crash between them
     WithBroker
 
 VARIABLES
     gen,            \* the generation in a node's identity; a message of another one is refused
-    members,        \* who votes, as the node knows
     epoch, vote, leader,                                     \* quorum-state: durable before it is spoken of
     role,
+    votes,          \* a candidate's: who has voted for it
     log, flushed,   \* flushed: how much of the log is durable
     lost,           \* where its log ended, durably, and does not any more, and its epoch when it found that; or Nil
     hw,             \* high watermark, as the node knows
-    start,          \* a leader's: the length of its log when it was elected
     acked,          \* a leader's: below it, a voter's log is durable and the leader's
-    round, echoed,  \* a leader's: the newest read round; the newest one that a voter has repeated
+    round, proven,  \* a leader's: the newest read round; who has proven that it followed after that began
     token,          \* a follower's: the read round in the last reply that it accepted in this epoch
+    flying,         \* a follower's: a fetch that is still on its way, or Nil
     read,           \* a leader's read that waits for its round
-    net,
+    top,            \* the highest epoch that was spoken of, by generation
     broker,         \* one broker's store: a generation and the records that it was given
-    committed,      \* what was ever committed, by generation (nobody knows this)
-    answer,         \* the last read's answer, with what was committed when it was asked
+    elected,        \* who was ever elected to what (nobody knows this)
+    committed,      \* what was ever committed, by generation (nor this)
+    stale,          \* a read was answered without something that was committed when it was asked
     crashes, losses, recoveries, reads
 
-durable  == <<gen, members, epoch, vote, leader, log, flushed, lost>>
-volatile == <<role, hw, start, acked, round, echoed, token, read>>
-ghosts   == <<committed, answer, crashes, losses, recoveries, reads>>
-vars     == <<durable, volatile, net, broker, ghosts>>
+election == <<epoch, vote, leader, role, votes, top>>
+disk     == <<log, flushed, lost>>
+term     == <<acked, round, proven, read>>
+ghosts   == <<elected, committed, stale>>
+counts   == <<crashes, losses, recoveries, reads>>
+vars     == <<gen, election, disk, hw, term, token, flying, broker, ghosts, counts>>
 
 Generations == 0 .. MaxRecoveries
 Symmetry == Permutations(Server)
 
-NoTerm(s) ==  \* what a leader knows is dropped with its leadership
-    /\ start' = [start EXCEPT ![s] = 0]
-    /\ acked' = [acked EXCEPT ![s] = [f \in Server |-> 0]]
-    /\ round' = [round EXCEPT ![s] = 0]
-    /\ echoed' = [echoed EXCEPT ![s] = [f \in Server |-> 0]]
-    /\ read' = [read EXCEPT ![s] = Nil]
+\* What anything can depend on, now or later; only that tells states apart.  Who knows the leader of its epoch has no use for its
+\* vote in it, and tokens have none when there is nothing left to ask.
+MayBeAsked(s) == role[s] = "leading" /\ (read[s] # Nil \/ reads < MaxReads)
+Known == <<gen, epoch, leader, role, votes, top, disk, hw, acked, read, proven, broker, ghosts, counts,
+    [s \in Server |-> IF leader[s] = Nil THEN vote[s] ELSE Nil],
+    [s \in Server |-> IF MayBeAsked(s) THEN round[s] ELSE 0],
+    [f \in Server |-> IF leader[f] # Nil /\ MayBeAsked(leader[f]) /\ epoch[f] = epoch[leader[f]] THEN token[f] ELSE 0],
+    [f \in Server |-> IF flying[f] # Nil /\ MayBeAsked(flying[f].to) /\ flying[f].epoch = epoch[flying[f].to] THEN flying[f] ELSE Nil]>>
+
+Never(s) == FALSE  \* put in the place of a step that a configuration does without
 
 Min(a, b) == IF a < b THEN a ELSE b
 Max(a, b) == IF a > b THEN a ELSE b
 IsPrefix(a, b) == Len(a) <= Len(b) /\ SubSeq(b, 1, Len(a)) = a
-Majority(s, group) == 2 * Cardinality(group \cap members[s]) > Cardinality(members[s])
 LastEpoch(l) == IF l = <<>> THEN 0 ELSE l[Len(l)]
 EndOfEpoch(l, e) == Cardinality({i \in 1 .. Len(l) : l[i] <= e})
-Say(m) == net' = net \cup {m}
-Ours(m, s) == m.gen = gen[s]  \* what another generation says is refused
+Members(s) == IF gen[s] = 0 THEN Server ELSE {s}  \* whoever recovers goes on alone
+Majority(s, group) == 2 * Cardinality(group \cap Members(s)) > Cardinality(Members(s))
+Ours(g, s) == g = gen[s]  \* what another generation says is refused
+IsWhole(s) == lost[s] = Nil
+Start(s) == EndOfEpoch(log[s], epoch[s] - 1)  \* where a leader's epoch begins in its log
+CommittedInEpoch(s) == hw[s] > Start(s)
+FlushedAfter(n, l) == IF FlushesApart THEN n ELSE Len(l)
 
 Init ==
     /\ gen = [s \in Server |-> 0]
-    /\ members = [s \in Server |-> Server]
     /\ epoch = [s \in Server |-> 0]
     /\ vote = [s \in Server |-> Nil]
     /\ leader = [s \in Server |-> Nil]
     /\ role = [s \in Server |-> "waiting"]
+    /\ votes = [s \in Server |-> {}]
     /\ log = [s \in Server |-> <<>>]
     /\ flushed = [s \in Server |-> 0]
     /\ lost = [s \in Server |-> Nil]
     /\ hw = [s \in Server |-> 0]
-    /\ start = [s \in Server |-> 0]
     /\ acked = [s \in Server |-> [f \in Server |-> 0]]
     /\ round = [s \in Server |-> 0]
-    /\ echoed = [s \in Server |-> [f \in Server |-> 0]]
+    /\ proven = [s \in Server |-> {}]
     /\ token = [s \in Server |-> 0]
+    /\ flying = [s \in Server |-> Nil]
     /\ read = [s \in Server |-> Nil]
-    /\ net = {}
+    /\ top = [g \in Generations |-> 0]
     /\ broker = [gen |-> 0, log |-> <<>>]
+    /\ elected = {}
     /\ committed = [g \in Generations |-> <<>>]
-    /\ answer = [asked |-> 0, given |-> 0]
+    /\ stale = FALSE
     /\ crashes = 0 /\ losses = 0 /\ recoveries = 0 /\ reads = 0
+
+\* What a leader knows is dropped with its leadership.
+NoTerm(s) ==
+    /\ acked' = [acked EXCEPT ![s] = [f \in Server |-> 0]]
+    /\ round' = [round EXCEPT ![s] = 0]
+    /\ proven' = [proven EXCEPT ![s] = {}]
+    /\ read' = [read EXCEPT ![s] = Nil]
 
 -----------------------------------------------------------------------------
 (* Elections.  A node that knows of a lost tail neither stands nor votes.   *)
 
-IsWhole(s) == lost[s] = Nil
-
 Stand(s) ==
-    /\ role[s] \in {"waiting", "following", "standing"} /\ s \in members[s] /\ IsWhole(s)
+    /\ role[s] \in {"waiting", "following", "standing"} /\ IsWhole(s)
     /\ epoch[s] < MaxEpoch
     /\ epoch' = [epoch EXCEPT ![s] = @ + 1]
     /\ vote' = [vote EXCEPT ![s] = s]
     /\ leader' = [leader EXCEPT ![s] = Nil]
     /\ role' = [role EXCEPT ![s] = "standing"]
+    /\ votes' = [votes EXCEPT ![s] = {s}]
     /\ token' = [token EXCEPT ![s] = 0]
-    /\ net' = net \cup {
-         [type |-> "vote", gen |-> gen[s], from |-> s, epoch |-> epoch[s] + 1, last |-> LastEpoch(log[s]), end |-> Len(log[s])],
-         [type |-> "granted", gen |-> gen[s], from |-> s, to |-> s, epoch |-> epoch[s] + 1]}
-    /\ UNCHANGED <<gen, members, log, flushed, lost, hw, start, acked, round, echoed, read, broker, ghosts>>
+    /\ top' = [top EXCEPT ![gen[s]] = Max(@, epoch[s] + 1)]
+    /\ UNCHANGED <<gen, disk, hw, term, flying, broker, ghosts, counts>>
 
-\* Somebody speaks of a higher epoch, or of who leads this one.
+\* A node comes to a higher epoch, or comes to know who leads this one.
 Enter(s, e, l) ==
     /\ epoch' = [epoch EXCEPT ![s] = e]
     /\ vote' = [vote EXCEPT ![s] = IF e > epoch[s] THEN Nil ELSE @]
     /\ leader' = [leader EXCEPT ![s] = l]
     /\ role' = [role EXCEPT ![s] = IF l = Nil THEN "waiting" ELSE "following"]
+    /\ votes' = [votes EXCEPT ![s] = {}]
     /\ token' = [token EXCEPT ![s] = 0]
     /\ NoTerm(s)
+    /\ UNCHANGED <<gen, disk, hw, flying, broker, ghosts, counts>>
 
-HearVote(s) == \E m \in net :
-    /\ m.type = "vote" /\ Ours(m, s) /\ m.from # s /\ m.epoch > epoch[s]
-    /\ Enter(s, m.epoch, Nil)
-    /\ UNCHANGED <<gen, members, log, flushed, lost, hw, net, broker, ghosts>>
+\* Whatever a message says, and however late: its epoch is taken in.
+HearOfEpoch(s) == \E g \in Generations, e \in 1 .. MaxEpoch :
+    /\ Ours(g, s) /\ e > epoch[s] /\ e <= top[g]
+    /\ Enter(s, e, Nil)
+    /\ UNCHANGED top
 
-Grant(s) == \E m \in net :
-    /\ m.type = "vote" /\ Ours(m, s) /\ m.from # s /\ m.epoch = epoch[s]
-    /\ s \in members[s] /\ IsWhole(s) /\ role[s] = "waiting"
-    /\ vote[s] \in {Nil, m.from} /\ leader[s] = Nil
-    /\ m.last > LastEpoch(log[s]) \/ (m.last = LastEpoch(log[s]) /\ m.end >= Len(log[s]))
-    /\ vote' = [vote EXCEPT ![s] = m.from]
-    /\ Say([type |-> "granted", gen |-> gen[s], from |-> s, to |-> m.from, epoch |-> m.epoch])
-    /\ UNCHANGED <<gen, members, epoch, leader, log, flushed, lost, volatile, broker, ghosts>>
+\* A leader that has resigned, or come back as none, may run like anyone in the next epoch.
+Rest(s) ==
+    /\ leader[s] = s /\ epoch[s] < MaxEpoch
+    /\ Enter(s, epoch[s] + 1, Nil)
+    /\ top' = [top EXCEPT ![gen[s]] = Max(@, epoch[s] + 1)]
+
+IsUpToDate(l, mine) == LastEpoch(l) > LastEpoch(mine) \/ (LastEpoch(l) = LastEpoch(mine) /\ Len(l) >= Len(mine))
+
+Grant(s) == \E c \in Server \ {s} :
+    /\ role[c] = "standing" /\ Ours(gen[c], s) /\ epoch[c] = epoch[s]
+    /\ role[s] = "waiting" /\ vote[s] = Nil /\ leader[s] = Nil /\ IsWhole(s)
+    /\ IsUpToDate(log[c], log[s])
+    /\ vote' = [vote EXCEPT ![s] = c]
+    /\ votes' = [votes EXCEPT ![c] = @ \cup {s}]
+    /\ UNCHANGED <<gen, epoch, leader, role, top, disk, hw, term, token, flying, broker, ghosts, counts>>
 
 Lead(s) ==
-    /\ role[s] = "standing" /\ Len(log[s]) < MaxLog
-    /\ Majority(s, {m.from : m \in {n \in net :
-          n.type = "granted" /\ n.gen = gen[s] /\ n.to = s /\ n.epoch = epoch[s]}})
+    /\ role[s] = "standing" /\ Majority(s, votes[s]) /\ Len(log[s]) < MaxLog
     /\ role' = [role EXCEPT ![s] = "leading"]
     /\ leader' = [leader EXCEPT ![s] = s]
-    /\ start' = [start EXCEPT ![s] = Len(log[s])]
+    /\ votes' = [votes EXCEPT ![s] = {}]
     /\ log' = [log EXCEPT ![s] = Append(@, epoch[s])]
-    /\ acked' = [acked EXCEPT ![s] = [f \in Server |-> 0]]
-    /\ echoed' = [echoed EXCEPT ![s] = [f \in Server |-> 0]]
-    /\ round' = [round EXCEPT ![s] = 0]
-    /\ Say([type |-> "begin", gen |-> gen[s], from |-> s, epoch |-> epoch[s]])
-    /\ UNCHANGED <<gen, members, epoch, vote, flushed, lost, hw, token, read, broker, ghosts>>
+    /\ flushed' = [flushed EXCEPT ![s] = FlushedAfter(@, log'[s])]
+    /\ elected' = elected \cup {<<gen[s], epoch[s], s>>}
+    /\ UNCHANGED <<gen, epoch, vote, top, lost, hw, term, token, flying, broker, committed, stale, counts>>
 
-HearBegin(s) == \E m \in net :
-    /\ m.type = "begin" /\ Ours(m, s) /\ m.from # s
-    /\ m.epoch > epoch[s] \/ (m.epoch = epoch[s] /\ role[s] \in {"waiting", "standing"})
-    /\ Enter(s, m.epoch, m.from)
-    /\ UNCHANGED <<gen, members, log, flushed, lost, hw, net, broker, ghosts>>
+\* A leader makes itself known.
+HearOfLeader(s) == \E l \in Server \ {s} :
+    /\ role[l] = "leading" /\ Ours(gen[l], s)
+    /\ epoch[l] > epoch[s] \/ (epoch[l] = epoch[s] /\ role[s] \in {"waiting", "standing"})
+    /\ Enter(s, epoch[l], l)
+    /\ UNCHANGED top
 
 -----------------------------------------------------------------------------
 (* Replication.  A fetch from a durable end says that all below is durable.  *)
@@ -166,95 +195,104 @@ HearBegin(s) == \E m \in net :
 Write(s) ==
     /\ role[s] = "leading" /\ Len(log[s]) < MaxLog
     /\ log' = [log EXCEPT ![s] = Append(@, epoch[s])]
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, flushed, lost, volatile, net, broker, ghosts>>
+    /\ flushed' = [flushed EXCEPT ![s] = FlushedAfter(@, log'[s])]
+    /\ UNCHANGED <<gen, election, lost, hw, term, token, flying, broker, ghosts, counts>>
 
 Flush(s) ==
     /\ flushed[s] < Len(log[s])
     /\ flushed' = [flushed EXCEPT ![s] = Len(log[s])]
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, log, lost, volatile, net, broker, ghosts>>
+    /\ UNCHANGED <<gen, election, log, lost, hw, term, token, flying, broker, ghosts, counts>>
 
-Fetch(s) ==
-    /\ role[s] = "following" /\ flushed[s] = Len(log[s])
-    /\ Say([type |-> "fetch", gen |-> gen[s], from |-> s, counts |-> IsWhole(s) /\ s \in members[s], epoch |-> epoch[s],
-            end |-> Len(log[s]), last |-> LastEpoch(log[s]), token |-> token[s]])
-    /\ UNCHANGED <<durable, volatile, broker, ghosts>>
+Follows(f, l) ==
+    /\ role[f] = "following" /\ leader[f] = l /\ role[l] = "leading" /\ epoch[f] = epoch[l] /\ Ours(gen[f], l)
+    /\ flushed[f] = Len(log[f])
 
-\* The leader takes a fetch that was once sent.  Its answer is taken at once, or never.
-Answers(s, m, taken) == LET f == m.from IN
-    taken <=> /\ gen[f] = gen[s] /\ epoch[f] = epoch[s] /\ role[f] = "following" /\ leader[f] = s
-              /\ m.end = Len(log[f]) /\ m.last = LastEpoch(log[f]) /\ flushed[f] = Len(log[f])
+\* A fetch proves that its sender followed after the round began, if it repeats a token of that round.
+Proves(t, s) == t >= round[s]
+ProvenBy(s, f, t) == IF read[s] # Nil /\ Proves(t, s) THEN proven[s] \cup {f} ELSE proven[s]
 
-Serve(s) == \E m \in net, taken \in BOOLEAN, end \in 0 .. MaxLog :
-    /\ m.type = "fetch" /\ role[s] = "leading" /\ Ours(m, s) /\ m.epoch = epoch[s] /\ m.from # s
-    /\ m.end <= Len(log[s]) /\ LastEpoch(SubSeq(log[s], 1, m.end)) = m.last
-    /\ acked' = [acked EXCEPT ![s][m.from] = IF m.counts THEN Max(@, m.end) ELSE @]
-    /\ echoed' = [echoed EXCEPT ![s][m.from] = IF m.counts THEN Max(@, m.token) ELSE @]
-    /\ IF taken
-       THEN /\ Answers(s, m, TRUE)
-            /\ end \in m.end .. Len(log[s]) /\ (end > m.end \/ m.end = Len(log[s]))
-            /\ log' = [log EXCEPT ![m.from] = SubSeq(log[s], 1, end)]  \* as many as fit
-            /\ hw' = [hw EXCEPT ![m.from] = IF hw[s] > start[s] THEN Max(@, Min(hw[s], end)) ELSE @]
-            /\ token' = [token EXCEPT ![m.from] = round[s]]
-            /\ flushed' = IF FlushesApart THEN flushed ELSE [flushed EXCEPT ![m.from] = end]
-       ELSE end = 0 /\ UNCHANGED <<log, flushed, hw, token>>
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, lost, role, start, round, read, net, broker, ghosts>>
+\* A fetch and its answer: as many records as fit, or none.
+Serve(s) == \E f \in Server \ {s} : \E end \in Len(log[f]) .. Len(log[s]) :
+    /\ Follows(f, s) /\ IsPrefix(log[f], log[s])
+    /\ acked' = [acked EXCEPT ![s][f] = IF IsWhole(f) THEN Max(@, Len(log[f])) ELSE @]
+    /\ proven' = [proven EXCEPT ![s] = IF IsWhole(f) THEN ProvenBy(s, f, token[f]) ELSE @]
+    /\ log' = [log EXCEPT ![f] = SubSeq(log[s], 1, end)]
+    /\ flushed' = [flushed EXCEPT ![f] = FlushedAfter(@, log'[f])]
+    /\ hw' = [hw EXCEPT ![f] = IF CommittedInEpoch(s) THEN Max(@, Min(hw[s], end)) ELSE @]
+    /\ token' = [token EXCEPT ![f] = round[s]]
+    /\ UNCHANGED <<gen, election, lost, round, read, flying, broker, ghosts, counts>>
 
 \* The follower's log is none of the leader's: it cuts back to where the two may agree, and asks again.
-CutBack(s) == \E m \in net : LET f == m.from IN
-    /\ m.type = "fetch" /\ role[s] = "leading" /\ Ours(m, s) /\ m.epoch = epoch[s] /\ f # s
-    /\ ~(m.end <= Len(log[s]) /\ LastEpoch(SubSeq(log[s], 1, m.end)) = m.last)
-    /\ Answers(s, m, TRUE)
-    /\ LET theirs   == EndOfEpoch(log[s], m.last)
+CutBack(s) == \E f \in Server \ {s} :
+    /\ Follows(f, s)
+    /\ LET last     == LastEpoch(log[f])
+           agrees   == Len(log[f]) <= Len(log[s]) /\ LastEpoch(SubSeq(log[s], 1, Len(log[f]))) = last
+           theirs   == EndOfEpoch(log[s], last)
            cutEpoch == LastEpoch(SubSeq(log[s], 1, theirs))
            mine     == EndOfEpoch(log[f], cutEpoch)
            end      == IF LastEpoch(SubSeq(log[f], 1, mine)) = cutEpoch THEN Min(mine, theirs) ELSE mine
-       IN /\ end < Len(log[f])
+       IN /\ ~agrees /\ end < Len(log[f])
           /\ log' = [log EXCEPT ![f] = SubSeq(@, 1, end)]
           /\ flushed' = [flushed EXCEPT ![f] = Min(@, end)]
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, lost, volatile, net, broker, ghosts>>
+          /\ token' = [token EXCEPT ![f] = round[s]]
+    /\ UNCHANGED <<gen, election, lost, hw, term, flying, broker, ghosts, counts>>
 
 \* The leader counts itself by what is durable, and moves only on a record of its own epoch (Raft 5.4.2).
 OwnEnd(s) == flushed[s]
-IsOfItsEpoch(s, n) == n > start[s]
+IsOfItsEpoch(s, n) == n > Start(s)
 
 Commit(s) == \E n \in 1 .. MaxLog :
     /\ role[s] = "leading" /\ n > hw[s] /\ IsOfItsEpoch(s, n) /\ n <= Len(log[s])
     /\ Majority(s, {f \in Server : IF f = s THEN OwnEnd(s) >= n ELSE acked[s][f] >= n})
     /\ hw' = [hw EXCEPT ![s] = n]
     /\ committed' = [committed EXCEPT ![gen[s]] = IF n > Len(@) THEN SubSeq(log[s], 1, n) ELSE @]
-    /\ UNCHANGED <<durable, role, start, acked, round, echoed, token, read, net, broker, answer, crashes, losses, recoveries, reads>>
+    /\ UNCHANGED <<gen, election, disk, term, token, flying, broker, elected, stale, counts>>
 
 -----------------------------------------------------------------------------
 (* Reads: a round begins after the question came in; a majority must repeat  *)
 (* what only a reply sent after that could have told them.                   *)
 
+\* A fetch that will be taken later.  (What it acknowledges might have been taken at once: only its token matters.)
+Send(f) ==
+    /\ MaxReads > 0 /\ role[f] = "following" /\ flushed[f] = Len(log[f]) /\ IsWhole(f)
+    /\ Follows(f, leader[f])
+    /\ flying' = [flying EXCEPT ![f] = [to |-> leader[f], epoch |-> epoch[f], token |-> token[f]]]
+    /\ UNCHANGED <<gen, election, disk, hw, term, token, broker, ghosts, counts>>
+
+Arrive(f) ==
+    /\ flying[f] # Nil
+    /\ LET s == flying[f].to IN
+       proven' = IF role[s] = "leading" /\ epoch[s] = flying[f].epoch
+                 THEN [proven EXCEPT ![s] = ProvenBy(s, f, flying[f].token)] ELSE proven
+    /\ flying' = [flying EXCEPT ![f] = Nil]
+    /\ UNCHANGED <<gen, election, disk, hw, acked, round, read, token, broker, ghosts, counts>>
+
 Ask(s) ==
-    /\ role[s] = "leading" /\ hw[s] > start[s] /\ read[s] = Nil /\ reads < MaxReads
+    /\ role[s] = "leading" /\ CommittedInEpoch(s) /\ read[s] = Nil /\ reads < MaxReads
     /\ reads' = reads + 1
     /\ round' = [round EXCEPT ![s] = @ + 1]
+    /\ proven' = [proven EXCEPT ![s] = {}]
     /\ read' = [read EXCEPT ![s] = [asked |-> Len(committed[gen[s]]), pending |-> Len(log[s])]]
-    /\ UNCHANGED <<durable, role, hw, start, acked, echoed, token, net, broker, committed, answer, crashes, losses, recoveries>>
+    /\ UNCHANGED <<gen, election, disk, hw, acked, token, flying, broker, ghosts, crashes, losses, recoveries>>
 
-IsConfirmed(s) == Majority(s, {f \in Server : f = s \/ echoed[s][f] >= round[s]})
+IsConfirmed(s) == Majority(s, proven[s] \cup {s})
 
 Answer(s) ==
     /\ role[s] = "leading" /\ read[s] # Nil /\ hw[s] >= read[s].pending /\ IsConfirmed(s)
-    /\ answer' = [asked |-> read[s].asked, given |-> hw[s]]
+    /\ stale' = (stale \/ hw[s] < read[s].asked)
     /\ read' = [read EXCEPT ![s] = Nil]
-    /\ UNCHANGED <<durable, role, hw, start, acked, round, echoed, token, net, broker, committed, crashes, losses, recoveries, reads>>
+    /\ proven' = [proven EXCEPT ![s] = {}]
+    /\ UNCHANGED <<gen, election, disk, hw, acked, round, token, flying, broker, elected, committed, counts>>
 
 -----------------------------------------------------------------------------
 (* Faults.                                                                   *)
 
-AtStart(s) == IF leader[s] = s THEN "resigned" ELSE IF leader[s] # Nil THEN "following" ELSE "waiting"
-
 Forget(s) ==
-    /\ role' = [role EXCEPT ![s] = AtStart(s)]
+    /\ role' = [role EXCEPT ![s] = IF leader[s] = s THEN "resigned" ELSE IF leader[s] # Nil THEN "following" ELSE "waiting"]
+    /\ votes' = [votes EXCEPT ![s] = {}]
     /\ hw' = [hw EXCEPT ![s] = 0]
     /\ token' = [token EXCEPT ![s] = 0]
     /\ NoTerm(s)
-
-LostFrom(s) == [end |-> IF IsWhole(s) THEN flushed[s] ELSE Max(lost[s].end, flushed[s]), epoch |-> epoch[s]]
 
 \* A crash, with or without the power: what was not flushed may be there, or not.
 Crash(s) ==
@@ -262,8 +300,11 @@ Crash(s) ==
     /\ \E n \in flushed[s] .. Len(log[s]) :
           /\ log' = [log EXCEPT ![s] = SubSeq(@, 1, n)]
           /\ flushed' = [flushed EXCEPT ![s] = n]
+    /\ lost' = [lost EXCEPT ![s] = IF IsWhole(s) THEN Nil ELSE [@ EXCEPT !.epoch = epoch[s]]]  \* each start takes its own
     /\ Forget(s)
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, lost, net, broker, committed, answer, losses, recoveries, reads>>
+    /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, losses, recoveries, reads>>
+
+LostFrom(s) == [end |-> IF IsWhole(s) THEN flushed[s] ELSE Max(lost[s].end, flushed[s]), epoch |-> epoch[s]]
 
 \* A restart that finds damage at the end of what was durable once, and knows from the note how much that was.
 Lose(s) ==
@@ -272,44 +313,50 @@ Lose(s) ==
     /\ flushed' = [flushed EXCEPT ![s] = Len(log'[s])]
     /\ lost' = [lost EXCEPT ![s] = LostFrom(s)]
     /\ Forget(s)
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, net, broker, committed, answer, crashes, recoveries, reads>>
+    /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, crashes, recoveries, reads>>
 
 \* All below the lost end is known to be committed and is here; or a later leader, elected without this node, has sent a record.
-Restored(s) ==
-    /\ ~IsWhole(s)
-    /\ \/ flushed[s] >= lost[s].end /\ hw[s] >= lost[s].end
-       \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) > lost[s].epoch
-    /\ lost' = [lost EXCEPT ![s] = Nil]
-    /\ UNCHANGED <<gen, members, epoch, vote, leader, log, flushed, volatile, net, broker, ghosts>>
+IsRestored(s) ==
+    \/ Min(flushed[s], hw[s]) >= lost[s].end
+    \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) > lost[s].epoch
 
-\* The operator gives up on the others: this node goes on alone, as another generation.  They may still be running.
-Recover(s) ==
-    /\ recoveries < MaxRecoveries /\ recoveries' = recoveries + 1 /\ epoch[s] < MaxEpoch
-    /\ gen[s] = recoveries
-    /\ gen' = [gen EXCEPT ![s] = @ + 1]
-    /\ members' = [members EXCEPT ![s] = {s}]
-    /\ epoch' = [epoch EXCEPT ![s] = @ + 1]
-    /\ vote' = [vote EXCEPT ![s] = Nil]
-    /\ leader' = [leader EXCEPT ![s] = Nil]
+Restored(s) ==
+    /\ ~IsWhole(s) /\ IsRestored(s)
     /\ lost' = [lost EXCEPT ![s] = Nil]
+    /\ UNCHANGED <<gen, election, log, flushed, hw, term, token, flying, broker, ghosts, counts>>
+
+\* The operator gives up on the others, and names one log: its node goes on alone, in another generation and in an epoch of its
+\* own.  The others may still be running.  (The code leaps over a million epochs; here nothing relies on that.)
+Recover(s) ==
+    /\ recoveries < MaxRecoveries /\ recoveries' = recoveries + 1
+    /\ epoch[s] < MaxEpoch /\ Len(log[s]) < MaxLog /\ gen[s] = recoveries
+    /\ gen' = [gen EXCEPT ![s] = @ + 1]
+    /\ epoch' = [epoch EXCEPT ![s] = @ + 1]
+    /\ vote' = [vote EXCEPT ![s] = s]
+    /\ leader' = [leader EXCEPT ![s] = Nil]
     /\ role' = [role EXCEPT ![s] = "waiting"]
+    /\ votes' = [votes EXCEPT ![s] = {}]
+    /\ top' = [top EXCEPT ![gen[s] + 1] = epoch[s] + 1]
+    /\ log' = [log EXCEPT ![s] = Append(@, epoch[s] + 1)]
+    /\ flushed' = [flushed EXCEPT ![s] = Len(log'[s])]
+    /\ lost' = [lost EXCEPT ![s] = Nil]
     /\ hw' = [hw EXCEPT ![s] = 0]
     /\ token' = [token EXCEPT ![s] = 0]
     /\ NoTerm(s)
-    /\ UNCHANGED <<log, flushed, net, broker, committed, answer, crashes, losses, reads>>
+    /\ UNCHANGED <<flying, broker, ghosts, crashes, losses, reads>>
 
 \* A broker takes committed records only; of a newer generation it takes all anew, of an older one nothing.
 BrokerFetch(s) ==
-    /\ WithBroker /\ role[s] = "leading" /\ hw[s] > start[s] /\ gen[s] >= broker.gen
+    /\ WithBroker /\ role[s] = "leading" /\ CommittedInEpoch(s) /\ gen[s] >= broker.gen
     /\ gen[s] > broker.gen \/ hw[s] > Len(broker.log)
     /\ broker' = [gen |-> gen[s], log |-> IF gen[s] > broker.gen THEN SubSeq(log[s], 1, hw[s])
                                           ELSE broker.log \o SubSeq(log[s], Len(broker.log) + 1, hw[s])]
-    /\ UNCHANGED <<durable, volatile, net, ghosts>>
+    /\ UNCHANGED <<gen, election, disk, hw, term, token, flying, ghosts, counts>>
 
 Next == \E s \in Server :
-    \/ Stand(s) \/ HearVote(s) \/ Grant(s) \/ Lead(s) \/ HearBegin(s)
-    \/ Write(s) \/ Flush(s) \/ Fetch(s) \/ Serve(s) \/ CutBack(s) \/ Commit(s)
-    \/ Ask(s) \/ Answer(s)
+    \/ Stand(s) \/ HearOfEpoch(s) \/ Rest(s) \/ Grant(s) \/ Lead(s) \/ HearOfLeader(s)
+    \/ Write(s) \/ Flush(s) \/ Serve(s) \/ CutBack(s) \/ Commit(s)
+    \/ Send(s) \/ Arrive(s) \/ Ask(s) \/ Answer(s)
     \/ Crash(s) \/ Lose(s) \/ Restored(s) \/ Recover(s) \/ BrokerFetch(s)
 
 Spec == Init /\ [][Next]_vars
@@ -317,13 +364,12 @@ Spec == Init /\ [][Next]_vars
 -----------------------------------------------------------------------------
 (* The laws.                                                                 *)
 
-\* At most one node leads an epoch.
-ElectionSafety == \A a, b \in net :
-    a.type = "begin" /\ b.type = "begin" /\ a.gen = b.gen /\ a.epoch = b.epoch => a.from = b.from
+\* At most one node is ever elected to an epoch.
+ElectionSafety == \A a, b \in elected : a[1] = b[1] /\ a[2] = b[2] => a = b
 
-\* One vote in an epoch, over all lives of a node.
-VoteOnce == \A a, b \in net :
-    a.type = "granted" /\ b.type = "granted" /\ a.gen = b.gen /\ a.from = b.from /\ a.epoch = b.epoch => a.to = b.to
+\* One vote in an epoch, over all lives of a node; and no way back to an epoch.
+VoteOnce == [][\A s \in Server :
+    epoch'[s] > epoch[s] \/ (epoch'[s] = epoch[s] /\ vote[s] \in {Nil, vote'[s]})]_vars
 
 \* Logs that hold a record of one epoch at one offset are equal up to there.
 LogMatching == \A a, b \in Server : gen[a] = gen[b] =>
@@ -343,9 +389,55 @@ CommittedIsDurable == losses = 0 /\ recoveries = 0 =>
     2 * Cardinality({s \in Server : IsPrefix(committed[0], SubSeq(log[s], 1, flushed[s]))}) > Cardinality(Server)
 
 \* A read sees all that was committed, and so acknowledged, when it was asked.
-ReadsAreFresh == answer.given >= answer.asked
+ReadsAreFresh == ~stale
 
 \* What a broker holds is a beginning of the one history of its generation.
 BrokerHoldsCommitted == IsPrefix(broker.log, committed[broker.gen])
+
+-----------------------------------------------------------------------------
+(* What must be reached, or the laws say nothing.  TLC says so when it first *)
+(* comes to such a state (its level is the number of states on a shortest    *)
+(* way there); check.py knows which of them each configuration must reach.   *)
+
+Reach(n, name, isThere) ==
+    IF ~TLCGet(n) /\ isThere THEN TLCSet(n, TRUE) /\ PrintT(<<"reached", name, TLCGet("level")>>) ELSE TRUE
+
+ASSUME \A n \in 1 .. 20 : TLCSet(n, FALSE)
+
+Leads(s) == role[s] = "leading"
+Holders(l) == {s \in Server : IsPrefix(l, SubSeq(log[s], 1, flushed[s]))}
+
+Reached ==
+    \* A majority follows another leader, and the old one does not know.
+    /\ Reach(1, "TwoLead", \E a, b \in Server : Leads(a) /\ Leads(b) /\ gen[a] = gen[b] /\ epoch[a] < epoch[b])
+    /\ Reach(2, "TwoTermsCommit", \E i, j \in 1 .. Len(committed[0]) : committed[0][i] < committed[0][j])
+    \* A follower has what its leader has not.
+    /\ Reach(3, "TailIsCut", \E s, f \in Server : Follows(f, s) /\ ~IsPrefix(log[f], log[s]))
+    \* Raft's figure 8: on a majority's disks, under a later leader, and not committed.
+    /\ Reach(4, "OlderOnMajority", \E s \in Server : Leads(s) /\ \E n \in Len(committed[0]) + 1 .. Start(s) :
+                  2 * Cardinality(Holders(SubSeq(log[s], 1, n))) > Cardinality(Server))
+    \* The record that opened an epoch went with the crash of its leader.
+    /\ Reach(5, "UnflushedIsLost", crashes > 0 /\ \E e \in elected : \A s \in Server : \A i \in 1 .. Len(log[s]) : log[s][i] # e[2])
+    \* The watermark is ahead of the disk of the leader itself.
+    /\ Reach(7, "CommittedByOthers", FlushesApart /\ \E s \in Server : Leads(s) /\ hw[s] > flushed[s])
+    /\ Reach(8, "ReadIsAnswered", reads > 0 /\ \E s \in Server : Leads(s) /\ round[s] > 0 /\ read[s] = Nil)
+    \* What a deposed leader would answer is old, and nothing but the round keeps it from that.
+    /\ Reach(9, "OldLeaderIsAsked", \E s \in Server : Leads(s) /\ read[s] # Nil /\ hw[s] >= read[s].pending /\ hw[s] < read[s].asked)
+    \* ... and a fetch of its own time comes in.
+    /\ Reach(10, "OldFetchIsFlying", \E s, f \in Server : Leads(s) /\ read[s] # Nil /\ hw[s] < read[s].asked
+                  /\ flying[f] # Nil /\ flying[f].to = s /\ flying[f].epoch = epoch[s])
+    \* Too few disks hold what is committed, until the node that lost it has it again.
+    /\ Reach(11, "CommittedIsShort", losses > 0 /\ 2 * Cardinality(Holders(committed[0])) < Cardinality(Server))
+    /\ Reach(12, "WholeAsCommitted", \E s \in Server : ~IsWhole(s) /\ Min(flushed[s], hw[s]) >= lost[s].end)
+    /\ Reach(13, "WholeByLaterLeader", \E s \in Server : ~IsWhole(s) /\ hw[s] < lost[s].end /\ IsRestored(s))
+    \* As long again as it was, and yet not to be counted.
+    /\ Reach(14, "LongAgain", \E s \in Server : ~IsWhole(s) /\ flushed[s] >= lost[s].end /\ ~IsRestored(s))
+    /\ Reach(15, "LeaderLosesTail", losses > 0 /\ \E s \in Server : ~IsWhole(s) /\ role[s] = "resigned")
+    \* Both generations lead, and have committed what the other has not.
+    /\ Reach(16, "TwoGenerationsCommit", recoveries > 0 /\ \E a, b \in Server : Leads(a) /\ Leads(b) /\ gen[a] # gen[b]
+                  /\ CommittedInEpoch(a) /\ CommittedInEpoch(b))
+    /\ Reach(17, "CommittedIsGivenUp", recoveries > 0 /\ committed[1] # <<>> /\ ~IsPrefix(committed[0], committed[1]))
+    /\ Reach(18, "BrokerGoesOver", recoveries > 0 /\ broker.gen = 1 /\ ~IsPrefix(committed[0], broker.log))
+    /\ Reach(19, "BrokerStaysBehind", recoveries > 0 /\ broker.gen = 0 /\ ~IsPrefix(broker.log, committed[1]) /\ committed[1] # <<>>)
 
 =============================================================================

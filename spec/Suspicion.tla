@@ -4,9 +4,9 @@
 (* matters: logs are equal, and a call is one step, or none where a link is *)
 (* cut; if only the way back is cut, it has its effect and no answer.       *)
 (*                                                                          *)
-(* `Core' is a majority whose processes run and whose links hold.  The      *)
-(* others are cut off one way or both, paused, restarted and let back at    *)
-(* the worst of times.  The code's departure from KRaft: a follower that    *)
+(* `Core' is a majority whose links hold, and whose leader's process runs.  *)
+(* A follower in it may restart.  The others are cut off one way or both,   *)
+(* paused, restarted and let back at the worst of times.  The code's departure from KRaft: a follower that    *)
 (* has seen its leader's process gone (its stream broke, and an immediate   *)
 (* reconnect was refused) says yes to pre-votes at once, and is the first   *)
 (* to ask for them.  A paused leader, or one that cannot be reached, does   *)
@@ -19,26 +19,34 @@
 EXTENDS Integers, FiniteSets, TLC
 
 CONSTANTS Server, Core, Nil, MaxEpoch,
+          LedBy,      \* who may lead at first
           Raised      \* which sets of nodes outside may have been above the leader's epoch before
 
 VARIABLES epoch, vote, leader, role,
-          heard,      \* a follower's: its leader has answered it, and it is not silent since
+          heard,      \* a follower's: its leader has answered it, or still has the time to, and it is not silent since
           suspects,   \* a follower's: its leader's process was seen gone
           yes,        \* who has said yes to a node's pre-vote, or vote
-          cut,        \* the links, as <<from, to>>, that are cut
-          deposed     \* how often a healthy leader in the core has lost its office
+          cut         \* the links, as <<from, to>>, that are cut
 
-vars == <<epoch, vote, leader, role, heard, suspects, yes, cut, deposed>>
+vars == <<epoch, vote, leader, role, heard, suspects, yes, cut>>
+
+\* What has a meaning in a node's role; only that tells states apart.
+Known == <<epoch, leader, role, cut,
+           [s \in Server |-> IF leader[s] = Nil THEN vote[s] ELSE Nil],
+           [s \in Server |-> IF role[s] = "following" THEN <<heard[s], suspects[s]>> ELSE <<>>],
+           [s \in Server |-> IF role[s] \in {"asking", "standing"} THEN yes[s] ELSE {}]>>
+Symmetry == Permutations(Core)
 
 Outside == Server \ Core
 Links == {l \in Server \X Server : l[1] # l[2] /\ ~(l[1] \in Core /\ l[2] \in Core)}
 Reaches(a, b) == <<a, b>> \notin cut
 IsMajority(group) == 2 * Cardinality(group) > Cardinality(Server)
 
-\* A leader in the core has all the core behind it; whoever is outside is in any state and epoch that it may have come to.
+\* The leader has all the core behind it; whoever is outside is in any state and epoch that it may have come to.
 Init ==
-    /\ cut = {} /\ deposed = 0
-    /\ \E l \in Core, raised \in Raised :
+    /\ cut = {}
+    /\ \E l \in LedBy, raised \in Raised :
+          /\ l \notin raised
           /\ epoch = [s \in Server |-> IF s \in raised THEN 2 ELSE 1]
           /\ vote = [s \in Server |-> IF s \in raised THEN s ELSE Nil]
           /\ leader = [s \in Server |-> IF s \in raised THEN Nil ELSE l]
@@ -49,7 +57,6 @@ Init ==
 
 \* Healthy: all of the core follows it, and has been answered.
 IsHealthy(l) == role[l] = "leading" /\ \A f \in Core \ {l} : role[f] = "following" /\ leader[f] = l /\ heard[f] /\ epoch[f] = epoch[l]
-IsDeposed(s) == IF s \in Core /\ IsHealthy(s) THEN 1 ELSE 0
 
 Become(s, r, e, v, l) ==
     /\ role' = [role EXCEPT ![s] = r]
@@ -58,7 +65,6 @@ Become(s, r, e, v, l) ==
     /\ leader' = [leader EXCEPT ![s] = l]
     /\ heard' = [heard EXCEPT ![s] = FALSE]
     /\ suspects' = [suspects EXCEPT ![s] = FALSE]
-    /\ deposed' = deposed + IsDeposed(s)
 
 \* Silence is heard only where there is some: no answer comes from the leader, or it does not lead any more.
 Silent(s) ==
@@ -66,7 +72,7 @@ Silent(s) ==
     /\ ~Reaches(s, leader[s]) \/ ~Reaches(leader[s], s) \/ role[leader[s]] # "leading" \/ epoch[leader[s]] # epoch[s]
     /\ role' = [role EXCEPT ![s] = "asking"]
     /\ yes' = [yes EXCEPT ![s] = {s}]
-    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut, deposed>>
+    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut>>
 
 \* An election timeout without a leader.  A vote starts it anew: whoever was voted for has the time to win, or to give up.
 Wait(s) ==
@@ -74,22 +80,25 @@ Wait(s) ==
     /\ ~\E c \in Server \ {s} : vote[s] = c /\ epoch[c] = epoch[s] /\ role[c] \in {"standing", "leading"} /\ Reaches(c, s)
     /\ role' = [role EXCEPT ![s] = "asking"]
     /\ yes' = [yes EXCEPT ![s] = {s}]
-    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut, deposed>>
+    /\ UNCHANGED <<epoch, vote, leader, heard, suspects, cut>>
 
 WouldGrant(v) == CASE role[v] = "leading" -> FALSE
                    [] role[v] = "following" -> suspects[v] \/ ~heard[v]
                    [] OTHER -> TRUE
 
+\* The leader that a node names to others: none that it has lost itself.
+Hint(v) == IF role[v] = "leading" \/ (role[v] = "following" /\ ~suspects[v]) THEN leader[v] ELSE Nil
+
 \* Changes nothing at v.  Its answer says also what v knows: a higher epoch, or who leads this one.
 PreVote(s, v) ==
-    /\ role[s] = "asking" /\ s # v /\ Reaches(s, v) /\ Reaches(v, s)
-    /\ IF epoch[v] > epoch[s] \/ (epoch[v] = epoch[s] /\ leader[s] = Nil /\ leader[v] \notin {Nil, s})
-       THEN /\ Become(s, IF leader[v] \in {Nil, s} THEN "waiting" ELSE "following", epoch[v],
-                      IF epoch[v] > epoch[s] THEN Nil ELSE vote[s], IF leader[v] = s THEN Nil ELSE leader[v])
+    /\ role[s] = "asking" /\ s # v /\ Reaches(s, v) /\ Reaches(v, s) /\ role[v] # "gone"
+    /\ IF epoch[v] > epoch[s] \/ (epoch[v] = epoch[s] /\ leader[s] = Nil /\ Hint(v) \notin {Nil, s})
+       THEN /\ Become(s, IF Hint(v) \in {Nil, s} THEN "waiting" ELSE "following", epoch[v],
+                      IF epoch[v] > epoch[s] THEN Nil ELSE vote[s], IF Hint(v) = s THEN Nil ELSE Hint(v))
             /\ UNCHANGED <<yes, cut>>
        ELSE /\ WouldGrant(v)
             /\ yes' = [yes EXCEPT ![s] = @ \cup {v}]
-            /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, cut, deposed>>
+            /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, cut>>
 
 Stand(s) ==
     /\ role[s] = "asking" /\ IsMajority(yes[s]) /\ epoch[s] < MaxEpoch
@@ -104,10 +113,10 @@ GiveUp(s) ==
     /\ UNCHANGED <<yes, cut>>
 
 Vote(s, v) ==  \* the question alone raises v's epoch; the answer may be lost
-    /\ role[s] = "standing" /\ s # v /\ Reaches(s, v) /\ epoch[v] <= epoch[s]
+    /\ role[s] = "standing" /\ s # v /\ Reaches(s, v) /\ epoch[v] <= epoch[s] /\ role[v] # "gone"
     /\ LET grants == epoch[v] < epoch[s] \/ (role[v] \in {"waiting", "asking"} /\ vote[v] \in {Nil, s} /\ leader[v] = Nil)
        IN /\ epoch[v] < epoch[s] \/ grants
-          /\ Become(v, "waiting", epoch[s], IF grants THEN s ELSE vote[v], Nil)
+          /\ Become(v, IF epoch[v] < epoch[s] THEN "waiting" ELSE role[v], epoch[s], IF grants THEN s ELSE vote[v], Nil)
           /\ yes' = [yes EXCEPT ![s] = IF grants /\ Reaches(v, s) THEN @ \cup {v} ELSE @]
     /\ UNCHANGED cut
 
@@ -118,7 +127,7 @@ Lead(s) ==
 
 \* A leader makes itself known; or is told of a higher epoch by the answer.
 Begin(s, v) ==
-    /\ role[s] = "leading" /\ s # v /\ Reaches(s, v)
+    /\ role[s] = "leading" /\ s # v /\ Reaches(s, v) /\ role[v] # "gone"
     /\ \/ /\ epoch[v] < epoch[s] \/ (epoch[v] = epoch[s] /\ role[v] \in {"waiting", "asking", "standing"})
           /\ Become(v, "following", epoch[s], IF epoch[v] < epoch[s] THEN Nil ELSE vote[v], s)
        \/ /\ epoch[v] > epoch[s] /\ Reaches(v, s)
@@ -130,24 +139,28 @@ Answered(s) ==  \* a follower's fetch
     /\ role[leader[s]] = "leading" /\ epoch[leader[s]] = epoch[s]
     /\ heard' = [heard EXCEPT ![s] = TRUE]
     /\ suspects' = [suspects EXCEPT ![s] = FALSE]
-    /\ UNCHANGED <<epoch, vote, leader, role, yes, cut, deposed>>
+    /\ UNCHANGED <<epoch, vote, leader, role, yes, cut>>
 
-\* The leader's process is gone: only those are, and only so long as they are, that restart.
+\* A process is gone, and its followers see that; a leader's in the core is not.
 Restart(s) ==
-    /\ s \in Outside /\ role[s] # "gone"
+    /\ s \in Outside \/ role[s] = "following"
+    /\ role[s] # "gone"
     /\ role' = [role EXCEPT ![s] = "gone"]
     /\ suspects' = [f \in Server |-> suspects[f] \/ (role[f] = "following" /\ leader[f] = s)]
-    /\ UNCHANGED <<epoch, vote, leader, heard, yes, cut, deposed>>
+    /\ UNCHANGED <<epoch, vote, leader, heard, yes, cut>>
+
+\* A node that comes back gives its leader the time to answer before it agrees to another.
+GivesTime(s) == leader[s] \notin {Nil, s}
 
 Back(s) ==
     /\ role[s] = "gone"
     /\ role' = [role EXCEPT ![s] = IF leader[s] \in {Nil, s} THEN "waiting" ELSE "following"]
-    /\ heard' = [heard EXCEPT ![s] = FALSE]
+    /\ heard' = [heard EXCEPT ![s] = GivesTime(s)]
     /\ suspects' = [suspects EXCEPT ![s] = FALSE]
     /\ yes' = [yes EXCEPT ![s] = {}]
-    /\ UNCHANGED <<epoch, vote, leader, cut, deposed>>
+    /\ UNCHANGED <<epoch, vote, leader, cut>>
 
-Cut == \E l \in Links : cut' = (IF l \in cut THEN cut \ {l} ELSE cut \cup {l}) /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, yes, deposed>>
+Cut == \E l \in Links : cut' = (IF l \in cut THEN cut \ {l} ELSE cut \cup {l}) /\ UNCHANGED <<epoch, vote, leader, role, heard, suspects, yes>>
 
 Next ==
     \/ Cut
@@ -156,15 +169,37 @@ Next ==
 
 Spec == Init /\ [][Next]_vars
 
+-----------------------------------------------------------------------------
 ElectionSafety == \A a, b \in Server : role[a] = "leading" /\ role[b] = "leading" /\ epoch[a] = epoch[b] => a = b
 
 Nobody == {{}}
 Anybody == SUBSET Outside
+TheCore == Core
+Anyone == Server
 
 \* Whoever was never above its epoch does not depose it.
-HealthyLeaderStays == deposed = 0
+HealthyLeaderStays == [][\A l \in Core : IsHealthy(l) => role'[l] = "leading" /\ epoch'[l] = epoch[l]]_vars
 \* While a leader is healthy, nobody wins a round of pre-votes, wherever it stands: so nobody comes to raise its epoch.  (Who
 \* had won one, or raised its epoch, before: that is the one election that it may cost.)
 NobodyIsEncouraged == [][(\E l \in Core : IsHealthy(l)) =>
     \A s \in Server : role'[s] = "asking" /\ IsMajority(yes'[s]) => IsMajority(yes[s])]_vars
+
+\* A mistake that must be found: a node that has just restarted agrees at once to another leader.
+GivesNone(s) == FALSE
+
+\* What must be reached (see Quorum).
+Reach(n, name, isThere) ==
+    IF ~TLCGet(n) /\ isThere THEN TLCSet(n, TRUE) /\ PrintT(<<"reached", name, TLCGet("level")>>) ELSE TRUE
+
+ASSUME \A n \in 1 .. 20 : TLCSet(n, FALSE)
+
+Reached ==
+    /\ Reach(1, "CutOffAsksHealthy", \E l \in Core : IsHealthy(l) /\ \E s \in Outside : role[s] = "asking")
+    /\ Reach(2, "FollowerRestarts", \E l, f \in Core : role[l] = "leading" /\ leader[f] = l /\ role[f] = "gone")
+    /\ Reach(3, "LeaderIsSuspected", \E f \in Core : role[f] = "following" /\ suspects[f])
+    /\ Reach(4, "SuspectIsSucceeded", \E l \in Core : IsHealthy(l) /\ \E s \in Outside : leader[s] = s)
+    \* It runs although a healthy leader is there: it had won its pre-votes before.
+    /\ Reach(5, "LateCandidate", \E l \in Core, s \in Outside : IsHealthy(l) /\ role[s] = "standing" /\ epoch[s] > epoch[l])
+    /\ Reach(6, "RaisedIsLetBack", \E l \in Core, s \in Outside : IsHealthy(l) /\ epoch[s] > epoch[l] /\ role[s] = "asking" /\ cut = {})
+    /\ Reach(7, "HealthyAgain", \E l \in Core : IsHealthy(l) /\ epoch[l] > 2)
 =============================================================================
