@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from evidence import (
-    STATE_NAMES,
     Departure,
     Metadata,
-    broker_states,
     chain_at,
     departure,
     flip_one_byte,
@@ -34,19 +32,16 @@ from evidence import (
     until,
 )
 from narrator import DoesNotHold, Narrator, Step, expect
-from quorum_rpc.v1 import admin_pb2
 from spark import Spark
+from stage import PARTITIONS, REPLICATION_FACTOR, Stage
 
-from quorum.cli.dev_cluster import DevCluster, DevClusterError, DevNode
+from quorum.cli.dev_cluster import DevCluster, DevClusterError
 from quorum.cli.dev_process import exit_code, log_tail, send
-from quorum.cli.topic_apply import Impossible, apply_plan, make_plan, read_wanted
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
+from quorum.cli.topic_apply import Impossible
+from quorum.wire.client_errors import AdminError
 
-HERE: Final = Path(__file__).resolve().parent
-CATALOGUE: Final = HERE / "sentry_topics.json"
 INTERRUPTED: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-PARTITIONS, REPLICATION_FACTOR = 12, 3
 SESSION_S: Final = 9.0
 """A broker's session, as daemons have it by default."""
 
@@ -55,13 +50,12 @@ class Story:
     """The cluster, and the steps that are told about it, in order."""
 
     def __init__(self, cluster: DevCluster, report: Path, narrator: Narrator) -> None:
-        self.cluster = cluster
+        self.stage = stage = Stage(cluster)
+        self.cluster, self.client = stage.cluster, stage.client
+        self.controllers, self.brokers = stage.controllers, stage.brokers
         self.root = cluster.layout.directory
-        self.controllers = cluster.layout.controllers
-        self.brokers = cluster.layout.brokers
         self.report = report
         self.tell = narrator
-        self.client = cluster.client(timeout_s=15)
         self.spark = Spark(cluster.layout.directory / "spark.log")
         self.snapshot = Path()
 
@@ -97,13 +91,15 @@ class Story:
         """3 controllers and 4 brokers are up"""
         step.waiting_for("a leader, and every broker online")
         await self.cluster.up(30)
-        leader = await self._leader()
+        leader = await self.stage.leader()
         quorum = await self.client.describe_quorum(leader.endpoint)
-        step.proof(f"{leader.name} leads epoch {quorum.epoch}; {len(self.brokers)} brokers are online; {self._pids()}")
+        step.proof(
+            f"{leader.name} leads epoch {quorum.epoch}; {len(self.brokers)} brokers are online; {self.stage.pids()}"
+        )
 
     async def catalogue_applied(self, step: Step) -> None:
         """A real topic catalogue is applied"""
-        first = await self._apply()
+        first = await self.stage.apply()
         seen = await metadata(self.client)
         topics = len(seen.topic_ids)
         counts = {len(each.replicas) for each in seen.partitions.values()}
@@ -111,7 +107,7 @@ class Story:
         expected = topics * PARTITIONS
         expect(len(seen.partitions) == expected, f"{expected} partitions", len(seen.partitions))
         expect(None not in seen.leaders(), "a leader for every partition", "some have none")
-        again = await self._apply()
+        again = await self.stage.apply()
         expect(again == "nothing to do", "nothing to do when it is applied again", again)
         step.proof(
             f"{first}: {topics} topics x {PARTITIONS} partitions x {REPLICATION_FACTOR} replicas, each with a leader, "
@@ -127,7 +123,7 @@ class Story:
         began = time.monotonic()
         self.cluster.kill(broker.name)
         step.waiting_for(f"its session of {SESSION_S:g} s to end")
-        await self._in_state(broker, "fenced", SESSION_S + 10)
+        await self.stage.in_state(broker, "fenced", SESSION_S + 10)
         took_s = time.monotonic() - began
         after = await metadata(self.client)
         living = {node.node_id for node in self.brokers[1:]}
@@ -142,13 +138,13 @@ class Story:
 
     async def controller_killed(self, step: Step) -> None:
         """The active controller is killed (kill -9): the next one acknowledges a write"""
-        old = await self._leader()
+        old = await self.stage.leader()
         before = await self.client.describe_quorum(old.endpoint)
         began = time.monotonic()
         self.cluster.kill(old.name)
-        offset = await self._create("written-after-the-kill")
+        offset = await self.stage.create("written-after-the-kill")
         took_s = time.monotonic() - began
-        new = await self._leader()
+        new = await self.stage.leader()
         after = await self.client.describe_quorum(new.endpoint)
         expect(new is not old and after.epoch > before.epoch, f"another leader, above epoch {before.epoch}", new.name)
         described = await self.client.describe_topic("written-after-the-kill")
@@ -165,14 +161,14 @@ class Story:
         led = before.led_by(broker.node_id)
         expect(led > 0, f"{broker.name} to lead something", led)
         step.waiting_for("its leaders to move, and the process to leave")
-        code = await self._ends(broker, signal.SIGINT)
+        code = await self.stage.ends(broker, signal.SIGINT)
         expect(code == 0, f"{broker.name} to exit with 0", f"{code}: {log_tail(broker)}")
         states = [line["state"] for line in said(broker) if line["event"] == "broker state"]
         expect(states[-2:] == ["stopping", "offline"], "its log to end with stopping, offline", states)
         after = await metadata(self.client)
         expect(after.led_by(broker.node_id) == 0, f"{broker.name} to lead nothing", after.led_by(broker.node_id))
         expect(None not in after.leaders(), "a leader for every partition", "some have none")
-        leader = await self._leader()
+        leader = await self.stage.leader()
 
         async def on_disk() -> Departure | None:
             found = departure(leader.data_directory, broker.node_id, before.as_of)
@@ -192,24 +188,24 @@ class Story:
 
     async def restarted(self, step: Step) -> None:
         """Everything is killed and restarted from disk"""
-        leader = await self._leader()
+        leader = await self.stage.leader()
         before_metadata = await metadata(self.client)
         before = await self.client.describe_quorum(leader.endpoint)
         for node in self.cluster.running():
-            await self._ends(node, signal.SIGKILL)
+            await self.stage.ends(node, signal.SIGKILL)
         began = time.monotonic()
         for node in self.controllers:
             self.cluster.start(node.name)
         step.waiting_for("controllers to read their disks and agree")
         for node in self.controllers:
-            await self._caught_up(node, before.log_end_offset, before.digest)
+            await self.stage.caught_up(node, before.log_end_offset, before.digest)
             chain = chain_at(node.data_directory, before.log_end_offset)
             expect(chain == before.chain, f"{node.name}'s chain at {before.log_end_offset} as before", chain)
         agreed_s = time.monotonic() - began
         step.waiting_for("brokers to come back")
         await self.cluster.up(30)
-        await self._registered_since(before.log_end_offset)
-        recovered = self._recovered_offsets()
+        await self.stage.registered_since(before.log_end_offset)
+        recovered = self.stage.recovered_offsets()
         expect(min(recovered.values()) > 0, "every broker to start from its own copy", recovered)
         after = await metadata(self.client)
         expect(after.topic_ids == before_metadata.topic_ids, "the same topics", len(after.topic_ids))
@@ -230,7 +226,7 @@ class Story:
         marked = await self.client.create_snapshot("the demo asks for one")
         files: dict[str, Path] = {}
         for node in self.controllers:
-            files[node.name] = await self._snapshot_of(node, marked.offset)
+            files[node.name] = await self.stage.snapshot_of(node, marked.offset)
         sums = {name: sha256(path) for name, path in files.items()}
         expect(len(set(sums.values())) == 1, "one sha256 on all controllers", sums)
         self.snapshot = files[self.controllers[0].name]
@@ -298,101 +294,6 @@ class Story:
         await self.spark.stop()
         expect(not self.spark.members(), "no process of Spark left", self.spark.members())
         step.proof(f"brokers first, then controllers: {len(codes)} daemons exited with 0; Spark has ended too")
-
-    # --- what the steps lean on --------------------------------------------------------------------------------------
-
-    async def _leader(self) -> DevNode:
-        """The active controller."""
-        target = await self.client.leader()
-        return next(node for node in self.controllers if node.endpoint == target)
-
-    def _pids(self) -> str:
-        pids = [self.cluster.pid(node.name) for node in self.cluster.nodes]
-        return f"processes {', '.join(map(str, pids))}"
-
-    async def _ends(self, node: DevNode, number: signal.Signals) -> int | None:
-        """Sends the signal and waits for the process to end; its exit code."""
-        pid = self.cluster.pid(node.name)
-        self.cluster.kill(node.name, number)
-        try:
-            await self.cluster.wait_until_gone(node.name, 30)
-        except TimeoutError:
-            raise DoesNotHold(f"{node.name} to end within 30 s of {number.name}", log_tail(node)) from None
-        return None if pid is None else exit_code(pid)
-
-    async def _in_state(self, broker: DevNode, state: str, within_s: float) -> None:
-        states: dict[int, str] = {}
-
-        async def probe() -> bool | None:
-            states.update(await broker_states(self.client))
-            return True if states.get(broker.node_id) == state else None
-
-        await until(f"{broker.name} {state}", probe, within_s, lambda: states)
-
-    async def _registered_since(self, offset: int) -> None:
-        """Every broker is online by a registration above `offset`: until its session is over, a dead process counts as online."""
-        seen: dict[int, tuple[int, str]] = {}
-
-        async def probe() -> bool | None:
-            for each in (await self.client.list_brokers()).brokers:
-                seen[each.broker_id] = each.broker_epoch, STATE_NAMES.get(each.state, str(each.state))
-            back = {i for i, (epoch, state) in seen.items() if epoch >= offset and state == "online"}
-            return True if back >= {node.node_id for node in self.brokers} else None
-
-        await until(f"every broker online by a registration above offset {offset}", probe, 30, lambda: seen)
-
-    async def _caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
-        """`node` has applied the log up to `end`, and its image has `digest`."""
-        seen: list[str] = []
-
-        async def probe() -> bool | None:
-            quorum = await self.client.describe_quorum(node.endpoint)
-            seen[:] = [f"applied {quorum.applied_offset}, digest {quorum.digest.hex()[:16]}"]
-            return True if quorum.applied_offset > end and quorum.digest == digest else None
-
-        await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
-
-    async def _snapshot_of(self, node: DevNode, end: int) -> Path:
-        """The snapshot file of `node` at `end`, once it is there."""
-
-        async def probe() -> Path | None:
-            listed = await self.client.list_snapshots(node.endpoint)
-            wanted = [each.snapshot for each in listed.snapshots if each.snapshot.end_offset == end]
-            if not wanted:
-                return None
-            name = f"{wanted[0].end_offset:020d}-{wanted[0].epoch:010d}.checkpoint"
-            return node.data_directory / "@metadata" / name
-
-        return await until(f"{node.name} with a snapshot at {end}", probe, 20, lambda: log_tail(node))
-
-    async def _create(self, name: str) -> int:
-        """Creates a topic through a change of leaders; gives the offset."""
-        while True:
-            try:
-                request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
-                response = await self.client.create_topics(request)
-            except (NotReached, MayHaveHappened):
-                found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
-                if found:
-                    return 0
-                continue
-            (result,) = response.results
-            if result.error.code:
-                raise AdminError.of(result.error)
-            return int(response.offset)
-
-    def _recovered_offsets(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for node in self.brokers:
-            found[node.name] = [line["offset"] for line in said(node) if line["event"] == "store recovered"][-1]
-        return found
-
-    async def _apply(self) -> str:
-        """What `quorumctl topics apply` does; says what was done."""
-        plan = await make_plan(self.client, read_wanted(CATALOGUE, PARTITIONS, REPLICATION_FACTOR))
-        await apply_plan(self.client, plan)
-        counts = {"created": len(plan.create), "grown": len(plan.grow), "altered": len(plan.alter)}
-        return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing to do"
 
 
 def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:

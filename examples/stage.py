@@ -1,0 +1,123 @@
+"""The stage of the demo: the cluster and its client, what can be done to them, and what is waited for.
+
+Each wait names what it waits for and within what time, and shows what was seen instead if that does not come.
+"""
+
+import signal
+from pathlib import Path
+from typing import Final
+
+from evidence import STATE_NAMES, broker_states, said, until
+from narrator import DoesNotHold
+from quorum_rpc.v1 import admin_pb2
+
+from quorum.cli.dev_cluster import DevCluster, DevNode
+from quorum.cli.dev_process import exit_code, log_tail
+from quorum.cli.topic_apply import apply_plan, make_plan, read_wanted
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
+
+CATALOGUE: Final = Path(__file__).resolve().parent / "sentry_topics.json"
+PARTITIONS, REPLICATION_FACTOR = 12, 3
+
+
+class Stage:
+    """Real daemons, and a client of theirs."""
+
+    def __init__(self, cluster: DevCluster) -> None:
+        self.cluster = cluster
+        self.controllers = cluster.layout.controllers
+        self.brokers = cluster.layout.brokers
+        self.client = cluster.client(timeout_s=15)
+
+    async def leader(self) -> DevNode:
+        """The active controller."""
+        target = await self.client.leader()
+        return next(node for node in self.controllers if node.endpoint == target)
+
+    def pids(self) -> str:
+        pids = [self.cluster.pid(node.name) for node in self.cluster.nodes]
+        return f"processes {', '.join(map(str, pids))}"
+
+    async def ends(self, node: DevNode, number: signal.Signals) -> int | None:
+        """Sends the signal and waits for the process to end; its exit code."""
+        pid = self.cluster.pid(node.name)
+        self.cluster.kill(node.name, number)
+        try:
+            await self.cluster.wait_until_gone(node.name, 30)
+        except TimeoutError:
+            raise DoesNotHold(f"{node.name} to end within 30 s of {number.name}", log_tail(node)) from None
+        return None if pid is None else exit_code(pid)
+
+    async def in_state(self, broker: DevNode, state: str, within_s: float) -> None:
+        states: dict[int, str] = {}
+
+        async def probe() -> bool | None:
+            states.update(await broker_states(self.client))
+            return True if states.get(broker.node_id) == state else None
+
+        await until(f"{broker.name} {state}", probe, within_s, lambda: states)
+
+    async def registered_since(self, offset: int) -> None:
+        """Every broker is online by a registration above `offset`: until its session is over, a dead process counts as online."""
+        seen: dict[int, tuple[int, str]] = {}
+
+        async def probe() -> bool | None:
+            for each in (await self.client.list_brokers()).brokers:
+                seen[each.broker_id] = each.broker_epoch, STATE_NAMES.get(each.state, str(each.state))
+            back = {i for i, (epoch, state) in seen.items() if epoch >= offset and state == "online"}
+            return True if back >= {node.node_id for node in self.brokers} else None
+
+        await until(f"every broker online by a registration above offset {offset}", probe, 30, lambda: seen)
+
+    async def caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
+        """`node` has applied the log up to `end`, and its image has `digest`."""
+        seen: list[str] = []
+
+        async def probe() -> bool | None:
+            quorum = await self.client.describe_quorum(node.endpoint)
+            seen[:] = [f"applied {quorum.applied_offset}, digest {quorum.digest.hex()[:16]}"]
+            return True if quorum.applied_offset > end and quorum.digest == digest else None
+
+        await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
+
+    async def snapshot_of(self, node: DevNode, end: int) -> Path:
+        """The snapshot file of `node` at `end`, once it is there."""
+
+        async def probe() -> Path | None:
+            listed = await self.client.list_snapshots(node.endpoint)
+            wanted = [each.snapshot for each in listed.snapshots if each.snapshot.end_offset == end]
+            if not wanted:
+                return None
+            name = f"{wanted[0].end_offset:020d}-{wanted[0].epoch:010d}.checkpoint"
+            return node.data_directory / "@metadata" / name
+
+        return await until(f"{node.name} with a snapshot at {end}", probe, 20, lambda: log_tail(node))
+
+    async def create(self, name: str) -> int:
+        """Creates a topic through a change of leaders; gives the offset."""
+        while True:
+            try:
+                request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
+                response = await self.client.create_topics(request)
+            except (NotReached, MayHaveHappened):
+                found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
+                if found:
+                    return 0
+                continue
+            (result,) = response.results
+            if result.error.code:
+                raise AdminError.of(result.error)
+            return int(response.offset)
+
+    def recovered_offsets(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node in self.brokers:
+            found[node.name] = [line["offset"] for line in said(node) if line["event"] == "store recovered"][-1]
+        return found
+
+    async def apply(self) -> str:
+        """What `quorumctl topics apply` does; says what was done."""
+        plan = await make_plan(self.client, read_wanted(CATALOGUE, PARTITIONS, REPLICATION_FACTOR))
+        await apply_plan(self.client, plan)
+        counts = {"created": len(plan.create), "grown": len(plan.grow), "altered": len(plan.alter)}
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "nothing to do"
