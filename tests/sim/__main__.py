@@ -3,8 +3,10 @@
     python -m tests.sim --seeds 1000                 many seeds, on all cores, until one breaks a law
     python -m tests.sim --hours 8                    random seeds for so long, whatever they find
     python -m tests.sim --seed 17                    one of them again
-    python -m tests.sim --mutants                    every seeded bug must be found
     python -m tests.sim --seed 3 --mutant NAME       one seed with one bug
+    python -m tests.sim --mutants                    every seeded bug must be found
+    python -m tests.sim --mutants --mutant NAME --write docs/simulator.md
+                                                     this one must, and its row of the page is written
 
 Prints what all the seeds together have covered. Fails if a law broke, or if something that every long run must meet was
 never met.
@@ -33,10 +35,11 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=2_000, help="events a seed under faults, at least (2000)")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME", help="put this bug in")
     parser.add_argument("--mutants", action="store_true", help="put in each bug in turn; each must be found")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help="with --mutants: put the table into this page")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="with --mutants: put what was found into this page")
     arguments = parser.parse_args()
     if arguments.mutants:
-        return hunting.hunt_all(arguments.first, arguments.seeds or 1_000, arguments.events, arguments.write)
+        names = [arguments.mutant] if arguments.mutant else list(MUTANTS)
+        return hunting.hunt_all(names, arguments.first, arguments.seeds or 1_000, arguments.events, arguments.write)
     if arguments.hours is not None:
         report = soak(arguments.hours, arguments.events, fail_fast=arguments.fail_fast)
         print(report)

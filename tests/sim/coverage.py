@@ -26,6 +26,8 @@ FAULTS = (
     "membership change asked for",
     "link cut",
     "cut one way",
+    "controllers cut off from each other",
+    "broker out of reach",
     "pause",
     "wall clock step",
     "message lost",

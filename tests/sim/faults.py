@@ -8,6 +8,7 @@ from quorum.core.roles import Role
 from tests.sim.brokers import SimBroker
 from tests.sim.controllers import SimController
 from tests.sim.membership import Membership
+from tests.sim.network import Link
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -41,6 +42,8 @@ class Faults:
             (options.membership_every_ms, self._membership.change),
             (options.disk_replaced_every_ms, self._membership.lose),
             (options.cut_every_ms, self._cut),
+            (options.split_every_ms, self._split),
+            (options.broker_away_every_ms, self._send_broker_away),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),
             (options.rot_every_ms, self._rot),
@@ -192,8 +195,10 @@ class Faults:
             self._cluster.coverage["cut one way"] += 1
         if self._rng.random() < 0.3 and links:
             links = set(self._rng.sample(sorted(links), self._rng.randint(1, len(links))))
+        self._cut_for(links, self._rng.uniform(0.2, 1.8) * self._cluster.options.cut_for_ms)
+
+    def _cut_for(self, links: set[Link], duration_ms: float) -> None:
         self._cluster.network.cut(links)
-        duration_ms = self._rng.uniform(0.2, 1.8) * self._cluster.options.cut_for_ms
 
         def mend() -> None:
             if not self._stopped:
@@ -201,10 +206,33 @@ class Faults:
 
         self._cluster.schedule(duration_ms, mend)
 
+    def _split(self) -> None:
+        """Who is deposed behind such a cut is not told so, and brokers and clients still come to it. Perhaps it sleeps, too."""
+        leaders = [each for each in self._cluster.controllers if each.is_up and each.core.is_leading]
+        alone = self._rng.choice(leaders or self._cluster.controllers)
+        others = [each.name for each in self._cluster.controllers if each is not alone]
+        self._cluster.coverage["controllers cut off from each other"] += 1
+        links = {(alone.name, other) for other in others} | {(other, alone.name) for other in others}
+        self._cut_for(links, self._rng.uniform(500.0, 5_000.0))
+        if self._cluster.options.pause_every_ms > 0 and self._rng.random() < 0.5:
+            self._put_to_sleep(alone)
+
+    def _send_broker_away(self) -> None:
+        """It runs, and nobody hears of it: its lease must be over before its session is. Often it is back just then."""
+        broker = self._rng.choice(list(self._cluster.brokers.values()))
+        self._cluster.coverage["broker out of reach"] += 1
+        controllers = [each.name for each in self._cluster.controllers]
+        links = {(broker.name, each) for each in controllers} | {(each, broker.name) for each in controllers}
+        sessions = self._rng.choice((self._rng.uniform(0.5, 2.5), self._rng.uniform(0.9, 1.2)))
+        self._cut_for(links, sessions * self._cluster.options.session_timeout_ms)
+
     def _pause(self) -> None:
         victim: SimController | SimBroker = self._victim()
         if self._cluster.brokers and self._rng.random() < 0.3:
             victim = self._rng.choice(list(self._cluster.brokers.values()))
+        self._put_to_sleep(victim)
+
+    def _put_to_sleep(self, victim: SimController | SimBroker) -> None:
         if victim.paused or not victim.is_up:
             return
         self._cluster.coverage["pause"] += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from metadata_log.batch import Batch
 from metadata_log.codec import UnknownRecord, decode_batch
-from metadata_log.ids import Offset
+from metadata_log.ids import Epoch, Offset
 from metadata_log.image import EMPTY_IMAGE, MetadataImage
 from metadata_log.log import Log
 from metadata_log.records import Record, Voters
@@ -45,6 +45,11 @@ class History:
     def end(self) -> Offset:
         """One past the last committed record."""
         return self._ends[-1] if self._ends else 0
+
+    @property
+    def epoch(self) -> Epoch:
+        """Of the last committed record."""
+        return self._batches[-1].epoch if self._batches else 0
 
     @property
     def image(self) -> MetadataImage:

@@ -1,51 +1,84 @@
-"""Hunting the seeded bugs: every mutant, each until a seed finds it, several at a time; and the table of who was caught."""
+"""Hunting the seeded bugs: every mutant, until a seed finds it; and the table of who was caught, by which law.
 
-from collections.abc import Iterator
+A few seeds of each mutant that is still at large, then the next few of those, and so on: most are found by their first seeds,
+and the cores that this leaves free are all put on the last ones. What is in the table does not depend on who was quicker: it is
+always the lowest seed that finds the bug.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.sim.mutants import MUTANTS
-from tests.sim.runner import Hunt, on_all_cores, run_hunt
+from tests.sim.runner import Hunt, Outcome, on_all_cores, progress_bar, run_hunt
+
+SEEDS_A_HUNT = 5
 
 BEGIN, END = "<!-- mutants: begin -->", "<!-- mutants: end -->"
 """Between these two lines of a page stands the table."""
 
+_HEAD = ("| mutant | what it does | breaks | seed | events |", "|---|---|---|--:|--:|")
+
 
 class Catch(NamedTuple):
-    """What became of one mutant."""
+    """One mutant, and the seed that has found it."""
 
     name: str
-    law: str | None
-    """What it broke; None: no seed has found it."""
+    law: str
+    """What it broke."""
     seed: int
-    """The one that found it, or the last that did not."""
+    events: int
+    """How many the seed took for that."""
 
     @property
     def row(self) -> str:
-        """A line of the table."""
-        law = self.law or "**not found**"
-        return f"| `{self.name}` | {MUTANTS[self.name].what} | {law} | {self.seed} |"
+        """A line of the table in a page."""
+        return f"| `{self.name}` | {MUTANTS[self.name].what} | {self.law} | {self.seed} | {self.events} |"
+
+    @classmethod
+    def of_row(cls, row: str) -> "Catch":
+        """The catch that a line of the table tells of."""
+        name, _, law, seed, events = (cell.strip() for cell in row.strip("|").split("|"))
+        return cls(name.strip("`"), law, int(seed), int(events))
 
 
-def hunt_all(first: int, count: int, events: int, page: Path | None = None) -> int:
-    """Every mutant must be found within `count` seeds. Puts the table into `page`, if there is one to put it into."""
+def hunt_all(names: Sequence[str], first: int, count: int, events: int, page: Path | None = None) -> int:
+    """Each of these mutants must be found within `count` seeds. Puts what was found into the table of `page`, if one is given."""
     caught: dict[str, Catch] = {}
-    for catch in _catches(first, count, events):
-        caught[catch.name] = catch
-        verdict = f"seed {catch.seed}" if catch.law else f"NOT FOUND by seed {catch.seed}"
-        print(f"{catch.name:<36} {verdict:<24} {catch.law or ''}", flush=True)
-    survivors = [name for name, catch in caught.items() if catch.law is None]
-    rows = [caught[name].row for name in MUTANTS]
+    with progress_bar("mutants") as bar:
+        task = bar.add_task("mutants", total=len(names))
+        for hunt, outcome in on_all_cores(run_hunt, _hunts(names, first, count, events, caught)):
+            if outcome.failure is None:
+                continue
+            known, catch = caught.get(hunt.mutant), _catch(hunt, outcome.failure, outcome)
+            if known is None or catch.seed < known.seed:
+                caught[hunt.mutant] = catch
+                bar.console.print(_line(hunt.mutant, catch), highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, completed=len(caught))
+    print("\n".join(_line(name, caught.get(name)) for name in names))
     if page is not None:
-        _write_between(page, ["| mutant | what it does | breaks | found by seed |", "|---|---|---|--:|", *rows])
-    print(f"{len(caught) - len(survivors)} passed, {len(survivors)} failed")
+        write_rows(page, caught)
+    survivors = [name for name in names if name not in caught]
+    print(f"{len(caught)} passed, {len(survivors)} failed")
     return 1 if survivors else 0
 
 
-def _catches(first: int, count: int, events: int) -> Iterator[Catch]:
-    for hunt, outcome in on_all_cores(run_hunt, [Hunt(name, first, count, events) for name in MUTANTS]):
-        law = None if outcome.failure is None else law_of(outcome.failure)
-        yield Catch(hunt.mutant, law, outcome.seed)
+def _hunts(names: Sequence[str], first: int, count: int, events: int, caught: Mapping[str, Catch]) -> Iterator[Hunt]:
+    """A few seeds of each that is not `caught` by then."""
+    for begin in range(first, first + count, SEEDS_A_HUNT):
+        for name in names:
+            if name not in caught:
+                yield Hunt(name, begin, min(SEEDS_A_HUNT, first + count - begin), events)
+
+
+def _catch(hunt: Hunt, failure: str, outcome: Outcome) -> Catch:
+    return Catch(hunt.mutant, law_of(failure), outcome.seed, outcome.events)
+
+
+def _line(name: str, catch: Catch | None) -> str:
+    """A line of the table on a terminal."""
+    seed, event, law = ("-", "-", "NOT FOUND") if catch is None else (catch.seed, catch.events, catch.law)
+    return f"{name:<38} seed {seed:>4} event {event:>5}  {law:<24} {MUTANTS[name].what}"
 
 
 def law_of(failure: str) -> str:
@@ -55,15 +88,21 @@ def law_of(failure: str) -> str:
     return rest.partition(":")[0] if kind == "LawBroken" else kind
 
 
-def _write_between(page: Path, lines: list[str]) -> None:
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+def rows_of(page: Path) -> list[Catch]:
+    """The table of `page`."""
+    inside = page.read_text().partition(BEGIN)[2].partition(END)[0]
+    return [Catch.of_row(line) for line in inside.splitlines() if line.startswith("| `")]
+
+
+def write_rows(page: Path, caught: Mapping[str, Catch]) -> None:
+    """Rows that `caught` knows nothing of stay as they are; those of mutants that are no more go."""
+    rows = {catch.name: catch for catch in rows_of(page)} | dict(caught)
+    lines = [*_HEAD, *(rows[name].row for name in MUTANTS if name in rows)]
     text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     assert begin and end, f"{page} has no lines {BEGIN} and {END}"
     page.write_text("\n".join((before + BEGIN, "", *lines, "", END + after)))
-
-
-def rows_of(page: Path) -> list[str]:
-    """The mutants that the table of `page` names."""
-    inside = page.read_text().partition(BEGIN)[2].partition(END)[0]
-    return [line.split("`")[1] for line in inside.splitlines() if line.startswith("| `")]

@@ -47,6 +47,12 @@ class Options(NamedTuple):
     cut_every_ms: float
     cut_for_ms: float
     one_way_chance: float
+    split_every_ms: float
+    """The controllers are cut off from each other; everybody else reaches them all."""
+    check_quorum_ms: int
+    """How long a leader that no majority follows goes on in the belief that it leads."""
+    broker_away_every_ms: float
+    """A broker that runs is out of the controllers' reach for about a session."""
     pause_every_ms: float
     pause_for_ms: float
     wall_step_every_ms: float
@@ -103,6 +109,9 @@ class Options(NamedTuple):
             cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
             cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
             one_way_chance=rng.random(),
+            split_every_ms=0.0,
+            check_quorum_ms=RaftConfig().check_quorum_ms,
+            broker_away_every_ms=0.0,
             pause_every_ms=sometimes(rng.uniform(800.0, 6_000.0), 0.5),
             pause_for_ms=rng.uniform(50.0, 3_000.0),
             wall_step_every_ms=sometimes(2_000.0, 0.3),
@@ -118,13 +127,29 @@ class Options(NamedTuple):
             request_ids=rng.random() < 0.5,
             outcomes_max=rng.choice((5, 30)),
         )
-        # One loss at a time: not where disks are replaced, nor where a majority must do without the others. With dice
-        # of its own, so that a seed without it is the history that it was.
-        if voters < 3 or changes or drawn.only_majority_heals:
-            return drawn
+        # With dice of their own, so that a seed without these is the history that it was.
         apart = random.Random()
         apart.setstate(rng.getstate())
-        return drawn._replace(rot_every_ms=apart.uniform(500.0, 4_000.0) if apart.random() < 0.8 else 0.0)
+        # One loss at a time: not where disks are replaced, nor where a majority must do without the others.
+        if voters >= 3 and not changes and not drawn.only_majority_heals:
+            drawn = drawn._replace(rot_every_ms=apart.uniform(500.0, 4_000.0) if apart.random() < 0.8 else 0.0)
+        # What is told late must be met within a run: sessions so short that many end, so few writes that it lasts, and disks
+        # so slow that what is decided is long not committed.
+        if voters > 1 and apart.random() < 0.4:
+            drawn = drawn._replace(
+                split_every_ms=apart.uniform(500.0, 4_000.0),
+                check_quorum_ms=apart.choice((1_000, 3_000)),
+                session_timeout_ms=apart.choice((1_500, drawn.session_timeout_ms)),
+                client_every_ms=max(20.0, drawn.client_every_ms),
+            )
+        if drawn.brokers and apart.random() < 0.4:
+            drawn = drawn._replace(
+                broker_away_every_ms=apart.uniform(500.0, 3_000.0),
+                slow_disk_every_ms=apart.choice((drawn.slow_disk_every_ms, apart.uniform(400.0, 2_000.0))),
+                session_timeout_ms=1_500,
+                client_every_ms=max(60.0, drawn.client_every_ms),
+            )
+        return drawn
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
@@ -137,7 +162,7 @@ class Options(NamedTuple):
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),
             retention=RetentionPolicy(max_bytes=self.retention_bytes),
-            raft=RaftConfig(auto_join=self.auto_join),
+            raft=RaftConfig(auto_join=self.auto_join, check_quorum_ms=self.check_quorum_ms),
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
         )

@@ -104,13 +104,18 @@ def on_all_cores(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> It
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def progress_bar(title: str) -> Progress:
+    """On a terminal, else none."""
+    console = Console(stderr=True)
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
 def run(jobs: Iterable[Job], *, title: str = "sim") -> list[Outcome]:
     """Runs `jobs` on all cores; stops at the first failure, which is then the last outcome."""
     outcomes: list[Outcome] = []
     jobs = list(jobs)
-    console = Console(stderr=True)
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with progress_bar(title) as progress:
         task = progress.add_task(title, total=len(jobs))
         for outcome in on_all_cores(run_job, jobs):
             outcomes.append(outcome)

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.sim import hunting
 from tests.sim.cluster import Cluster
 from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
 from tests.sim.laws import brokers, clients, metadata, quorum, snapshots
 from tests.sim.mutants import MUTANTS
 from tests.sim.report import Report
-from tests.sim.runner import Job, run, run_job, seeds
+from tests.sim.runner import Hunt, Job, on_all_cores, run, run_hunt, run_job, seeds
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -65,9 +66,9 @@ def test_the_page_of_laws_names_what_there_is() -> None:
     }
     rooms |= {"SimController": SimController, "Healing": Healing}
     checked = 0
-    for _, _, checks, mutants in laws:
-        for mutant in re.findall(r"`([a-z-]+)`", mutants):
-            assert mutant in MUTANTS
+    for law, _, checks, mutants in laws:
+        named = re.findall(r"`([a-z-]+)`", mutants)
+        assert named and set(named) <= MUTANTS.keys(), law
         for path in re.findall(r"`([A-Za-z_.]+\.[A-Za-z_.]+)`", checks):
             room, *rest = path.split(".")
             found = rooms[room]
@@ -75,6 +76,42 @@ def test_the_page_of_laws_names_what_there_is() -> None:
                 found = getattr(found, name)
             checked += 1
     assert checked > 40
+
+
+def test_the_table_of_seeded_bugs_has_each_once() -> None:
+    """docs/simulator.md: every mutant has one row, with the law that it breaks and the seed that found it."""
+    rows = hunting.rows_of(PAGE)
+
+    assert [row.name for row in rows] == list(MUTANTS)
+    for row in rows:
+        assert row.row in PAGE.read_text(), "what it does is said as in the code"
+        assert re.fullmatch(r"[A-Z]\d* [A-Z][A-Za-z]+|AssertionError", row.law), row
+        assert 1 <= row.seed <= 1_000 and row.events > 0, row
+
+
+def test_rows_are_put_into_a_page_by_hand(tmp_path: Path) -> None:
+    """A hunt for one mutant writes its row, and leaves the others' alone; a mutant that is no more loses its row."""
+    first, second = list(MUTANTS)[:2]
+    page = tmp_path / "page.md"
+    gone = "| `gone` | was a bug | R1 ElectionSafety | 1 | 2 |"
+    page.write_text(f"before\n{hunting.BEGIN}\n{gone}\n{hunting.END}\nafter\n")
+
+    hunting.write_rows(page, {second: hunting.Catch(second, "R2 VoteOnce", 3, 40)})
+    hunting.write_rows(page, {first: hunting.Catch(first, "R3 EpochBeforeSpeech", 5, 60)})
+
+    assert [row.name for row in hunting.rows_of(page)] == [first, second]
+    assert hunting.rows_of(page)[1] == hunting.Catch(second, "R2 VoteOnce", 3, 40)
+    assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
+
+
+@pytest.mark.slow
+def test_a_seed_with_a_bug_is_one_history() -> None:
+    """As without a bug: the same law, after as many events, in this process or another."""
+    hunt = Hunt("unknown-called-refused", 3, 1, 2_000)
+    here, elsewhere = run_hunt(hunt)[1], next(on_all_cores(run_hunt, [hunt]))[1]
+
+    assert here.failure is not None
+    assert here == elsewhere
 
 
 def test_a_seeded_bug_is_gone_when_it_was_looked_at() -> None:

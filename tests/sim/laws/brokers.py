@@ -119,7 +119,13 @@ class BrokerLaws:
         self._coverage[f"fetch answer: {answer.result.value}"] += 1
         match answer.result:
             case FetchResult.DIVERGED:
-                raise LawBroken("F1 Prefix", f"{who}: its committed history is said to diverge at {answer.diverging}")
+                # A deposed leader, which does not know what was committed since, may say so. The broker knows a later epoch
+                # and must not listen: `store_reset` sees to that.
+                hold(
+                    answer.controller_epoch < self._history.epoch,
+                    "F1 Prefix",
+                    f"{who}: its committed history is said to diverge at {answer.diverging}",
+                )
             case FetchResult.USE_SNAPSHOT:
                 assert answer.snapshot is not None
                 hold(

@@ -138,7 +138,7 @@ class QuorumLaws:
         core = controller.core
         followed = self._followed.get((_process(controller), core.epoch))
         voters = core.voters
-        needed = voters.majority - (1 if voters.contains(controller.key) else 0)
+        needed = voters.majority - (1 if controller.key in voters.keys else 0)
         if controller.paused or followed is None or needed == 0:
             return
         newest_ms = sorted((followed.setdefault(key, now_ms) for key in voters.others(controller.key)), reverse=True)[
@@ -157,14 +157,14 @@ class QuorumLaws:
     def _may_lead(self, controller: "SimController", process: _Process) -> bool:
         """By the newest set in its log. If that removes it, and is not committed for all that it was told, it may have to lead
         once more, to commit it: that a leader which is gone has done so it cannot know."""
-        if self._voters_of(controller).contains(controller.key):
+        if controller.key in self._voters_of(controller).keys:
             return True
         log = controller.log
         sets = [(at, VoterSet(record.voters)) for at, record in log.control_records() if isinstance(record, Voters)]
         if not sets or sets[-1][0] < self._watermarks.get(process, 0):
             return False
         before = sets[-2][1] if len(sets) > 1 else self._history.voters_below(log.shape.start.offset)
-        return before.contains(controller.key)
+        return controller.key in before.keys
 
     def _voters_of(self, controller: "SimController") -> VoterSet:
         """The newest set in its log, found without asking the node: it is in force from the moment it is there."""
@@ -305,7 +305,7 @@ class QuorumLaws:
         holders = [
             other.name
             for other in self._everyone
-            if voters.contains(other.key) and self._is_holder(other, watermark, chain, epoch)
+            if other.key in voters.keys and self._is_holder(other, watermark, chain, epoch)
         ]
         holders += [f"{key.node_id}, gone" for key in voters.keys if self._gone.get(key, 0) >= watermark]
         hold(

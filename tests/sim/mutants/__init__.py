@@ -8,10 +8,13 @@ survives shows a law that is not checked, or a fault that never happens at the r
     disks       fsync, truncation, recovery, snapshots
     voters      changing who votes
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
+
+    broker_processes    what a broker makes of that
 """
 
 from contextlib import AbstractContextManager, nullcontext
 
+from tests.sim.mutants.broker_processes import BROKER_PROCESSES
 from tests.sim.mutants.brokers import BROKERS
 from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
@@ -19,7 +22,7 @@ from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.voters import VOTERS
 
-MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **DISKS, **VOTERS, **BROKERS}
+MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **DISKS, **VOTERS, **BROKERS, **BROKER_PROCESSES}
 
 
 def put_in(name: str | None) -> AbstractContextManager[None]:

@@ -1,13 +1,14 @@
 """Bugs of the controller's work for brokers: registrations, fencing, sessions, leases, partitions, deltas."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from metadata_log import delta
-from metadata_log.ids import NodeId, Offset
+from metadata_log.ids import NO_LEADER, NodeId, Offset, Uuid
 from metadata_log.image import MetadataImage
 from metadata_log.log import Log
-from metadata_log.partition_state import PARTITION_EPOCH, PartitionState, merge
+from metadata_log.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
 from metadata_log.records import MetadataRecord, PartitionChange, RegisterBroker
 from quorum.controller import alter_partition
 from quorum.controller import brokers as controller_brokers
@@ -15,8 +16,12 @@ from quorum.controller.brokers import Brokers
 from quorum.controller.commands import AlterPartition, PartitionAlteration
 from quorum.controller.contact import BrokerState, Next, next_state
 from quorum.controller.controller import BrokerStanding
+from quorum.controller.partitions import PartitionChangeBuilder
+from quorum.controller.placement import Placer
 from quorum.controller.sessions import Sessions
+from quorum.controller.topics import Topics
 from quorum.runtime import metadata_feed
+from quorum.runtime.broker_feed import BrokerFeed
 from quorum.runtime.node import Node
 from quorum.runtime.requests import MetadataFetch, MetadataFetched
 from quorum.runtime.state_machine import StateMachine
@@ -25,7 +30,12 @@ from tests.sim.mutants.patching import Mutant, patched
 
 _leave_wholly = Brokers._leave
 _deltas = metadata_feed.deltas
+_elected = PartitionChangeBuilder._elected
+_place = Placer.place
 _register = delta.MetadataDelta._register_broker
+
+
+STRANGER_ID = 999
 
 
 def _hear_any_epoch(self: Sessions, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
@@ -82,9 +92,47 @@ def _lease_of_a_session(self: Node) -> int:
     return 2 * self._config.controller.session_timeout_ms
 
 
-def _lease_by_the_look(self: Brokers, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
-    broker = image.brokers.get(broker_id)
-    return broker is not None and not broker.fenced
+def _lease_of_any_age(self: Node) -> int:
+    return self._config.lease_ms
+
+
+def _lease_by_the_look(self: BrokerFeed, fetch: MetadataFetch) -> int:
+    broker = self._state.committed.brokers.get(fetch.broker_id)
+    return self._lease_ms() if broker is not None and not broker.fenced else 0
+
+
+def _elect_whoever_is_there(self: PartitionChangeBuilder) -> NodeId:
+    elected = _elected(self)
+    if elected != NO_LEADER:
+        return elected
+    return next((replica for replica in self._state[REPLICAS] if replica in self._active), NO_LEADER)
+
+
+@contextmanager
+def _elect_without_a_check() -> Iterator[None]:
+    with (
+        patched(PartitionChangeBuilder, "_elected", _elect_whoever_is_there),
+        patched(delta, "misfit", lambda state: None),
+    ):
+        yield
+
+
+def _id_by_count(self: Topics, image: MetadataImage) -> Uuid:
+    return (len(image.topics_by_id) + 1).to_bytes(16, "big")
+
+
+def _place_on_strangers(self: Placer, partition_count: int, replication_factor: int) -> list[tuple[NodeId, ...]]:
+    placed = _place(self, partition_count, replication_factor)
+    return [(*replicas[:-1], STRANGER_ID) if len(replicas) > 1 else replicas for replicas in placed]
+
+
+@contextmanager
+def _place_without_a_check() -> Iterator[None]:
+    with (
+        patched(Placer, "place", _place_on_strangers),
+        patched(delta.MetadataDelta, "_check_registered", lambda self, broker_ids, known: None),
+    ):
+        yield
 
 
 def _merge_keeping_epoch(state: PartitionState, change: PartitionChange) -> PartitionState:
@@ -111,6 +159,17 @@ def _deltas_with_a_gap(
 ) -> MetadataFetched:
     answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
     return replace(answer, batches=answer.batches[1:]) if len(answer.batches) > 1 else answer
+
+
+def _digest_of_what_is_proposed(
+    fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
+) -> MetadataFetched:
+    answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
+    return replace(answer, digest=state.proposed.digest_bytes) if answer.digest else answer
+
+
+def _always_now(self: Sessions) -> int | None:
+    return 0 if self._by_broker else None
 
 
 def _none_expires(self: ParkedFetches, now_ms: int) -> Iterator[ParkedFetch]:
@@ -150,13 +209,29 @@ BROKERS: dict[str, Mutant] = {
         "a lease is longer than the session that it is a promise about",
         lambda: patched(Node, "_lease_ms", _lease_of_a_session),
     ),
+    "lease-of-a-deposed-leader": Mutant(
+        "a leader gives leases however long ago a majority has said that it leads",
+        lambda: patched(Node, "_lease_ms", _lease_of_any_age),
+    ),
     "lease-by-the-look": Mutant(
         "a broker that looks unfenced is given a lease, whatever is decided and not applied",
-        lambda: patched(Brokers, "may_serve", _lease_by_the_look),
+        lambda: patched(BrokerFeed, "_lease_for", _lease_by_the_look),
     ),
     "partition-epoch-not-raised": Mutant(
         "a partition changes and keeps its epoch",
         lambda: patched(delta, "merge", _merge_keeping_epoch),
+    ),
+    "leader-outside-the-isr": Mutant(
+        "where nobody of the ISR is left, any replica leads, and no replay minds",
+        _elect_without_a_check,
+    ),
+    "topic-id-used-again": Mutant(
+        "a topic's id is the number of topics",
+        lambda: patched(Topics, "_new_topic_id", _id_by_count),
+    ),
+    "replica-on-a-stranger": Mutant(
+        "a replica is placed on a broker that has never registered, and no replay minds",
+        _place_without_a_check,
     ),
     "isr-changed-by-stale-epoch": Mutant(
         "a leader's proposal is taken whatever epochs it was made for (KIP-497)",
@@ -169,6 +244,14 @@ BROKERS: dict[str, Mutant] = {
     "broker-given-a-gap": Mutant(
         "of several batches a broker is not given the first",
         lambda: patched(metadata_feed, "deltas", _deltas_with_a_gap),
+    ),
+    "digest-of-what-is-proposed": Mutant(
+        "a broker is told the digest of what is decided, not of what is committed",
+        lambda: patched(metadata_feed, "deltas", _digest_of_what_is_proposed),
+    ),
+    "session-deadline-never-moves": Mutant(
+        "a controller that watches brokers is due at every moment",
+        lambda: patched(Sessions, "next_deadline_ms", _always_now),
     ),
     "parked-fetch-forgotten": Mutant(
         "a broker that waits for news is told nothing when its time is up",

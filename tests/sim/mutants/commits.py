@@ -1,13 +1,13 @@
 """Bugs of the commit rule, of replication, of reads and of answers."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset
 from metadata_log.image import MetadataImage
 from metadata_log.log_shape import LogShape
-from metadata_log.records import RequestOutcome
+from metadata_log.records import MetadataRecord, RequestOutcome
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core import follower, high_watermark, leader, serving
 from quorum.core.divergence import Valid, Verdict, judge_fetch
@@ -20,7 +20,7 @@ from quorum.runtime.active import ActiveController
 from quorum.runtime.node import Node
 from quorum.runtime.requests import ReadView, Refused
 from quorum.runtime.waiting import Deferred, DeferredAnswers
-from quorum.runtime.world import ReplyTo
+from quorum.runtime.world import LocalRead, ReplyTo
 from tests.sim.mutants.patching import Mutant, patched
 
 # --- what a leader counts --------------------------------------------------------------------------------------------
@@ -70,6 +70,21 @@ def _judge_by_offset(
         chain=chain,
         chain_at_offset=chain_at_offset,
     )
+
+
+_append = ActiveController._append
+_settle = ActiveController.settle
+
+
+def _append_one_by_one(self: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+    return [_append(self, [record]) for record in records][-1]
+
+
+def _take_back_what_takes_long(self: ActiveController, now_ms: int, wall_ms: int) -> None:
+    _settle(self, now_ms, wall_ms)
+    until_ms = self._deferred.deadlines.next_ms()
+    if until_ms is not None and until_ms - now_ms < 600:
+        self._log.truncate(self._state.applied)
 
 
 # --- what a follower believes ----------------------------------------------------------------------------------------
@@ -125,6 +140,10 @@ def _read_at_once(
     self._world.reply(reply_to, view)
 
 
+def _read_locally_at_once(self: Node, event: LocalRead) -> None:
+    self._world.reply(event.reply_to, self._local_view())
+
+
 def _refuse_for_good(why: str) -> Refused:
     return Refused(ErrorCode.NOT_READY, f"{why}: nothing was done")
 
@@ -170,6 +189,14 @@ COMMITS: dict[str, Mutant] = {
         "a leader counts where a follower's log ends before it knows whether that is its own history",
         _patch(ReplicaProgress, "heard_fetch", _count_before_judging),
     ),
+    "every-record-a-batch": Mutant(
+        "the records of one decision are appended one by one",
+        _patch(ActiveController, "_append", _append_one_by_one),
+    ),
+    "uncommitted-taken-back": Mutant(
+        "a leader that waits for its majority for long takes back what it has appended",
+        _patch(ActiveController, "settle", _take_back_what_takes_long),
+    ),
     "acknowledged-before-fsync": Mutant(
         "a follower fetches on, and so acknowledges, from the end of what it has not flushed",
         _acknowledge_unflushed,
@@ -189,6 +216,10 @@ COMMITS: dict[str, Mutant] = {
     "stale-read": Mutant(
         "a leader answers reads without asking whether it still leads",
         _patch(ActiveController, "_wait_confirmed", _read_at_once),
+    ),
+    "local-read-of-the-past": Mutant(
+        "a node answers a local read with what it has, although the client has seen more",
+        _patch(Node, "_take_local", _read_locally_at_once),
     ),
     "answered-before-commit": Mutant(
         "a write is acknowledged when it is in the leader's log",

@@ -1,16 +1,25 @@
 """Bugs of the log's files, of recovery and of snapshots."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
-from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
 from metadata_log.log import FlushTicket
+from metadata_log.log_notes import Flushed
+from metadata_log.log_shape import LogShape
 from metadata_log.records import MetadataRecord
 from metadata_log.recovery import Damage, Recovery
 from metadata_log.segment import Segment
+from quorum.core import download, serving
+from quorum.core.divergence import UseSnapshot, Valid, Verdict, judge_fetch
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Download, Follower
 from quorum.core.standing import Standing
 from quorum.runtime.applier import Applier
-from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob
+from quorum.runtime.node import Node
 from quorum.runtime.state_machine import Mark, StateMachine
 from snapshots import writer
 from snapshots.format import SnapshotMeta
@@ -18,7 +27,8 @@ from snapshots.writer import SnapshotInfo
 from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
 
-_finish_load = Applier.finish_load
+_finish, _finish_load = Node._finish, Applier.finish_load
+_settle = Recovery.settle
 _pass_mark = StateMachine._pass_mark
 _write_records = writer.write_records
 
@@ -34,6 +44,19 @@ def _cut_without_flush(self: Segment) -> None:
 
 def _believe_the_page_cache(self: Segment, offset: Offset) -> None:
     pass
+
+
+def _flush_again(self: Node, job: Job, error: Exception | None) -> None:
+    if isinstance(job, FlushJob) and error is not None:
+        self._writer._flushing = False
+        return
+    _finish(self, job, error)
+
+
+def _nothing_may_be_torn(self: Recovery, *, may_lose: Callable[[], bool]) -> Flushed | None:
+    if self._damage is not None:
+        raise self._where()
+    return _settle(self, may_lose=may_lose)
 
 
 def _write_without_directory_flush(
@@ -52,6 +75,33 @@ def _late_load_wins(self: Applier, job: LoadSnapshotJob, error: Exception | None
     if not job.install:
         self._load = job
     _finish_load(self, job, error, now_ms)
+
+
+def _offer_snapshot_to_whoever_lags(
+    shape: LogShape, *, fetch_offset: Offset, last_fetched_epoch: Epoch, chain: bytes, chain_at_offset: bytes | None
+) -> Verdict:
+    verdict = judge_fetch(
+        shape,
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=last_fetched_epoch,
+        chain=chain,
+        chain_at_offset=chain_at_offset,
+    )
+    lags = isinstance(verdict, Valid) and fetch_offset < shape.end
+    return UseSnapshot(shape.snapshot) if lags and shape.snapshot else verdict
+
+
+def _install_what_is_offered(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
+    q.role = replace(role, download=Download(snapshot))
+
+
+@contextmanager
+def _install_the_past() -> Iterator[None]:
+    with (
+        patched(serving, "judge_fetch", _offer_snapshot_to_whoever_lags),
+        patched(download, "begin", _install_what_is_offered),
+    ):
+        yield
 
 
 def _nothing_behind(self: Recovery, damage: Damage) -> None:
@@ -79,6 +129,14 @@ DISKS: dict[str, Mutant] = {
         "after a failed fsync and a restart, what the page cache holds is taken for what the disk holds",
         lambda: patched(Segment, "write_again", _believe_the_page_cache),
     ),
+    "failed-fsync-tried-again": Mutant(
+        "a node whose fsync has failed lives on, and flushes again",
+        lambda: patched(Node, "_finish", _flush_again),
+    ),
+    "torn-tail-called-damage": Mutant(
+        "what a power cut has left of an unfinished write is taken for damage",
+        lambda: patched(Recovery, "settle", _nothing_may_be_torn),
+    ),
     "snapshot-name-not-flushed": Mutant(
         "a snapshot counts, and the log before it goes, before its name is durable",
         lambda: patched(writer, "write_records", _write_without_directory_flush),
@@ -86,6 +144,10 @@ DISKS: dict[str, Mutant] = {
     "snapshot-of-what-is-proposed": Mutant(
         "a snapshot holds what was decided after its end",
         lambda: patched(StateMachine, "_pass_mark", _mark_what_is_proposed),
+    ),
+    "old-snapshot-installed": Mutant(
+        "whoever lags is sent to the snapshot, and installs it although it knows more",
+        _install_the_past,
     ),
     "late-load-wins": Mutant(
         "the snapshot that a node began to load at its start replaces the newer one that it has installed meanwhile",

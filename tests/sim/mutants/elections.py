@@ -5,21 +5,29 @@ from dataclasses import replace
 from metadata_log.files import Directory
 from metadata_log.ids import ReplicaKey
 from quorum.core import leader, votes
-from quorum.core.effects import ElectionState
+from quorum.core.effects import Effect, ElectionState, SaveElectionState
 from quorum.core.messages import VoteRequest
 from quorum.core.progress import FOREVER_MS
 from quorum.core.quorum_state import QuorumState
-from quorum.core.roles import Leader, Role, RoleState, Unattached, Why
+from quorum.core.roles import Leader, Role, RoleState, Unattached, Votes, Why
+from quorum.core.voters import VoterSet
 from quorum.runtime import election_file
+from quorum.runtime.node import Node
 from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
 
 _save, _load = election_file.save, election_file.load
 _grants, _on_vote_request = votes.grants, votes.on_vote_request
+_carry_out = Node._carry_out
 
 
 def _forget_vote(directory: Directory, state: ElectionState) -> None:
     _save(directory, state._replace(voted_for=None))
+
+
+def _remember_nothing_alone(self: Node, effect: Effect) -> None:
+    if not (isinstance(effect, SaveElectionState) and len(self.core.voters) == 1):
+        _carry_out(self, effect)
 
 
 def _load_without_flush(directory: Directory) -> ElectionState | None:
@@ -39,6 +47,10 @@ def _grant_a_second_vote(
     role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
 ) -> bool:
     return up_to_date and role.role in (Role.UNATTACHED, Role.PROSPECTIVE)
+
+
+def _one_vote_short(self: Votes, voters: VoterSet) -> bool:
+    return sum(map(voters.contains, self.granted)) >= max(1, voters.majority - 1)
 
 
 def _always_up_to_date(candidate: object, mine: object) -> bool:
@@ -73,6 +85,10 @@ ELECTIONS: dict[str, Mutant] = {
         "quorum-state keeps the epoch and forgets the vote",
         lambda: patched(election_file, "save", _forget_vote),
     ),
+    "lone-voter-forgets-its-epoch": Mutant(
+        "a voter that is alone elects itself, and notes down neither epoch nor vote",
+        lambda: patched(Node, "_carry_out", _remember_nothing_alone),
+    ),
     "directory-not-flushed": Mutant(
         "a file is renamed into place, and the directory is not flushed",
         lambda: patched(MemoryDirectory, "write_atomic", _write_without_directory_flush),
@@ -84,6 +100,10 @@ ELECTIONS: dict[str, Mutant] = {
     "second-vote-granted": Mutant(
         "a voter says yes to whoever asks, again and again in one epoch",
         lambda: patched(votes, "grants", _grant_a_second_vote),
+    ),
+    "minority-elects": Mutant(
+        "one vote too few is counted as a majority",
+        lambda: patched(Votes, "won", _one_vote_short),
     ),
     "short-log-elected": Mutant(
         "votes are given without comparing the logs (Raft 5.4.1)",

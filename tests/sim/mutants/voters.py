@@ -6,10 +6,19 @@ from contextlib import contextmanager
 from metadata_log.ids import ReplicaKey
 from quorum.core import membership
 from quorum.core.membership import Refusal
+from quorum.core.messages import QuorumChangeRequest, TransferLeadershipRequest
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 from quorum.core.voters import VoterSet
 from tests.sim.mutants.patching import Mutant, patched
+
+_refusal = membership._refusal
+
+
+def _drop_the_one_before(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+    if isinstance(q.role, Leader) and not isinstance(request, TransferLeadershipRequest):
+        q.role.changes.pending = None
+    return _refusal(q, request)
 
 
 def _nothing_is_in_the_way(q: QuorumState, term: Leader) -> Refusal | None:
@@ -18,7 +27,10 @@ def _nothing_is_in_the_way(q: QuorumState, term: Leader) -> Refusal | None:
 
 @contextmanager
 def _change_at_any_time() -> Iterator[None]:
-    with patched(membership, "_not_yet", _nothing_is_in_the_way):
+    with (
+        patched(membership, "_refusal", _drop_the_one_before),
+        patched(membership, "_not_yet", _nothing_is_in_the_way),
+    ):
         yield
 
 

@@ -1,0 +1,40 @@
+"""Bugs of the broker's own process: what it believes of whom, and when it gives up."""
+
+from broker_agent import session
+from broker_agent.asking import Asking, Sent
+from broker_agent.lifecycle import FetchAnswered, FetchRequest, Input
+from broker_agent.session import Session
+from metadata_log.errors import ErrorCode
+from tests.sim.mutants.patching import Mutant, patched
+
+_take = Session._take
+
+
+def _take_any_answer(self: Asking, number: int) -> tuple[Sent, FetchRequest] | None:
+    sent = self.in_flight
+    if sent is None or sent.request is None:
+        return None
+    self.in_flight = None
+    return sent, sent.request
+
+
+def _believe_the_last_word(self: Session, happened: Input, now_ms: int) -> None:
+    if isinstance(happened, FetchAnswered):
+        self.high_watermark = happened.answer.high_watermark
+    _take(self, happened, now_ms)
+
+
+BROKER_PROCESSES: dict[str, Mutant] = {
+    "any-answer-taken": Mutant(
+        "a broker takes any answer, late or repeated, for that to its last question",
+        lambda: patched(Asking, "fetch_completed", _take_any_answer),
+    ),
+    "late-watermark-believed": Mutant(
+        "a broker takes the high watermark of any answer, however late, for the newest",
+        lambda: patched(Session, "_take", _believe_the_last_word),
+    ),
+    "broker-gives-up": Mutant(
+        "a broker that asks a controller which does not lead ends, instead of asking another",
+        lambda: patched(session, "_FATAL", session._FATAL | {ErrorCode.NOT_CONTROLLER}),
+    ),
+}
