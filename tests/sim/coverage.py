@@ -55,7 +55,6 @@ _HAPPENINGS = (
     "snapshot loaded by a broker",
     "log prefix dropped",
     "log mended",
-    "snapshot loaded in place of damage",
     "standing restored",
     "acknowledged write",
     "unknown outcome",
