@@ -25,6 +25,7 @@ class Faults:
         self._cluster = cluster
         self._rng = random.Random(cluster.rng.random())
         self._stopped = False
+        self._split_until_ms = 0.0
         self._membership = Membership(cluster, self._rng)
         self._rotten: tuple[SimController, int] | None = None
         """Whose log was damaged last, and which of its lives that was."""
@@ -207,13 +208,20 @@ class Faults:
         self._cluster.schedule(duration_ms, mend)
 
     def _split(self) -> None:
-        """Who is deposed behind such a cut is not told so, and brokers and clients still come to it. Perhaps it sleeps, too."""
+        """Who is deposed behind such a cut is not told so, and brokers and clients still come to it. Perhaps it sleeps, too.
+
+        One at a time: with the next leader behind a cut, too, nobody is deposed.
+        """
+        if self._split_until_ms > self._cluster.now_ms:
+            return
         leaders = [each for each in self._cluster.controllers if each.is_up and each.core.is_leading]
         alone = self._rng.choice(leaders or self._cluster.controllers)
         others = [each.name for each in self._cluster.controllers if each is not alone]
         self._cluster.coverage["controllers cut off from each other"] += 1
         links = {(alone.name, other) for other in others} | {(other, alone.name) for other in others}
-        self._cut_for(links, self._rng.uniform(500.0, 5_000.0))
+        duration_ms = self._rng.uniform(500.0, 5_000.0)
+        self._split_until_ms = self._cluster.now_ms + duration_ms
+        self._cut_for(links, duration_ms)
         if self._cluster.options.pause_every_ms > 0 and self._rng.random() < 0.5:
             self._put_to_sleep(alone)
 

@@ -142,6 +142,17 @@ class Options(NamedTuple):
                 session_timeout_ms=apart.choice((1_500, drawn.session_timeout_ms)),
                 client_every_ms=max(20.0, drawn.client_every_ms),
             )
+            if apart.random() < 0.5:
+                # Nothing else breaks: who is deposed lives on behind its cut, and so do the brokers that come to it.
+                drawn = drawn._replace(
+                    crash_every_ms=0.0,
+                    broker_trouble_every_ms=0.0,
+                    cut_every_ms=0.0,
+                    pause_every_ms=0.0,
+                    flush_failure_every_ms=0.0,
+                    membership_every_ms=0.0,
+                    disk_replaced_every_ms=0.0,
+                )
         if drawn.brokers and apart.random() < 0.4:
             drawn = drawn._replace(
                 broker_away_every_ms=apart.uniform(500.0, 3_000.0),
