@@ -41,6 +41,7 @@ from broker_agent.lifecycle import (
 from broker_agent.metadata_loader import Log, MetadataLoader
 from broker_agent.session import Session
 from broker_agent.store import BrokerStore
+from daemon.endpoints import HostPort
 from metadata_log.ids import NodeId, Offset, Uuid
 from metadata_log.records import Endpoint, FeatureRange
 
@@ -115,6 +116,11 @@ class Agent:
     def controller(self) -> str:
         """`host:port` of the controller that it asks."""
         return self._client.target
+
+    @property
+    def controllers(self) -> tuple[HostPort, ...]:
+        """Where the voters are, as far as the store's log tells: also when no configured address is right any more."""
+        return self._loader.controllers
 
     @property
     def cluster_id(self) -> str:
@@ -241,7 +247,7 @@ class Agent:
                 self._client.abandon_fetch()
             case FindController(leader, reason):
                 self._tell_of_search(reason, leader)
-                self._client.turn_to(leader)
+                self._client.turn_to(leader, self.controllers)
             case ApplyBatches():
                 self._spawn(self._loader.apply(effect))
             case DownloadSnapshot():

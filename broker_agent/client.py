@@ -1,7 +1,8 @@
 """How a broker reaches the controllers: one stream of fetches, and calls for registration and snapshots.
 
-Knows where the active controller is believed to be (a bootstrap server, or whom somebody named) and turns elsewhere when
-it is told to. It decides nothing else: when to ask again, and whether an answer counts, is the session's business.
+Knows where the active controller is believed to be (a bootstrap server, a voter that the metadata names, or whom somebody
+named) and turns elsewhere when it is told to. It decides nothing else: when to ask again, and whether an answer counts, is the
+session's business.
 
 A fetch waits at the controller for up to its `max_wait_ms`, and a stream's answers come in order. So a fetch that becomes
 more urgent than the one that waits opens a new stream; the old one is cancelled, and what it would still bring is dropped
@@ -61,13 +62,14 @@ class ControllerClient:
         """Where it asks now."""
         return self._address.target
 
-    def turn_to(self, leader: LeaderHint | None) -> None:
-        """From now on asks `leader`, or the next bootstrap server where nobody was named."""
+    def turn_to(self, leader: LeaderHint | None, known: Sequence[HostPort] = ()) -> None:
+        """From now on asks `leader`. Where nobody was named it is the next of the bootstrap servers and of the `known`."""
         if leader is not None:
             address = HostPort(leader.host, leader.port)
         else:
-            self._turn = (self._turn + 1) % len(self._bootstrap)
-            address = self._bootstrap[self._turn]
+            everybody = tuple(dict.fromkeys((*self._bootstrap, *known)))
+            self._turn = (self._turn + 1) % len(everybody)
+            address = everybody[self._turn]
         self.abandon_fetch()
         if address != self._address:
             self._address = address

@@ -29,11 +29,13 @@ from broker_agent.lifecycle import (
     StoreRecovered,
 )
 from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
+from daemon.endpoints import HostPort
 from metadata_log.changes import Changes
 from metadata_log.errors import LogFormatError
 from metadata_log.files import FlushFailed
 from metadata_log.ids import OffsetAndEpoch, Uuid
 from metadata_log.image import MetadataImage
+from metadata_log.records import Voters
 from metadata_log.replay import ReplayStopped
 
 T = TypeVar("T")
@@ -57,6 +59,7 @@ class _Step(NamedTuple):
     position: Position
     image: MetadataImage
     changes: Changes
+    voters: Voters | None
     snapshot: SnapshotJob | None
 
 
@@ -78,6 +81,8 @@ class MetadataLoader:
         task."""
         self.stores_dropped = 0
         self.snapshots_loaded = 0
+        self.controllers: tuple[HostPort, ...] = ()
+        """Where the voters are, as far as the log has told; a store that begins anew has not unlearnt it."""
         self._store = store
         self._cache = cache
         self._feed = feed
@@ -98,6 +103,7 @@ class MetadataLoader:
             self._tell_of_drop(recovered.dropped)
         await self._in_store(lambda: self._store.note_attempt(incarnation))
         self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
+        self._learn(recovered.voters)
         self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
         gc.freeze()  # what was loaded stays: no collection needs to walk it again
         others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
@@ -125,7 +131,7 @@ class MetadataLoader:
         result = self._store.apply(effect.batches, effect.previous_chain)
         follows = result.before is published
         changes = result.changed if follows else Changes.between(published, result.image)
-        return _Step(self._store.position, result.image, changes, self._store.take_snapshot_job())
+        return _Step(self._store.position, result.image, changes, self._store.voters, self._store.take_snapshot_job())
 
     async def install(self, end: OffsetAndEpoch, pieces: AsyncIterator[SnapshotPiece]) -> None:
         """Writes the snapshot as its pieces come, and loads it."""
@@ -145,7 +151,7 @@ class MetadataLoader:
         """On the store's thread."""
         self._store.install(end)
         changes = Changes.between(self._cache.current.image, self._store.image)
-        return _Step(self._store.position, self._store.image, changes, None)
+        return _Step(self._store.position, self._store.image, changes, self._store.voters, None)
 
     async def reset(self, reason: str) -> None:
         self._tell_of_drop(reason)
@@ -172,6 +178,7 @@ class MetadataLoader:
 
     def _settle(self, step: _Step) -> None:
         """Back on the loop: clients see it, then the session."""
+        self._learn(step.voters)
         self._publish(step.image, step.changes)
         if step.snapshot is not None:
             self._spawn(self._write_snapshot(step.snapshot))
@@ -179,6 +186,11 @@ class MetadataLoader:
             delay_s = self._flush_interval_ms / 1_000
             self._flush_timer = asyncio.get_running_loop().call_later(delay_s, self._flush)
         self._feed(Applied(step.position))
+
+    def _learn(self, voters: Voters | None) -> None:
+        if voters is not None:
+            first = [voter.endpoints[0] for voter in voters.voters if voter.endpoints]
+            self.controllers = tuple(HostPort(endpoint.host, endpoint.port) for endpoint in first)
 
     def _publish(self, image: MetadataImage, changes: Changes) -> None:
         before = self._cache.current

@@ -157,8 +157,9 @@ async def serving_clients(
 
 
 def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
-    """Where controllers are: first the one that this broker fetches from."""
-    return (agent.controller, *(each.target for each in config.controller_quorum_bootstrap_servers))
+    """Where controllers are: first the one that this broker fetches from, last what only the metadata tells."""
+    known = (*config.controller_quorum_bootstrap_servers, *agent.controllers)
+    return tuple(dict.fromkeys((agent.controller, *(each.target for each in known))))
 
 
 @asynccontextmanager

@@ -68,6 +68,7 @@ class Recovered(NamedTuple):
     position: Position
     image: MetadataImage
     previous_incarnations: tuple[Uuid, ...]
+    voters: Voters | None
     dropped: str | None
 
 
@@ -101,6 +102,11 @@ class BrokerStore:
         return Position(shape.end, shape.last_epoch, shape.chain, digest)
 
     @property
+    def voters(self) -> Voters | None:
+        """The newest voter set that the log tells of; None where it tells of none yet."""
+        return self._quorum_at(self._open_log.shape.end)[0]
+
+    @property
     def _open_log(self) -> Log:
         assert self._log is not None, "recover comes first"
         return self._log
@@ -119,7 +125,7 @@ class BrokerStore:
         except LogFormatError as e:
             dropped = str(e)
             self.reset()
-        return Recovered(self.position, self.image, self._read_incarnations(), dropped)
+        return Recovered(self.position, self.image, self._read_incarnations(), self.voters, dropped)
 
     def _recover(self) -> None:
         self._snapshots.discard_parts()

@@ -26,7 +26,7 @@ from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, read_identity, write_identity
-from metadata_log.records import Endpoint, Topic
+from metadata_log.records import Endpoint, Topic, Voter, Voters
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
 SESSION = SessionConfig(
@@ -178,6 +178,28 @@ async def test_a_hint_leads_to_the_controller(controller: FakeController, start:
 
     assert len(follower.registrations) == 1
     await follower.stop()
+
+
+async def test_a_broker_finds_controllers_that_only_the_metadata_names(
+    controller: FakeController, start: Start
+) -> None:
+    """All have moved, one after the other; the broker's configuration names none of them any more. So it is after a restart."""
+    moved = await FakeController(controller.history, controller.pulse).start()
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    home = Endpoint("CONTROLLER", "127.0.0.1", moved.port)
+    offset = controller.write(Voters((Voter(1, b"d" * 16, (home,)),)))
+    await process.applies(offset + 1)
+    await controller.stop()
+    await controller.pulse.until(lambda: bool(moved.fetches))
+    assert process.agent.controllers == (HostPort("127.0.0.1", moved.port),)
+    assert process.agent.controller == f"127.0.0.1:{moved.port}"
+    await process.stop()
+
+    again = start(HostPort("127.0.0.1", controller.port), seed=2)
+    await again.reaches(BrokerState.ONLINE)
+    assert len(moved.registrations) == 1
+    await moved.stop()
 
 
 async def test_without_a_controller_the_lease_lapses_and_the_next_confirmed_answer_ends_that(
