@@ -136,24 +136,33 @@ def _by_end(changes: Iterable[Change]) -> dict[int, list[Change]]:
 
 
 def record(node: DevNode, recorded: Path) -> None:
-    """Copies the segments as they are now. A controller that starts anew at a snapshot removes its log, and when all of them
-    have done so the beginning would be known to nobody.
+    """Copies the segments as they are now. A controller that starts anew at a snapshot removes its log, and one whose disk is
+    full its archive; when all of them have done so the beginning would be known to nobody.
+
+    A copy is replaced by what continues it. Any other stays, in a directory beside: it may be the new one that is damaged, by
+    this very run, and all that comes behind a flipped bit is not to be read.
     """
     metadata = node.data_directory / LOG_DIRECTORY
     target = recorded / node.name
     target.mkdir(parents=True, exist_ok=True)
     for path in (*metadata.glob("*.log"), *metadata.glob(f"{ARCHIVE_NAME}/*.log")):
         try:
-            shutil.copyfile(path, target / path.name)
+            now = path.read_bytes()
         except FileNotFoundError:
             continue  # it has just gone, and was copied before
+        copy = target / path.name
+        if copy.exists() and not now.startswith(copy.read_bytes().rstrip(b"\0")):
+            beside = target / str(len(list(target.iterdir())))
+            beside.mkdir()
+            copy.rename(beside / path.name)
+        copy.write_bytes(now)
 
 
 def _before(first: Batch, recorded: Path) -> list[Batch]:
     """All that was recorded and that `first` continues: found backwards along the chain, which only committed batches bear."""
     ending: dict[int, list[Batch]] = {}
     if first.base_offset > 0:
-        for directory in recorded.iterdir():
+        for directory in (each for each in recorded.rglob("*") if each.is_dir()):
             for batch in _raw(directory):
                 ending.setdefault(batch.end_offset, []).append(batch)
     found: list[Batch] = []
