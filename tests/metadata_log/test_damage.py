@@ -1,96 +1,32 @@
 """Damage inside a log: it is found, named and stepped over; what is missing is put back byte by byte; nothing is ever cut."""
 
 import contextlib
-from collections.abc import Sequence
 from random import Random
 
 import pytest
 
-from metadata_log.batch import Batch, genesis_chain
-from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
+from metadata_log.batch import genesis_chain
+from metadata_log.damage import DamagedRangeRead, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log, LogConfig
 from metadata_log.log_notes import FLUSHED_NAME, Flushed
-from metadata_log.records import SnapshotMark, Topic, Voters
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
-from metadata_log.segments import check
+from metadata_log.records import SnapshotMark, Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES
+from tests.metadata_log.damaged_log import (
+    CONFIG,
+    ID,
+    SMALL,
+    check_damaged,
+    check_mended,
+    contents,
+    everything,
+    filled,
+    mend,
+    segments,
+    within,
+)
 from tests.sim.disk import MemoryDirectory, PowerCut
-
-CONFIG = LogConfig(segment_bytes=1024, tail_bytes=400)
-SMALL = CONFIG._replace(segment_bytes=400)
-ID = bytes(range(16))
-
-
-def segments(directory: MemoryDirectory) -> list[str]:
-    return [name for name in directory.names() if base_offset_of(name) is not None]
-
-
-def contents(directory: MemoryDirectory) -> dict[str, bytes]:
-    return {name: directory.read(name, 1 << 22) for name in segments(directory)}
-
-
-def everything(log: Log) -> list[Batch]:
-    return list(log.read(log.shape.start.offset, 1 << 30))
-
-
-def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirectory, Log, list[Batch]]:
-    """A log of several segments, all of it durable, and what is in it. Some records say who votes."""
-    directory = MemoryDirectory()
-    log = Log.open(directory, config=config)
-    for i in range(batches):
-        records = [Voters(()), SnapshotMark(f"{i}")] if i % 5 == 3 else [Topic(f"topic-{i}", ID)] * 2
-        log.append(records, 1 + i // 4, 1000 + i)
-    log.flush()
-    log._note.flush()
-    return directory, log, everything(log)
-
-
-def within(damaged: DamagedRange, written: Sequence[Batch]) -> list[Batch]:
-    return [batch for batch in written if damaged.start <= batch.base_offset < damaged.end]
-
-
-def mend(log: Log, written: Sequence[Batch]) -> None:
-    for damaged in log.damage:
-        log.repair(damaged, within(damaged, written))
-
-
-def check_damaged(log: Log, healthy: Log, written: Sequence[Batch]) -> None:
-    """All that is not damaged is what it was, and what is damaged is refused."""
-    shape, before = log.shape, healthy.shape
-    shape.check_invariants()
-    assert (shape.start, shape.end, shape.chain, shape.flushed_end, shape.last_epoch) == (
-        before.start,
-        before.end,
-        before.chain,
-        before.flushed_end,
-        before.last_epoch,
-    )
-    assert log.last_timestamp_ms == healthy.last_timestamp_ms
-    lost = [batch for damaged in log.damage for batch in within(damaged, written)]
-    for batch in written:
-        if batch in lost:
-            with pytest.raises(DamagedRangeRead):
-                log.read(batch.base_offset, 1)
-        else:
-            assert log.read(batch.base_offset, 1) == (batch,)
-            assert log.chain_at(batch.end_offset) == batch.chain
-    for damaged in log.damage:
-        assert log.chain_at(damaged.start) == damaged.chain_before
-        assert log.chain_at(damaged.end) == damaged.chain_after
-        with pytest.raises(DamagedRangeRead):
-            log.chain_at(damaged.start + 1)
-
-
-def check_mended(
-    directory: MemoryDirectory, log: Log, healthy: Log, written: Sequence[Batch], config: LogConfig = CONFIG
-) -> None:
-    assert log.damage == ()
-    assert log.shape == healthy.shape
-    assert log.control_records() == healthy.control_records()
-    assert everything(log) == written
-    assert Log.open(directory, config=config).shape == healthy.shape
-
 
 # --- found at the opening ------------------------------------------------------------------------------------------
 
@@ -631,73 +567,3 @@ def mutate(rng: Random, data: bytearray) -> None:
         data[place:place] = rng.randbytes(length)
     else:
         data[place : place + length] = rng.choice([bytes(length), rng.randbytes(length)])
-
-
-# --- found later ---------------------------------------------------------------------------------------------------
-
-
-def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:
-    """One whole pass, in small slices."""
-    found = []
-    extents = list(log.extents())
-    while extents:
-        extent = extents.pop(0)
-        try:
-            rest = check(directory, extent, 300)
-        except CorruptLog as e:
-            found.append(log.note_damage(e))
-            extents = [each for each in log.extents() if each.position > found[-1].position or each.name != extent.name]
-            extents = [each for each in extents if each.name >= extent.name]
-            continue
-        if rest is not None:
-            extents.insert(0, rest)
-    return found
-
-
-@pytest.mark.slow
-def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
-    directory, log, written = filled(12)
-    before = contents(directory)
-    assert scrubbed(directory, log) == []
-    sealed = segments(directory)[:-1]
-    for name in sealed:
-        for position in range(SEGMENT_HEADER_BYTES, len(before[name]), 17):
-            directory.flip_bit(name, position)
-            (damaged,) = scrubbed(directory, log)
-            assert log.damage == (damaged,)
-            check_damaged(log, log, written)
-            mend(log, written)
-            assert contents(directory) == before
-            assert log.damage == ()
-    check_mended(directory, log, Log.open(directory, config=CONFIG), written)
-
-
-def test_rot_that_a_read_comes_upon_is_mended() -> None:
-    """Also in the active segment, and next to damage that is known already."""
-    for order in ((0, 1, 2), (2, 1, 0), (1, 1, 2)):
-        directory = MemoryDirectory()
-        log = Log.open(directory, config=LogConfig(tail_bytes=10))
-        written = [log.append([Topic("t" * 9000, ID)], 1 + i // 2, i) for i in range(10)]
-        log.flush()
-        before = contents(directory)
-        name = segments(directory)[0]
-        for i in order:
-            directory.flip_bit(name, SEGMENT_HEADER_BYTES + i * 18_500 + 200, 3)
-        for batch in written:
-            try:
-                log.read(batch.base_offset, 1)
-            except CorruptLog as e:
-                log.note_damage(e)
-        assert log.damage
-        mend(log, written)
-        assert contents(directory) == before
-        assert everything(log) == written
-        assert everything(Log.open(directory)) == written
-
-
-def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
-    _, log, _ = filled()
-    for error in (CorruptLog("somewhere"), CorruptLog.at("/elsewhere/00000000000000000000.log", 90, 0, "rot")):
-        with pytest.raises(CorruptLog) as e:
-            log.note_damage(error)
-        assert e.value is error

@@ -1,0 +1,24 @@
+"""What the sentences about voters read off a node's effects."""
+
+from metadata_log.records import Endpoint, Voters
+from quorum.core.effects import AppendControl, Effect, Reply
+from quorum.core.messages import QuorumChangeResponse
+from tests.core.solo import only
+
+ELSEWHERE = (Endpoint("CONTROLLER", "elsewhere", 9093),)
+
+
+def answers(effects: list[Effect]) -> list[QuorumChangeResponse]:
+    return [e.response for e in effects if isinstance(e, Reply) and isinstance(e.response, QuorumChangeResponse)]
+
+
+def answer(effects: list[Effect]) -> QuorumChangeResponse:
+    (response,) = answers(effects)
+    return response
+
+
+def appended(effects: list[Effect]) -> tuple[int, ...]:
+    """The ids of the voter set that is appended."""
+    record = only(AppendControl, effects).record
+    assert isinstance(record, Voters)
+    return tuple(each.node_id for each in record.voters)

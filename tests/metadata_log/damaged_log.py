@@ -1,0 +1,86 @@
+"""Logs to be damaged, and what must be true of one that was damaged, and of one that was mended."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.damage import DamagedRange, DamagedRangeRead
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import SnapshotMark, Topic, Voters
+from metadata_log.segment import base_offset_of
+from tests.sim.disk import MemoryDirectory
+
+CONFIG = LogConfig(segment_bytes=1024, tail_bytes=400)
+SMALL = CONFIG._replace(segment_bytes=400)
+ID = bytes(range(16))
+
+
+def segments(directory: MemoryDirectory) -> list[str]:
+    return [name for name in directory.names() if base_offset_of(name) is not None]
+
+
+def contents(directory: MemoryDirectory) -> dict[str, bytes]:
+    return {name: directory.read(name, 1 << 22) for name in segments(directory)}
+
+
+def everything(log: Log) -> list[Batch]:
+    return list(log.read(log.shape.start.offset, 1 << 30))
+
+
+def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirectory, Log, list[Batch]]:
+    """A log of several segments, all of it durable, and what is in it. Some records say who votes."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=config)
+    for i in range(batches):
+        records = [Voters(()), SnapshotMark(f"{i}")] if i % 5 == 3 else [Topic(f"topic-{i}", ID)] * 2
+        log.append(records, 1 + i // 4, 1000 + i)
+    log.flush()
+    log._note.flush()
+    return directory, log, everything(log)
+
+
+def within(damaged: DamagedRange, written: Sequence[Batch]) -> list[Batch]:
+    return [batch for batch in written if damaged.start <= batch.base_offset < damaged.end]
+
+
+def mend(log: Log, written: Sequence[Batch]) -> None:
+    for damaged in log.damage:
+        log.repair(damaged, within(damaged, written))
+
+
+def check_damaged(log: Log, healthy: Log, written: Sequence[Batch]) -> None:
+    """All that is not damaged is what it was, and what is damaged is refused."""
+    shape, before = log.shape, healthy.shape
+    shape.check_invariants()
+    assert (shape.start, shape.end, shape.chain, shape.flushed_end, shape.last_epoch) == (
+        before.start,
+        before.end,
+        before.chain,
+        before.flushed_end,
+        before.last_epoch,
+    )
+    assert log.last_timestamp_ms == healthy.last_timestamp_ms
+    lost = [batch for damaged in log.damage for batch in within(damaged, written)]
+    for batch in written:
+        if batch in lost:
+            with pytest.raises(DamagedRangeRead):
+                log.read(batch.base_offset, 1)
+        else:
+            assert log.read(batch.base_offset, 1) == (batch,)
+            assert log.chain_at(batch.end_offset) == batch.chain
+    for damaged in log.damage:
+        assert log.chain_at(damaged.start) == damaged.chain_before
+        assert log.chain_at(damaged.end) == damaged.chain_after
+        with pytest.raises(DamagedRangeRead):
+            log.chain_at(damaged.start + 1)
+
+
+def check_mended(
+    directory: MemoryDirectory, log: Log, healthy: Log, written: Sequence[Batch], config: LogConfig = CONFIG
+) -> None:
+    assert log.damage == ()
+    assert log.shape == healthy.shape
+    assert log.control_records() == healthy.control_records()
+    assert everything(log) == written
+    assert Log.open(directory, config=config).shape == healthy.shape

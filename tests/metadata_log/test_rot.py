@@ -1,0 +1,89 @@
+"""Damage that is found while the log is open: by a scrub, or by whoever reads there."""
+
+import pytest
+
+from metadata_log.damage import DamagedRange
+from metadata_log.errors import CorruptLog
+from metadata_log.log import Log, LogConfig
+from metadata_log.records import Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.segments import check
+from tests.metadata_log.damaged_log import (
+    CONFIG,
+    ID,
+    check_damaged,
+    check_mended,
+    contents,
+    everything,
+    filled,
+    mend,
+    segments,
+)
+from tests.sim.disk import MemoryDirectory
+
+
+def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:
+    """One whole pass, in small slices."""
+    found = []
+    extents = list(log.extents())
+    while extents:
+        extent = extents.pop(0)
+        try:
+            rest = check(directory, extent, 300)
+        except CorruptLog as e:
+            found.append(log.note_damage(e))
+            extents = [each for each in log.extents() if each.position > found[-1].position or each.name != extent.name]
+            extents = [each for each in extents if each.name >= extent.name]
+            continue
+        if rest is not None:
+            extents.insert(0, rest)
+    return found
+
+
+@pytest.mark.slow
+def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
+    directory, log, written = filled(12)
+    before = contents(directory)
+    assert scrubbed(directory, log) == []
+    sealed = segments(directory)[:-1]
+    for name in sealed:
+        for position in range(SEGMENT_HEADER_BYTES, len(before[name]), 17):
+            directory.flip_bit(name, position)
+            (damaged,) = scrubbed(directory, log)
+            assert log.damage == (damaged,)
+            check_damaged(log, log, written)
+            mend(log, written)
+            assert contents(directory) == before
+            assert log.damage == ()
+    check_mended(directory, log, Log.open(directory, config=CONFIG), written)
+
+
+def test_rot_that_a_read_comes_upon_is_mended() -> None:
+    """Also in the active segment, and next to damage that is known already."""
+    for order in ((0, 1, 2), (2, 1, 0), (1, 1, 2)):
+        directory = MemoryDirectory()
+        log = Log.open(directory, config=LogConfig(tail_bytes=10))
+        written = [log.append([Topic("t" * 9000, ID)], 1 + i // 2, i) for i in range(10)]
+        log.flush()
+        before = contents(directory)
+        name = segments(directory)[0]
+        for i in order:
+            directory.flip_bit(name, SEGMENT_HEADER_BYTES + i * 18_500 + 200, 3)
+        for batch in written:
+            try:
+                log.read(batch.base_offset, 1)
+            except CorruptLog as e:
+                log.note_damage(e)
+        assert log.damage
+        mend(log, written)
+        assert contents(directory) == before
+        assert everything(log) == written
+        assert everything(Log.open(directory)) == written
+
+
+def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
+    _, log, _ = filled()
+    for error in (CorruptLog("somewhere"), CorruptLog.at("/elsewhere/00000000000000000000.log", 90, 0, "rot")):
+        with pytest.raises(CorruptLog) as e:
+            log.note_damage(error)
+        assert e.value is error
