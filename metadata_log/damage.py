@@ -36,6 +36,10 @@ class DamagedRange(NamedTuple):
     timestamp_after_ms: int
     """The time of its last batch."""
 
+    def above(self, start: Offset, chain: bytes) -> "DamagedRange":
+        """What is left of it for a log that begins at `start`, with `chain` there: nobody misses what is below."""
+        return self._replace(start=start, chain_before=chain) if self.start < start else self
+
     def __str__(self) -> str:
         end_file = "" if self.end_file == self.file else f"{self.end_file} "
         return f"[{self.start}, {self.end}) at {self.file} byte {self.position} to {end_file}{self.end_position}"

@@ -46,7 +46,7 @@ from metadata_log.log_notes import (
     write_start,
 )
 from metadata_log.log_shape import LogShape
-from metadata_log.mending import check_filling, discard_unfinished
+from metadata_log.mending import check_filling, discard_unfinished, read_again
 from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
 from metadata_log.recovery import Recovery, segment_names
 from metadata_log.segment import Segment, SegmentHeader
@@ -378,6 +378,7 @@ class Log:
             LostTail: `end` lies within damage, of which nothing can be kept by itself. The log ends before the damage now, and
                 what had been durable is `lost`: this process must not go on as if it had kept it.
         """
+        self._look_for_damage_at(end)
         if self.is_within_damage(end):
             self._cut_before_damage(end)
         chain = self.chain_at(end)
@@ -396,6 +397,15 @@ class Log:
             return
         self._segments.cut(end)
         self._forget_from(end, chain)
+
+    def _look_for_damage_at(self, end: Offset) -> None:
+        """Finding the place in the file may come upon rot: better before anything has changed than halfway through."""
+        try:
+            self._segments.chain_at(end)
+        except DamagedRangeRead:
+            return
+        except CorruptLog as e:
+            self.note_damage(e)
 
     def _cut_before_damage(self, end: Offset) -> NoReturn:
         damaged = self._segments.damaged_at(end)
@@ -508,7 +518,8 @@ class Log:
             start = LogStart(snapshot, chain, timestamp_ms)
             write_start(self._directory, start)
             self._start = start
-            self._history.begin_within(self._start, self._segments.begin_within(damaged, snapshot.offset, chain))
+            self._segments.forget_damage_below(start)
+            self._history.begin_within(start, damaged.above(snapshot.offset, chain))
             self.note_snapshot(snapshot)
             self._segments.retire_below(snapshot.offset)
 
@@ -534,8 +545,13 @@ class Log:
         damaged = self._segments.damage(name, error.position or 0, self._chain, self._history.last_epoch)
         if damaged is None:
             raise error
+        self._segments.forget_damage_below(self._start)
         self._note.flush()  # as at the opening: an older note must not come back while there is damage
-        return damaged
+        return damaged.above(self._start.start.offset, self._start.chain)
+
+    def read_again(self, damaged: DamagedRange) -> list[Batch]:
+        """What stands where `damaged` (one of `damage`) was found, if the disk gives it now; `repair` judges it."""
+        return read_again(self._directory, damaged)
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """Puts back, durably, what `damaged` (one of `damage`) has lost; voids the tickets that are out.

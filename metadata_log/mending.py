@@ -9,6 +9,7 @@ Then each is replaced, by rename and fsync of the directory, oldest first. A cra
 smaller, or the same.
 """
 
+import errno
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
@@ -23,11 +24,13 @@ from metadata_log.log_notes import LogStart
 from metadata_log.recovery import segment_names
 from metadata_log.segment import (
     SEGMENT_HEADER_BYTES,
+    BadBatch,
     Segment,
     SegmentHeader,
     base_offset_of,
     pack_header,
     segment_name,
+    walk,
 )
 
 REPAIR_SUFFIX: Final = ".repair"
@@ -67,6 +70,31 @@ def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         end, chain = batch.end_offset, batch.chain
     if (end, chain) != (damaged.end, damaged.chain_after):
         raise LogFormatError(f"the batches end at {end} with another history than what is intact behind {damaged.end}")
+
+
+def read_again(directory: Directory, damaged: DamagedRange) -> list[Batch]:
+    """What stands in the files where `damaged` was found, if the disk gives all of it now; nothing of it is proven.
+
+    A read that failed once says nothing of what is stored: cables, controllers and networks fail too.
+    """
+    first, last = base_offset_of(damaged.file), base_offset_of(damaged.end_file)
+    assert first is not None and last is not None, damaged
+    batches: list[Batch] = []
+    for name in segment_names(directory):
+        if not first <= (base_offset_of(name) or 0) <= last:
+            continue
+        begin = max(damaged.position, SEGMENT_HEADER_BYTES) if name == damaged.file else SEGMENT_HEADER_BYTES
+        try:
+            with closing(directory.open(name)) as file:
+                stop = damaged.end_position if name == damaged.end_file else file.size()
+                batches += [batch for _, batch in walk(file, begin, stop) if batch.base_offset >= damaged.start]
+        except BadBatch:
+            return []
+        except OSError as e:
+            if e.errno not in (errno.EIO, errno.ENOENT):
+                raise
+            return []
+    return batches
 
 
 def discard_unfinished(directory: Directory) -> None:

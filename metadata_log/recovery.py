@@ -241,9 +241,10 @@ class Recovery:
                 if header is not None:
                     return self._resume_at(header, index, damage)
                 position = SEGMENT_HEADER_BYTES
-            known = self._known_behind(index)
+            header_behind = self._header_behind(index)
+            known = Flushed(header_behind.start.offset, header_behind.previous_chain) if header_behind else self._note
             if known is not None and known.end > damage.offset:
-                resume = self._resume_in(index, position, damage, known)
+                resume = self._resume_in(index, position, damage, known, has_next=header_behind is not None)
                 if resume is not None:
                     return resume
         return None
@@ -259,21 +260,20 @@ class Recovery:
             return None
         return _Resume(index, SEGMENT_HEADER_BYTES, header)
 
-    def _known_behind(self, index: int) -> Flushed | None:
-        """A chain that is known, at or near the end of this file."""
-        if index + 1 == len(self._names):
-            return self._note
-        header = _header_of(self._directory, self._names[index + 1])
-        return header and Flushed(header.start.offset, header.previous_chain)
+    def _header_behind(self, index: int) -> SegmentHeader | None:
+        """The next file's; None where the log ends, also if a crash, or a full disk, has kept that file from getting one."""
+        return _header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
 
-    def _resume_in(self, index: int, position: int, damage: Damage, known: Flushed) -> _Resume | None:
+    def _resume_in(
+        self, index: int, position: int, damage: Damage, known: Flushed, *, has_next: bool
+    ) -> _Resume | None:
         """In the middle of a file, behind the first intact batch of those that lead to what is known."""
         with closing(self._directory.open(self._names[index])) as file:
             found = first_that_leads_to(known, intact_batches(file, position, damage.offset), self._epoch)
         if found is None:
             return None
         at, first = found
-        if first.end_offset == known.end and index + 1 < len(self._names):
+        if first.end_offset == known.end and has_next:
             return None  # only the next file is proven
         assert self._chain is not None
         if first.base_offset == damage.offset and verify_chain(first, self._chain):

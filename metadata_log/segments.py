@@ -243,11 +243,10 @@ class Segments:
         self._opened.clear()
         return damaged
 
-    def begin_within(self, damaged: DamagedRange, start: Offset, chain: bytes) -> DamagedRange:
-        """What is damaged below `start` is not missed any more. Gives what is left of the range."""
-        left = damaged._replace(start=start, chain_before=chain)
-        self.ranges = [left if each == damaged else each for each in self.ranges]
-        return left
+    def forget_damage_below(self, start: LogStart) -> None:
+        """What is damaged below the log's start is not missed, or not any more."""
+        offset = start.start.offset
+        self.ranges = [each.above(offset, start.chain) for each in self.ranges if each.end > offset]
 
     def mend(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
         """See `mending.mend`."""

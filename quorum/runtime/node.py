@@ -485,7 +485,12 @@ class Node:
             return
         if error is not None:
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
-        self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
+        try:
+            self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
+        except (
+            CorruptLog
+        ) as e:  # retention reads where the log is to begin; it comes to that again with the next snapshot
+            self.disk.found_damage(e)
         self._step(raft.LogStartMoved(self.log.shape))
 
     # --- what others may look at -----------------------------------------------------------------------------------

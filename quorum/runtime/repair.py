@@ -2,11 +2,13 @@
 
 One range at a time, oldest first, from one voter at a time. What comes is kept in memory until the range is complete: only then
 can it be proven (`metadata_log.damage`), and only then is anything written. Whoever gives something that does not fit, or
-nothing, is passed over for the next voter; after a round of all of them this rests for a while.
+nothing, is passed over for the next voter; after a round of all of them the own disk is read once more, and this rests for
+a while. (The only voter has nobody to ask: after one read that had failed for a moment it would never lead again.)
 
     ask each voter for the batches --all there--> the log is what it was
            |
-        nobody has them --own snapshot covers them------------------> the log starts at it
+        nobody has them --own disk gives them after all-------------> the log is what it was
+           |            --own snapshot covers them------------------> the log starts at it
                         --another's snapshot does: download, verify--> the log starts at it
 
 What nobody's log reaches back to, nobody needs: a snapshot holds what is committed of it, and the log starts there from then on.
@@ -125,7 +127,7 @@ class Repair:
         others = self._others()
         if not others:
             self._resume_ms = now_ms + REST_MS
-            return self._stand_on_own()
+            return self._read_again(now_ms) or self._stand_on_own()
         damaged = self._range
         assert damaged is not None
         offset = self._batches[-1].end_offset if self._batches else damaged.start
@@ -180,20 +182,38 @@ class Repair:
         self._begin_round()
         if self._batches[-1].end_offset < damaged.end:
             return False
+        batches, self._batches = self._batches, []
         try:
-            self._log.repair(damaged, self._batches)
+            return self._put_back(damaged, batches, now_ms)
         except LogFormatError:
-            self._batches = []
             return self._pass_over(now_ms)
+
+    def _put_back(self, damaged: DamagedRange, batches: Sequence[Batch], now_ms: int) -> bool:
+        """Whether there was room for them.
+
+        Raises:
+            LogFormatError: they are not what was lost.
+            OSError: the disk is broken.
+        """
+        try:
+            self._log.repair(damaged, batches)
         except OSError as e:
             if not is_full(e):
                 raise
-            self._batches = []
             self._resume_ms = now_ms + REST_MS
             return False
-        self._range, self._batches = None, []
+        self._range = None
         self.mended_ranges += 1
         return True
+
+    def _read_again(self, now_ms: int) -> bool:
+        """True if the own disk had all of it, and could not give it when it was asked before."""
+        damaged = self._range
+        assert damaged is not None
+        try:
+            return self._put_back(damaged, self._log.read_again(damaged), now_ms)
+        except LogFormatError:
+            return False
 
     def _take(self, batches: Sequence[Batch], damaged: DamagedRange) -> bool:
         """Keeps what continues the history before the range; False if something does not, or there is nothing."""
@@ -218,11 +238,9 @@ class Repair:
         self._rounds += 1
         nobody_has_it = self._too_old == self._refusals
         give_up = nobody_has_it or (self._answered > 0 and self._rounds >= PATIENCE_ROUNDS)
-        mended = False
-        if give_up:
-            mended = self._stand_on_own()
-            if not mended:
-                self._choose_substitute(now_ms)
+        mended = self._read_again(now_ms) or (give_up and self._stand_on_own())
+        if give_up and not mended:
+            self._choose_substitute(now_ms)
         self._begin_round()
         return mended
 

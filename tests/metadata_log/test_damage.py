@@ -12,7 +12,7 @@ from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log, LogConfig
 from metadata_log.log_notes import FLUSHED_NAME, Flushed
 from metadata_log.records import SnapshotMark, Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, segment_name
 from tests.metadata_log.damaged_log import (
     CONFIG,
     ID,
@@ -262,6 +262,24 @@ def test_damage_across_the_log_s_start() -> None:
         mend(log, written)
         check_mended(directory, log, healthy, kept)
         assert name not in segments(directory)
+
+
+@pytest.mark.parametrize("index", [-5, -4, -3])
+def test_a_new_segment_that_got_no_header_hides_nothing_of_the_one_before(index: int) -> None:
+    """A crash, or a full disk, has kept the next file from being one; what leads to the note in this one is still proof."""
+    directory, healthy, written = filled(19)
+    name = segments(directory)[-1]
+    last = [batch for batch in written if batch.base_offset >= (base_offset_of(name) or 0)]
+    assert len(last) > -index - 1
+    directory.open(segment_name(healthy.shape.end), create=True).close()
+    position = SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in last[: len(last) + index])
+    directory.flip_bit(name, position + 85)
+    log = Log.open(directory, config=CONFIG)
+    (damaged,) = log.damage
+    assert damaged.start == last[index].base_offset
+    check_damaged(log, healthy, written)
+    mend(log, written)
+    check_mended(directory, log, healthy, written)
 
 
 def test_a_prefix_that_is_dropped_takes_its_damage_with_it() -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from metadata_log.damage import DamagedRange
-from metadata_log.errors import CorruptLog
+from metadata_log.damage import DamagedRange, LostTail
+from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log, LogConfig
+from metadata_log.log_notes import Flushed
 from metadata_log.records import Topic
 from metadata_log.segment import SEGMENT_HEADER_BYTES
 from metadata_log.segments import check
@@ -79,6 +81,70 @@ def test_rot_that_a_read_comes_upon_is_mended() -> None:
         assert contents(directory) == before
         assert everything(log) == written
         assert everything(Log.open(directory)) == written
+
+
+def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
+    """And where the whole file has to go for it, what reaches above the start is mended from there on."""
+    directory, log, written = filled()
+    healthy = filled()[1]
+    for each in (log, healthy):
+        each.drop_prefix(OffsetAndEpoch(6, 1))
+    name = segments(directory)[0]
+    directory.flip_bit(name, SEGMENT_HEADER_BYTES + 85)
+    damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
+    assert log.damage == (damaged,)
+    assert (damaged.start, damaged.chain_before) == (6, written[2].chain)
+    mend(log, written)
+    check_mended(directory, log, healthy, written[3:])
+
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    for i in range(10):
+        log.append([Topic("t" * 9000, ID)], 1, i)
+    log.flush()
+    log.drop_prefix(OffsetAndEpoch(4, 1))
+    shape = log.shape
+    log.note_damage(CorruptLog.at(f"{directory.path_text}/{segments(directory)[0]}", 9_200, 1, "rot"))
+    assert (log.damage, log.shape) == ((), shape)
+    assert [batch.base_offset for batch in everything(log)] == [4, 5, 6, 7, 8, 9]
+
+
+def test_what_the_disk_failed_to_give_once_is_read_again() -> None:
+    """From the damaged place on, through several files, and nothing of it below the log's start. Rot stays rot."""
+    for rotten in (False, True):
+        directory, log, written = filled()
+        healthy = filled()[1]
+        for each in (log, healthy):
+            each.drop_prefix(OffsetAndEpoch(6, 1))
+        place = f"{directory.path_text}/{segments(directory)[0]}"
+        for name in segments(directory)[:2]:
+            log.note_damage(
+                CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "Input/output error")
+            )
+        (damaged,) = log.damage
+        assert (damaged.start, damaged.file) == (6, place.rpartition("/")[2])
+        if rotten:
+            directory.flip_bit(segments(directory)[1], 300)
+            with pytest.raises(LogFormatError):
+                log.repair(damaged, log.read_again(damaged))
+            assert log.damage == (damaged,)
+            continue
+        directory.fail_next_read()
+        assert log.read_again(damaged) == []
+        log.repair(damaged, log.read_again(damaged))
+        check_mended(directory, log, healthy, written[3:])
+
+
+def test_a_truncation_that_comes_upon_rot_has_changed_nothing_yet() -> None:
+    """Whether what stands before the cut is whole is known before the note is written that says how far this log goes."""
+    directory, log, written = filled()
+    durable = Flushed(log.shape.end, log.shape.chain)
+    name = segments(directory)[0]
+    directory.flip_bit(name, SEGMENT_HEADER_BYTES + len(written[0].data) + 85)
+    with pytest.raises(LostTail) as e:
+        log.truncate(4)
+    assert (e.value.lost_from, e.value.durable_end, e.value.durable_chain) == (0, *durable)
+    assert (log.lost, log.damage) == (durable, ())
 
 
 def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:

@@ -11,6 +11,7 @@ from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
 from metadata_log.recovery import segment_names
+from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
 from quorum.core.messages import PeerRequest, PeerResponse
@@ -168,9 +169,14 @@ class SimController:
         return self.metadata.read(snapshot_name(end), SNAPSHOT_BYTES_MAX)
 
     def log_is_durable(self) -> bool:
-        """Whether all that was written to the log would survive a power cut. (Sealed segments are flushed when they are.)"""
-        metadata = self.metadata
-        return metadata.is_durable(segment_names(metadata)[-1])
+        """Whether all that the log holds would survive a power cut.
+
+        A segment that the disk had no room for may have left its file: it holds nothing, and begins where the log ends.
+        """
+        first, *others = segment_names(self.metadata)
+        end = self.log.shape.end
+        holding = [first, *(name for name in others if (base_offset_of(name) or 0) < end)]
+        return all(self.metadata.is_durable(name) for name in holding)
 
     def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
         return self.metadata.is_durable(snapshot_name(end))
@@ -222,16 +228,17 @@ class SimController:
         self.died = None
         self._election = (b"", election_file.FIRST_STATE)
 
-    def lose_vote(self, rng: random.Random) -> None:
-        """It crashes, and its quorum-state is lost or rots: it must come back as another replica."""
+    def lose_vote(self, rng: random.Random) -> bool:
+        """It crashes, and its quorum-state is lost or rots: it must come back as another replica. False if it has none yet."""
         self.crash(power_cut=True)
         name = election_file.FILE_NAME
         if self.disk.size(name) == 0:
-            return
+            return False
         if rng.random() < 0.5:
             self.disk.remove(name)
         else:
             self.disk.flip_bit(name, rng.randrange(self.disk.size(name)), rng.randrange(8))
+        return True
 
     def flip_bit(self, rng: random.Random) -> bool:
         """While it is down, a bit of its log rots; False if there is too little of that."""

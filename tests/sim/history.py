@@ -5,12 +5,14 @@ any node may stand there is a chain and a digest to compare with, whatever that 
 or decided by itself.
 """
 
+import contextlib
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from metadata_log.batch import Batch
+from metadata_log.batch import Batch, verify_chain
 from metadata_log.codec import UnknownRecord, decode_batch
+from metadata_log.errors import CorruptLog
 from metadata_log.ids import Epoch, Offset
 from metadata_log.image import EMPTY_IMAGE, MetadataImage
 from metadata_log.log import Log
@@ -55,25 +57,31 @@ class History:
     def image(self) -> MetadataImage:
         return self._replay.image
 
-    def extend(self, log: Log, until: Offset) -> Iterator[Step]:
-        """All that `log` holds up to `until` is committed now.
+    def extend(self, logs: Sequence[Log], until: Offset) -> Iterator[Step]:
+        """All that `logs` hold up to `until`, each of them the same, is committed now. One will do, if it is not damaged there.
 
         Raises:
             ReplayStopped: a record that was committed fits nowhere.
         """
         while self.end < until:
-            for batch in log.read(self.end, READ_BYTES, until):
-                yield self._take(batch, log)
+            for batch in self._read(logs, until):
+                yield self._take(batch)
 
-    def _take(self, batch: Batch, log: Log) -> Step:
+    def _read(self, logs: Sequence[Log], until: Offset) -> tuple[Batch, ...]:
+        for log in logs:
+            with contextlib.suppress(CorruptLog):  # a leader may commit what has rotted in its own log
+                return log.read(self.end, READ_BYTES, until)
+        raise AssertionError(f"nobody who is up can be asked what was committed from {self.end} to {until}")
+
+    def _take(self, batch: Batch) -> Step:
         before = self.image
         after = self._replay.apply((batch,)).image
         end = batch.end_offset
-        chain = log.chain_at(end)
-        assert chain is not None, f"the end {end} of a batch is a boundary"
+        previous_chain = self._chains.get(batch.base_offset)
+        assert previous_chain is None or verify_chain(batch, previous_chain), f"two histories at {batch.base_offset}"
         self._batches.append(batch)
         self._ends.append(end)
-        self._chains[end] = chain
+        self._chains[end] = batch.chain
         self._digests[end] = after.digest_bytes
         records = tuple(decode_batch(batch))
         for index, record in enumerate(records):

@@ -33,6 +33,8 @@ class Membership:
         self._rng = rng
         self._removed_ms = -3.0 * TIMEOUT_MS
         """When somebody was last to be sent away."""
+        self._voteless: set[ReplicaKey] = set()
+        """Whose vote was lost: they come back as others, once they start."""
 
     def change(self) -> None:
         """Wishes for something that makes sense to whoever is asked, as far as it knows."""
@@ -88,13 +90,16 @@ class Membership:
 
     def _lost(self, keys: Iterable[ReplicaKey]) -> set[ReplicaKey]:
         """Those that will never speak again."""
-        return set(keys) - {controller.key for controller in self._cluster.controllers}
+        return set(keys) - {controller.key for controller in self._cluster.controllers} | self._voteless.intersection(
+            keys
+        )
 
     def lose(self) -> None:
         """A controller's disk is lost for good, and it comes back with an empty one; or only its vote is.
 
         Never more of them at a time than the others can do without: what is committed must be on the disks of a majority of
-        which none was lost since. (Who sends one voter away while another is lost may be left with too few.)
+        which none was lost since. (Who sends one voter away while another is lost may be left with too few; and where somebody
+        holds a set of two that was never committed, either of the two may be what an election still needs.)
         """
         voters = self._cluster.laws.history.voters
         known = (*voters.keys, *self._cluster.laws.quorum.voters_anywhere())
@@ -103,9 +108,13 @@ class Membership:
         if len(voters) < 3 or not all_up or removing or self._lost(known):
             return
         victim = self._rng.choice(self._cluster.controllers)
+        sets = [voters, *(controller.core.voters for controller in self._cluster.controllers)]
+        if any(each.contains(victim.key) and len(each) < 3 for each in sets):
+            return
         if self._rng.random() < 0.5:
             self._cluster.coverage["disk replaced"] += 1
             victim.replace_disk(self._rng.randbytes(16))
         else:
             self._cluster.coverage["vote lost or damaged"] += 1
-            victim.lose_vote(self._rng)
+            if victim.lose_vote(self._rng):
+                self._voteless.add(victim.key)

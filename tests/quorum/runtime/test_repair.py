@@ -8,14 +8,17 @@ from metadata_log.ids import ReplicaKey
 from metadata_log.log import Log, LogConfig
 from metadata_log.records import Topic
 from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.segments import check
 from quorum.core.inputs import Failure
 from quorum.core.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse
 from quorum.runtime.jobs import ScrubJob
 from quorum.runtime.lending import read_log
+from quorum.runtime.node import Node
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.repair import REST_MS
 from quorum.runtime.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
+from snapshots.policy import RetentionPolicy
 from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -161,6 +164,7 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     snapshot = it.snapshot_at(19)
     node.snapshotter.store.write(snapshot.meta, snapshot.image)
     node.log.note_snapshot(snapshot.meta.end)
+    it.metadata.flip_bit(it.name, SEGMENT_HEADER_BYTES + 85)
     node.log.note_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES + 10, 0, "rot"))
     it.lone.turn()
     it.lone.turn()
@@ -181,6 +185,7 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
     node = lone.node
     snapshot, name = node.log.shape.snapshot, node.log.extents()[0].name
     assert snapshot is not None and node.active.on
+    lone.disk.subdirectory(LOG_DIRECTORY).flip_bit(name, SEGMENT_HEADER_BYTES + 85)
     place = f"{node._directory.path_text}/{LOG_DIRECTORY}/{name}"
     node.disk.found_damage(CorruptLog.at(place, SEGMENT_HEADER_BYTES + 10, 0, "rot"))
     assert node.log.damage and node.log.damage[0].end <= snapshot.offset
@@ -192,6 +197,66 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
 
     assert (node.log.damage, node.log.shape.start) == ((), snapshot)
     assert node.active.on and not node.core.standing.damaged
+
+
+def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_give() -> None:
+    """A scrub's read fails once, and there is nobody to ask. Without a second look it would not lead until it is restarted."""
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
+    lone.run_until_idle()
+    node = lone.node
+    while len(node.log.extents()) < 2:
+        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
+        lone.run_until_idle()
+    intact, metadata = node.log.shape, lone.disk.subdirectory(LOG_DIRECTORY)
+
+    metadata.fail_next_read()
+    node.disk.found_damage(scrubbed(node, metadata))
+    assert node.log.damage and not node.disk.is_fit_to_lead
+    for _ in range(20):
+        lone.now_ms = max(lone.now_ms, node.next_deadline_ms() or lone.now_ms)
+        lone.turn()
+        lone.run_until_idle()
+
+    assert node.active.on and node.log.damage == ()
+    assert (node.log.shape.start, node.log.shape.epochs[:1]) == (intact.start, intact.epochs[:1])
+    assert node.disk.status().damage_mended == 1
+
+
+def scrubbed(node: Node, metadata: MemoryDirectory) -> CorruptLog:
+    with pytest.raises(CorruptLog) as e:
+        check(metadata, node.log.extents()[0], 1 << 20)
+    return e.value
+
+
+def test_retention_that_comes_upon_rot_has_it_mended() -> None:
+    """Where the log is to begin is read from a file in which nobody has looked for long. The node goes on, as a damaged one."""
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG._replace(retention=RetentionPolicy(max_bytes=1)))
+    lone.run_until_idle()
+    node, metadata = lone.node, lone.disk.subdirectory(LOG_DIRECTORY)
+    for _ in range(2):
+        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
+    for name in [name for name in metadata.names() if name.endswith(".log")]:
+        metadata.flip_bit(name, SEGMENT_HEADER_BYTES + 85)
+    lone.run_until_idle()
+    assert lone.stopped is None
+    assert node.disk.status().damage_found == 1
+
+
+def test_batches_that_the_own_disk_gives_after_all_are_better_than_a_snapshot() -> None:
+    """All others' logs start above the damage; this one's history stays whole."""
+    it = DamagedNode(damaged_at=None)
+    node = it.lone.node
+    snapshot = it.snapshot_at(19)
+    node.snapshotter.store.write(snapshot.meta, snapshot.image)
+    node.log.note_snapshot(snapshot.meta.end)
+    node.disk.found_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES, 0, "EIO"))
+    it.lone.turn()
+    end = node.log.damage[0].end
+    it.answer(it.too_old(end))
+    assert node.log.damage
+    it.answer(it.too_old(end))
+    assert (node.log.damage, node.log.shape.start.offset) == ((), 0)
+    assert it.metadata.read(it.name, 1 << 20) == it.intact
 
 
 # --- scrubbing -----------------------------------------------------------------------------------------------------

@@ -186,6 +186,7 @@ def test_a_node_that_nobody_answers_waits() -> None:
 
 def rot(it: DamagedNode) -> None:
     """While the node runs."""
+    it.metadata.flip_bit(it.name, IN_THE_MIDDLE)
     it.lone.node.disk.found_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", IN_THE_MIDDLE, 0, "rot"))
     it.lone.turn()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
 from metadata_log.records import Voters
 from quorum.core.effects import ElectionState
@@ -284,7 +285,14 @@ class QuorumLaws:
         if not core.is_leading and not led:
             raise LawBroken("R9 FollowerHW", f"{who} knows {watermark}; committed is {self._history.end}")
         self._check_commit(controller, watermark)
-        return list(self._history.extend(controller.log, watermark))
+        return list(self._history.extend(self._who_hold(controller, watermark), watermark))
+
+    def _who_hold(self, controller: "SimController", watermark: Offset) -> list[Log]:
+        """The logs in which what the controller calls committed can be read: its own, and those that are the same there."""
+        chain = controller.chain_at(watermark)
+        others = [each for each in self._everyone if each.is_up and each is not controller]
+        logs = [each.log for each in others if chain is not None and each.chain_at(watermark) == chain]
+        return [controller.log, *(log for log in logs if log.shape.start.offset <= self._history.end)]
 
     def _check_verified(self, controller: "SimController", watermark: Offset) -> None:
         """What a node holds below its high watermark is what is committed there, not something else of that length."""
