@@ -209,7 +209,8 @@ class Repair:
     def _read_again(self, now_ms: int) -> bool:
         """True if the own disk had all of it, and could not give it when it was asked before."""
         damaged = self._range
-        assert damaged is not None
+        if damaged is None or damaged not in self._log.damage:
+            return False  # cut off, or below the log's start by now
         try:
             return self._put_back(damaged, self._log.read_again(damaged), now_ms)
         except LogFormatError:

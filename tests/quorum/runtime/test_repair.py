@@ -242,6 +242,17 @@ def test_retention_that_comes_upon_rot_has_it_mended() -> None:
     assert node.disk.status().damage_found == 1
 
 
+def test_what_was_cut_off_meanwhile_is_not_read_again() -> None:
+    """A leader has the log cut at the damage while others are asked for it; then the last of them fails."""
+    it = DamagedNode()
+    it.answer(it.too_old(it.end))
+    to, request = it.asked[-1]
+    it.lone.node.log.truncate(0)
+    it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
+    assert it.lone.stopped is None
+    assert it.lone.node.log.damage == ()
+
+
 def test_batches_that_the_own_disk_gives_after_all_are_better_than_a_snapshot() -> None:
     """All others' logs start above the damage; this one's history stays whole."""
     it = DamagedNode(damaged_at=None)
