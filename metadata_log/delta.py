@@ -337,7 +337,7 @@ class MetadataDelta(ImageEditor):
                     raise Misfit(f"broker {broker_id} is not registered")
 
     def _partition(self, record: Partition, offset: Offset) -> None:
-        editor = self._open_topic(record.topic_id)
+        editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         if record.partition != editor.partition_count:
             raise Misfit(
                 f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"

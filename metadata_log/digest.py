@@ -10,10 +10,12 @@ of the log, which is an ordinary hash chain, is the proof there.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, Final
 
-from metadata_log.codec import encode_partition, encode_valid
+from metadata_log.codec import encode_valid
 from metadata_log.ids import Uuid
+from metadata_log.partition_bytes import encode_partition, encode_partitions
 from metadata_log.records import MetadataRecord
 
 DIGEST_BYTES: Final = 32
@@ -31,6 +33,11 @@ def record_hash(record: MetadataRecord) -> int:
 def partition_hash(topic_id: Uuid, partition: int, state: tuple[Any, ...]) -> int:
     """`record_hash` of the `Partition` with these fields; `state` is all of them from the third on."""
     return _from_bytes(_sha256(encode_partition(topic_id, partition, state)).digest(), "big")
+
+
+def partitions_hash(topic_id: Uuid, first: int, states: Iterable[tuple[Any, ...]]) -> int:
+    """The sum of `partition_hash` over `states`, numbered from `first` on."""
+    return sum([_from_bytes(_sha256(data).digest(), "big") for data in encode_partitions(topic_id, first, states)])
 
 
 def digest_to_bytes(digest: int) -> bytes:

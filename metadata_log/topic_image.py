@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from metadata_log.digest import MODULUS, partition_hash, record_hash
+from metadata_log.digest import MODULUS, partition_hash, partitions_hash, record_hash
 from metadata_log.ids import NodeId, Uuid
 from metadata_log.partition_state import REPLICAS, NodeIds, PartitionState, misfit, partition_of
 from metadata_log.records import Partition, Topic
@@ -92,6 +92,7 @@ class TopicEditor:
     __slots__ = (
         "_appended",
         "_chunks",
+        "_hashed",
         "_old_states",
         "_replica_moves",
         "base",
@@ -107,6 +108,8 @@ class TopicEditor:
         self.topic_id = topic_id
         self.base = base
         self.partition_count = 0 if base is None else base.partition_count
+        self._hashed = self.partition_count
+        """Of the partitions below, `digest` has the hashes; those above stand in the last chunk."""
         self.digest = record_hash(Topic(name, topic_id)) if base is None else base.digest
         self.counted_digest = self.digest
         """What of it the image's digest has already when the topic is opened."""
@@ -136,19 +139,28 @@ class TopicEditor:
             moves[broker_id] = moves.get(broker_id, 0) + step
 
     def append(self, state: PartitionState) -> None:
-        """The next partition. Its hash is added at once: a load of millions has no long end."""
+        """The next partition. Hashed is each chunk when it is full: a load of millions has no long end."""
         number = self.partition_count
         if number % CHUNK_PARTITIONS == 0:
+            self._hash_appended()
             self._chunks.append([])
         chunk = self._chunks[-1]
         (chunk if isinstance(chunk, list) else self._own(-1)).append(state)
         self.partition_count = number + 1
-        self.digest += partition_hash(self.topic_id, number, state)
         replicas = state[REPLICAS]
         self._appended[replicas] = self._appended.get(replicas, 0) + 1
 
+    def _hash_appended(self) -> None:
+        first, self._hashed = self._hashed, self.partition_count
+        if first < self._hashed:
+            assert first // CHUNK_PARTITIONS == len(self._chunks) - 1
+            appended = self._chunks[-1][first % CHUNK_PARTITIONS :]
+            self.digest += partitions_hash(self.topic_id, first, appended)
+
     def change(self, partition: int, state: PartitionState) -> None:
         """Replaces the state of a partition that exists."""
+        if partition >= self._hashed:
+            self._hash_appended()
         chunk = self._own(partition // CHUNK_PARTITIONS)
         place = partition % CHUNK_PARTITIONS
         old = chunk[place]
@@ -184,6 +196,7 @@ class TopicEditor:
 
     def finish(self) -> TopicImage:
         """The topic after the changes. The editor is spent."""
+        self._hash_appended()
         digest = self.digest
         topic_id = self.topic_id
         for number, old in self._old_states.items():

@@ -112,8 +112,8 @@ class StateMachine:
             InvalidRecord: if they don't fit; then nothing has happened.
         """
         delta = MetadataDelta(self.proposed)
-        for index, record in enumerate(records):
-            delta.replay(record, base_offset + index)
+        for offset, record in enumerate(records, base_offset):
+            delta.replay(record, offset)
         return delta
 
     def propose(self, delta: MetadataDelta | None, batch: Batch, *, is_mark: bool = False) -> None:

@@ -168,6 +168,86 @@ def test_a_changed_byte_gives_records_or_a_format_error(index: int, place: int, 
     assert len(decoded) == 1
 
 
+# --- partitions, most of which are in a state that was seen before ---------------------------------------------------
+
+A_PARTITION = r.Partition(ID_A, 7, (1, 2, 3), (1, 2), (), (), 1, 0, 1, 1, (ID_A, ID_B, ID_A))
+
+
+def read(payload: bytes, before: bytes = b"") -> object:
+    """What one record's bytes are taken for, to the types of its fields; behind `before`, which is another record."""
+    count = 2 if before else 1
+    try:
+        record = decode_records(before + payload, count)[-1]
+    except LogFormatError as e:
+        return str(e).replace(f"record {count - 1} ", "record ").replace(f"the {count} records", "the records")
+    fields = record.fields if isinstance(record, UnknownRecord) else tuple(record)
+    return type(record), fields, tuple(map(type, fields))
+
+
+def read_warm_and_cold(payload: bytes, like: r.Partition = A_PARTITION) -> tuple[object, object]:
+    """Behind a partition in the same state, and alone."""
+    return read(payload, encode_record(like._replace(topic_id=ID_B, partition=90))), read(payload)
+
+
+@pytest.mark.parametrize("number", [0, 127, 128, 255, 256, 65_535, 65_536, 2**31 - 1, 2**32, 2**63, -1, -129])
+def test_a_partition_of_any_number_is_the_same_if_its_state_was_seen_before(number: int) -> None:
+    partition = A_PARTITION._replace(partition=number)
+    warm, cold = read_warm_and_cold(encode_record(partition))
+    assert warm == cold == (r.Partition, tuple(partition), tuple(map(type, partition)))
+
+
+@settings(derandomize=True, max_examples=1_000)
+@given(st.sampled_from([7, 200, 300, 70_000]), st.integers(0, 100), st.integers(0, 255), st.booleans())
+def test_no_changed_byte_hides_behind_a_state_that_was_seen_before(
+    number: int, place: int, byte: int, is_cut: bool
+) -> None:
+    payload = bytearray(encode_record(A_PARTITION._replace(partition=number)))
+    place %= len(payload)
+    payload[place] = byte
+    warm, cold = read_warm_and_cold(bytes(payload[: place + 1] if is_cut else payload))
+    assert warm == cold
+
+
+def test_bytes_that_only_mean_the_same_are_looked_at() -> None:
+    """A truth value in a number's place equals 1; a map may have an array's bytes behind its head; a number may be a float."""
+    good = encode_record(A_PARTITION)
+    truth = good.replace(msgpack.packb([1, 0, 1, 1])[1:], msgpack.packb([True, 0, 1, 1])[1:])
+    short = encode_record(A_PARTITION._replace(directories=()))
+    items = short[0] & 0xF
+    as_map = bytes([0x80 | items // 2]) + short[1:]
+    as_float = good[:21] + msgpack.packb(7.0) + good[22:]
+    assert truth != good and items % 2 == 0
+    for wrong in (truth, as_map, as_float):
+        warm, cold = read_warm_and_cold(wrong)
+        assert warm == cold and isinstance(cold, str)
+    warm, cold = read_warm_and_cold(as_map, A_PARTITION._replace(directories=()))
+    assert warm == cold and isinstance(cold, str)
+
+
+@pytest.mark.parametrize("states", [1, 6, 63, 64, 65, 200])
+def test_many_partitions_in_one_batch_are_what_they_were(states: int) -> None:
+    """Few states, as many as are looked out for, and more; other records in between, and lengths that change."""
+    many: list[r.Record] = []
+    for i in range(400):
+        state = i * 7 % states
+        many.append(
+            A_PARTITION._replace(partition=i * 50, leader_epoch=state, replicas=(1, 2, 300) if state % 3 else (1, 2))
+        )
+        if i % 11 == 0:
+            many.append(r.NoOp())
+    decoded = decode_records(encode_records(many), len(many))
+    assert decoded == many
+    assert [tuple(map(type, record)) for record in decoded] == [tuple(map(type, record)) for record in many]
+
+
+def test_arrays_in_arrays_in_arrays_are_refused() -> None:
+    """A thousand deep: the interpreter gives up before the text of the error is made."""
+    replicas, others = b"\x91", b"\1" + b"\x91\1\x90\x90\1\0\1\1"
+    for deep in (50, 1_015, 1_020, 5_000):
+        with pytest.raises(LogFormatError):
+            decode_records(bytes([0x9C, 3, 0, 0xC4, 16]) + bytes(17) + replicas * deep + others, 1)
+
+
 def test_a_record_with_a_wrong_type_of_field_does_not_get_into_the_log() -> None:
     with pytest.raises(LogFormatError):
         encode_record(r.Topic("name", None))  # type: ignore[arg-type]
