@@ -558,12 +558,13 @@ class Log:
 
         Raises:
             LogFormatError: `batches` are not that, from its beginning to its end; nothing was changed.
+            CorruptLog: there is more damage, which nobody knew of, around it; nothing was changed.
             OSError: no room; the damage is still there.
         """
         assert damaged in self._segments.ranges, damaged
         check_filling(damaged, batches)
-        self._generation += 1
         self._segments.mend(damaged, batches, self._start)
+        self._generation += 1
         self._history.fill(damaged, batches)
         self._shape = None
 

@@ -83,7 +83,9 @@ class Disk:
             raise error
         snapshot = parse_name(job.extent.name)
         if snapshot is None:
-            self.found_damage(error)
+            # (Retention may have dropped it while it was read; what is damaged there is nobody's loss.)
+            if any(each.name == job.extent.name for each in self._log.extents()):
+                self.found_damage(error)
             return None
         self._count_damage(str(error))
         return snapshot[0]

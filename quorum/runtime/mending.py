@@ -99,7 +99,11 @@ class Mending:
         end, meta = job.end, job.meta
         if error is not None or meta is None or not self._is_wanted(job):
             return False
-        self._disk.space.write_at_any_price(lambda: self._log.stand_on(end, meta.chain, meta.timestamp_ms), now_ms)
+        try:
+            self._disk.space.write_at_any_price(lambda: self._log.stand_on(end, meta.chain, meta.timestamp_ms), now_ms)
+        except CorruptLog as e:
+            self._disk.found_damage(e)  # just below the end, where nothing was read for `fits`
+            return False
         return True
 
     def _is_wanted(self, job: LoadSnapshotJob) -> bool:

@@ -37,7 +37,7 @@ from typing import TypeAlias
 
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.damage import DamagedRange
-from metadata_log.errors import ErrorCode, LogFormatError
+from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import is_full
 from metadata_log.ids import NodeId, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
@@ -164,6 +164,7 @@ class Repair:
 
         Raises:
             FlushFailed: stop the process.
+            CorruptLog: the log came upon damage that nobody knew of.
             OSError: the disk is broken. (If it is full, this rests and tries again.)
         """
         if request is not self._asked:
@@ -185,6 +186,8 @@ class Repair:
         batches, self._batches = self._batches, []
         try:
             return self._put_back(damaged, batches, now_ms)
+        except CorruptLog:
+            raise  # no fault of theirs: what stands around the range is damaged, too
         except LogFormatError:
             return self._pass_over(now_ms)
 
@@ -192,6 +195,7 @@ class Repair:
         """Whether there was room for them.
 
         Raises:
+            CorruptLog: there is more damage, which nobody knew of, around it.
             LogFormatError: they are not what was lost.
             OSError: the disk is broken.
         """
@@ -213,6 +217,8 @@ class Repair:
             return False  # cut off, or below the log's start by now
         try:
             return self._put_back(damaged, self._log.read_again(damaged), now_ms)
+        except CorruptLog:
+            raise
         except LogFormatError:
             return False
 

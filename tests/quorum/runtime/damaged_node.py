@@ -43,12 +43,17 @@ class Snapshot(NamedTuple):
 class DamagedNode:
     """Node 1 with a history of 20 topics, made by others; and what another controller would answer it."""
 
-    def __init__(self, damaged_at: int | None = SEGMENT_HEADER_BYTES + 90, voters: Voters | None = None) -> None:
+    def __init__(
+        self,
+        damaged_at: int | None = SEGMENT_HEADER_BYTES + 90,
+        voters: Voters | None = None,
+        config: NodeConfig = CONFIG,
+    ) -> None:
         self.disk = formatted_disk(VOTERS)
         self.metadata = self.disk.subdirectory(LOG_DIRECTORY)
         self.given: list[ReadSnapshotRequest] = []
         election_file.save(self.disk, ElectionState(LAST_EPOCH, None, None))
-        log = Log.open(self.metadata, chain=genesis(CLUSTER_ID, VOTERS), config=CONFIG.log)
+        log = Log.open(self.metadata, chain=genesis(CLUSTER_ID, VOTERS), config=config.log)
         for i in range(20):
             records = [voters] if voters is not None and i == 2 else [Topic(f"topic-{i}", (i + 1).to_bytes(16, "big"))]
             log.append(records, 1 + i // 6, 1000 + i)
@@ -60,7 +65,7 @@ class DamagedNode:
         self.intact = self.metadata.read(self.name, 1 << 20)
         if damaged_at is not None:
             self.metadata.flip_bit(self.name, damaged_at)
-        self.lone = LoneNode(self.disk, CONFIG)
+        self.lone = LoneNode(self.disk, config)
         self.lone.run_until_idle()
         self.lone.turn()
 
