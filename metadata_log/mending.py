@@ -21,13 +21,14 @@ from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory, File
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
-from metadata_log.recovery import segment_names
+from metadata_log.recovery import DAMAGED_SUFFIX, segment_names
 from metadata_log.segment import (
     SEGMENT_HEADER_BYTES,
     BadBatch,
     Segment,
     SegmentHeader,
     base_offset_of,
+    is_leftover,
     pack_header,
     segment_name,
     walk,
@@ -161,7 +162,7 @@ class _Mending:
     def run(self, batches: Sequence[Batch]) -> list[Segment]:
         """The pieces from `before` to `after`."""
         bases = self._bases()
-        ends = [*bases[1:], self._damaged.end]
+        ends = [*bases, self._damaged.end][1:]
         self._check_that_batches_begin_at(bases[1:], batches)
         is_kept = self._before is not None and base_offset_of(self._before.name) not in bases
         pieces = [self._before] if self._before is not None and is_kept else []
@@ -170,12 +171,18 @@ class _Mending:
             share = [batch for batch in batches if max(base, self._header.start.offset) <= batch.base_offset < end]
             rewrites.append(self._planned(segment_name(base), share, is_last=base == bases[-1]))
         is_whole = self._after_is_whole
+        names = {rewrite.name for rewrite in rewrites}
+        assert not (is_whole and self._after.name in names), (
+            f"{self._after.name} is intact, and {self._damaged} is not it"
+        )
         positions = self._write_all(rewrites)
         for rewrite, position in zip(rewrites, positions, strict=True):
             pieces.append(self._replace(rewrite, position))
         if is_whole:
+            if not rewrites:
+                self._put_rubbish_aside()
             return [*pieces, self._after]
-        if self.moved is not None and self.moved.old != self.moved.new:
+        if self._before is None and self.moved is not None and self.moved.old not in names:
             self._directory.remove(self.moved.old)
             self._directory.flush()
             self.begins_anew = True
@@ -193,14 +200,21 @@ class _Mending:
     def _bases(self) -> list[Offset]:
         """The base offsets of the files to write, ascending."""
         damaged, before, after = self._damaged, self._before, self._after
-        names = [name for name in segment_names(self._directory) if name != after.name or not self._after_is_whole]
-        bases = {
-            base for base in map(base_offset_of, names) if base is not None and damaged.start < base <= damaged.end
-        }
         in_before = before is not None and before.name == damaged.file
-        first = base_offset_of(before.name) if before is not None and in_before else damaged.start
-        assert first is not None
-        return sorted({first, *bases})
+        bases = {base_offset_of(before.name) if before is not None and in_before else damaged.start}
+        for name in segment_names(self._directory):
+            base = base_offset_of(name) or 0
+            if damaged.start < base <= damaged.end and not is_leftover(self._directory, name):
+                bases.add(base)
+        if self._after_is_whole:
+            bases.discard(after.base_offset)
+        return sorted(base for base in bases if base is not None)
+
+    def _put_rubbish_aside(self) -> None:
+        """No record is missing between two whole files, and there is a third one: it is none of this log's."""
+        name = self._damaged.file
+        self._directory.rename(name, name + DAMAGED_SUFFIX)
+        self._directory.flush()
 
     def _check_that_batches_begin_at(self, bases: Sequence[Offset], batches: Sequence[Batch]) -> None:
         known = {self._damaged.end, *(batch.base_offset for batch in batches)}

@@ -43,6 +43,7 @@ from metadata_log.segment import (
     SegmentHeader,
     UnsupportedSegment,
     base_offset_of,
+    is_leftover,
     walk,
 )
 
@@ -89,10 +90,11 @@ class Recovery:
 
     def __init__(self, directory: Directory, start: LogStart | None, note: Flushed | None) -> None:
         names = segment_names(directory)
+        self._leftovers = [name for name in names if is_leftover(directory, name)]
+        names = [name for name in names if name not in self._leftovers]
         start_offset = start.start.offset if start else 0
         first = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= start_offset)
-        # Cut back to its start, a log goes on in a new segment there; a crash may have left that one without a header,
-        # and then the log's end is still in the segment before.
+        # Where the header of the segment at the start is damaged, only the one before can lead into it.
         while first > 0 and _header_of(directory, names[first]) is None:
             first -= 1
         self.retired_names = names[:first]
@@ -261,7 +263,7 @@ class Recovery:
         return _Resume(index, SEGMENT_HEADER_BYTES, header)
 
     def _header_behind(self, index: int) -> SegmentHeader | None:
-        """The next file's; None where the log ends, also if a crash, or a full disk, has kept that file from getting one."""
+        """The next file's; None where the log ends, or if that file's is damaged."""
         return _header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
 
     def _resume_in(
@@ -370,6 +372,8 @@ class Recovery:
 
     def cut(self, *, keep_files: bool) -> None:
         """The log ends where it is intact, durably. Whole files behind that are removed, or kept under another name."""
+        for name in self._leftovers:
+            self._directory.remove(name)
         damage = self._damage
         if damage is None:
             return

@@ -18,6 +18,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from typing import Final, NamedTuple
 
 import google_crc32c
@@ -98,6 +99,21 @@ def unpack_header(data: bytes) -> SegmentHeader:
     return SegmentHeader(OffsetAndEpoch(offset, epoch), chain, timestamp_ms)
 
 
+def is_leftover(directory: Directory, name: str) -> bool:
+    """Whether a crash, or a full disk, has kept this segment from getting its header: nothing is in it, nor ever was.
+
+    (A batch is written when the header is durable.) The log may have gone on in the file before, and past this one's offset.
+    """
+    with closing(directory.open(name)) as file:
+        if file.size() > SEGMENT_HEADER_BYTES:
+            return False
+        try:
+            unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+        except LogFormatError as e:
+            return not isinstance(e, UnsupportedSegment)
+    return False
+
+
 def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
     """The batches of a segment's file from `position` on, each with its position. Checks each CRC, not the chain.
 
@@ -165,16 +181,23 @@ class Segment:
 
     @classmethod
     def create(cls, directory: Directory, header: SegmentHeader) -> "Segment":
-        """A new, empty segment, durable with its name. What a crash had left under that name is gone."""
+        """A new, empty segment, durable with its name. What a crash had left under that name is gone.
+
+        Raises:
+            OSError: no room, most likely; the name is gone again, as far as the disk still does anything.
+        """
         name = segment_name(header.start.offset)
         file = directory.open(name, create=True)
         try:
             file.truncate(0)
+            directory.flush()  # first the name: once the header is there, only an fsync can fail, which ends the process
             file.write_at(0, pack_header(header))
             file.flush()
-            directory.flush()
-        except BaseException:
+        except BaseException as e:
             file.close()
+            if isinstance(e, OSError):
+                with suppress(OSError):
+                    directory.remove(name)  # the log may go on in the file before, past this offset
             raise
         return cls(directory, name, header, file=file)
 
