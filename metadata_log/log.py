@@ -379,7 +379,7 @@ class Log:
                 what had been durable is `lost`: this process must not go on as if it had kept it.
         """
         self._look_for_damage_at(end)
-        if self.is_within_damage(end):
+        if self.is_within_damage(end) and not self._mends_from_memory(end):
             self._cut_before_damage(end)
         chain = self.chain_at(end)
         assert chain is not None, f"{end} is not a batch boundary of {self}"
@@ -406,6 +406,18 @@ class Log:
             return
         except CorruptLog as e:
             self.note_damage(e)
+
+    def _mends_from_memory(self, end: Offset) -> bool:
+        """Damage is noted from one entry of the index to the next, and all of that may still be in memory."""
+        damaged = self._segments.damaged_at(end)
+        assert damaged is not None
+        if damaged.start < self._tail.start_offset:
+            return False
+        try:
+            self.repair(damaged, self.read_again(damaged))
+        except LogFormatError:
+            return False  # there is more of it around
+        return True
 
     def _cut_before_damage(self, end: Offset) -> NoReturn:
         damaged = self._segments.damaged_at(end)
@@ -542,7 +554,7 @@ class Log:
         self._generation += (
             1  # the active segment's file may be opened anew, and a flush of the old one says nothing of it
         )
-        damaged = self._segments.damage(name, error.position or 0, self._chain, self._history.last_epoch)
+        damaged = self._segments.damage(name, error.position or 0, self._chain, self.shape.epoch_below)
         if damaged is None:
             raise error
         self._segments.forget_damage_below(self._start)
@@ -550,7 +562,9 @@ class Log:
         return damaged.above(self._start.start.offset, self._start.chain)
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
-        """What stands where `damaged` (one of `damage`) was found, if the disk gives it now; `repair` judges it."""
+        """What stands where `damaged` (one of `damage`) was found, if memory or the disk gives it now; `repair` judges it."""
+        if damaged.start >= self._tail.start_offset:
+            return self._tail.between(damaged.start, damaged.end)
         return read_again(self._directory, damaged)
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:

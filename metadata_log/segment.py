@@ -17,9 +17,9 @@ before it. A search goes to the nearest entry below and walks from there.
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import google_crc32c
 
@@ -50,6 +50,10 @@ class SegmentHeader(NamedTuple):
     previous_chain: bytes
     previous_timestamp_ms: int
     """The timestamp of the last batch below; 0 where there is none."""
+
+
+EpochBelow: TypeAlias = Callable[[Offset], Epoch | None]
+"""The epoch of the record below an offset; None if that lies outside the log."""
 
 
 class BadBatch(Exception):
@@ -340,20 +344,21 @@ class Segment:
             offset = entries[-1].base_offset if entries else self.base_offset
         return CorruptLog.at(self._path, position, offset, reason)
 
-    def split(self, position: int, end_chain: bytes, epoch: Epoch) -> "tuple[Segment, Segment]":
+    def split(self, position: int, end_chain: bytes, epoch_below: EpochBelow) -> "tuple[Segment, Segment]":
         """What is intact before and behind damage at `position`, as far as the index tells: two pieces of this one.
 
         The second is empty, and stands at the end, where the index knows of nothing behind the damage; the chain is
-        `end_chain` there. `epoch` is that of the last record of this segment.
+        `end_chain` there.
         """
         first = bisect_right(self._index, position, key=lambda each: each.position)
         before = Segment(self._directory, self.name, self.header, self.first_position, self._file)
         before._index = self._index[:first]
         before.end_offset, before.end_position = before._index[-1].base_offset, before._index[-1].position
         behind = [*self._index[first:], _IndexEntry(self.end_offset, self.end_position, end_chain)]
-        header = SegmentHeader(
-            OffsetAndEpoch(behind[0].base_offset, epoch), behind[0].previous_chain, self.header.previous_timestamp_ms
-        )
+        first_offset = behind[0].base_offset
+        # (Below the log's start no epoch is known, and nobody asks for one.)
+        place = OffsetAndEpoch(first_offset, epoch_below(first_offset) or 0)
+        header = SegmentHeader(place, behind[0].previous_chain, self.header.previous_timestamp_ms)
         after = Segment(self._directory, self.name, header, behind[0].position)
         after._index = behind[:-1] or behind
         after.end_offset, after.end_position = self.end_offset, self.end_position

@@ -26,11 +26,11 @@ from metadata_log.batch import Batch, verify_chain
 from metadata_log.damage import DamagedRange, DamagedRangeRead
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory
-from metadata_log.ids import Epoch, Offset
+from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
 from metadata_log.mending import mend
 from metadata_log.recovery import segment_names
-from metadata_log.segment import BadBatch, Segment, SegmentHeader, base_offset_of, walk
+from metadata_log.segment import BadBatch, EpochBelow, Segment, SegmentHeader, base_offset_of, walk
 
 OPEN_FILES_MAX: Final = 8
 
@@ -202,18 +202,18 @@ class Segments:
             for piece in self._pieces[:-1]
         ]
 
-    def damage(self, name: str, position: int, end_chain: bytes, epoch: Epoch) -> DamagedRange | None:
+    def damage(self, name: str, position: int, end_chain: bytes, epoch_below: EpochBelow) -> DamagedRange | None:
         """Something at `position` of the file `name` is not what was written. None if no piece holds that (any more).
 
         What is lost with it, the index tells: everything from its last entry before to its next one behind. `end_chain` is
-        the chain at the log's end, and `epoch` that of the last record.
+        the chain at the log's end.
         """
         i = next((i for i, each in enumerate(self._pieces) if each.name == name and each.holds(position)), None)
         if i is None:
             return None
         piece = self._pieces[i]
         following = self._pieces[i + 1] if i + 1 < len(self._pieces) else None
-        before, after = piece.split(position, end_chain, epoch)
+        before, after = piece.split(position, end_chain, epoch_below)
         place = before.locate(before.end_offset)
         assert place is not None
         ahead = None

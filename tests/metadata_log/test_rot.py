@@ -153,3 +153,66 @@ def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
         with pytest.raises(CorruptLog) as e:
             log.note_damage(error)
         assert e.value is error
+
+
+@pytest.mark.parametrize("end", [2, 22, 23])
+def test_a_truncation_among_batches_that_memory_holds_puts_them_back_first(end: int) -> None:
+    """Rot is noted as all that stands between two entries of the index; what of it is still in memory is no loss at all."""
+    for limit in (None, 0):
+        directory = MemoryDirectory()
+        log = Log.open(directory)
+        written = [log.append([Topic("t" * 1000, ID)], 1, i) for i in range(24)]
+        log.flush()
+        name, before = segments(directory)[0], contents(directory)
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: end - 1]) + 500)
+        if limit is not None:  # no room to mend: nothing is given up for that either
+            directory.limit_space(directory.used_bytes)
+            with pytest.raises(OSError):
+                log.truncate(end)
+            assert (log.end, log.lost) == (24, None)
+            directory.limit_space(None)
+        log.truncate(end)
+        assert (log.end, log.chain_at(end), log.damage, log.lost) == (end, written[end - 1].chain, (), None)
+        assert contents(directory)[name] == before[name][: directory.size(name)]
+        log.flush()
+        log.close()
+        assert everything(Log.open(directory)) == written[:end]
+
+
+def test_what_memory_holds_is_read_again_from_there() -> None:
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    written = [log.append([Topic("t" * 1000, ID)], 1, i) for i in range(24)]
+    log.flush()
+    before, name = contents(directory), segments(directory)[0]
+    directory.flip_bit(name, SEGMENT_HEADER_BYTES + 500)
+    damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
+    log.repair(damaged, log.read_again(damaged))
+    assert contents(directory) == before
+    assert everything(Log.open(directory)) == written
+
+
+def test_the_epochs_around_rot_stay_what_they_are() -> None:
+    """The epoch of the last lost record is known, as are those behind it: also for a log that stands on a snapshot in there."""
+    for position in range(8):
+        directory = MemoryDirectory()
+        log = Log.open(directory, config=LogConfig(tail_bytes=100))
+        written = [log.append([Topic("t" * 4000, ID)], 1 + (i >= 17) + (i >= 25), i) for i in range(32)]
+        log.flush()
+        epochs = log.shape.epochs
+        name = segments(directory)[0]
+        place = SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: 4 * position])
+        damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", place, 0, "rot"))
+        assert log.shape.epochs == epochs
+        assert damaged.epoch_after == written[damaged.end - 1].epoch
+        snapshot = written[damaged.start].end
+        log.stand_on(snapshot, written[damaged.start].chain, 5)
+        log.shape.check_invariants()
+        for batch in written[damaged.end - 1 :]:
+            assert log.shape.epoch_below(batch.end_offset) == batch.epoch
+        damaged = log.damage[0]
+        log.repair(damaged, written[damaged.start : damaged.end])
+        for batch in written[snapshot.offset :]:
+            assert log.shape.epoch_below(batch.end_offset) == batch.epoch
+        log.drop_prefix(written[29].end)
+        log.shape.check_invariants()
