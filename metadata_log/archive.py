@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Final
 
 from metadata_log.errors import LogFormatError
-from metadata_log.files import Directory
+from metadata_log.files import Directory, is_unreadable
 from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header
 
 ARCHIVE_NAME: Final = "archive"
@@ -69,3 +69,7 @@ class Archive:
                 return unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES)).previous_timestamp_ms
             except LogFormatError:
                 return newest  # damaged: its time is not known, and the limit in bytes takes it in the end
+            except OSError as e:
+                if not is_unreadable(e):
+                    raise
+                return newest

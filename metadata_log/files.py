@@ -37,6 +37,11 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_unreadable(error: OSError) -> bool:
+    """Whether the disk cannot give what it was asked for, now or ever: one sector says nothing of the others."""
+    return error.errno == errno.EIO
+
+
 class FileTooLarge(LogFormatError):
     """A file is larger than anything that could rightly be in it, and was not read."""
 

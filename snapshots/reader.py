@@ -14,7 +14,7 @@ from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, ver
 from metadata_log.codec import UnknownRecord, decode_batch, split_payload
 from metadata_log.digest import DIGEST_BYTES, MODULUS, digest_to_bytes
 from metadata_log.errors import LogFormatError, UnsupportedRecord
-from metadata_log.files import Directory, File
+from metadata_log.files import Directory, File, is_unreadable
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.records import (
     KRaftVersion,
@@ -112,7 +112,7 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
     while position < size:
         at = position - window_start
         if at + BATCH_BYTES_MAX > len(window) and window_start + len(window) < size:
-            window, window_start, at = file.read_at(position, _WINDOW_BYTES), position, 0
+            window, window_start, at = _read_at(file, path, position, _WINDOW_BYTES), position, 0
         try:
             batch = decode(window, at)
         except LogFormatError as e:
@@ -122,6 +122,16 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
         chain = batch.chain
         yield position, batch
         position += len(batch.data)
+
+
+def _read_at(file: File, path: str, position: int, length: int) -> bytes:
+    """What the disk cannot read is as good as damaged: another snapshot will do, or the same from another node."""
+    try:
+        return file.read_at(position, length)
+    except OSError as e:
+        if not is_unreadable(e):
+            raise
+        raise SnapshotCorrupt.at(path, position, str(e)) from e
 
 
 def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter, SnapshotMeta]:
@@ -214,7 +224,7 @@ def _footer(batch: Batch, path: str, position: int) -> SnapshotFooter:
 def _footer_at_end(file: File, path: str) -> SnapshotFooter:
     size = file.size()
     tail_start = max(0, size - max(_FOOTER_SIZES))
-    tail = file.read_at(tail_start, max(_FOOTER_SIZES))
+    tail = _read_at(file, path, tail_start, max(_FOOTER_SIZES))
     for footer_size in _FOOTER_SIZES:
         at = len(tail) - footer_size
         if at < 0:

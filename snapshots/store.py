@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from metadata_log.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
 from metadata_log.errors import LogFormatError
-from metadata_log.files import Directory, File
+from metadata_log.files import Directory, File, is_unreadable
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
 from metadata_log.records import Voters
@@ -93,8 +93,12 @@ class SnapshotStore:
         if known is None:
             file = self.directory.open(snapshot_name(end))
             try:
-                timestamp_ms = _timestamp_ms(file)
-                known = self._sizes[end] = SnapshotInfo(end, file.size(), timestamp_ms)
+                known = SnapshotInfo(end, file.size(), _timestamp_ms(file))
+                self._sizes[end] = known
+            except OSError as e:
+                if not is_unreadable(e):
+                    raise
+                return SnapshotInfo(end, file.size(), 0)  # not kept: the next read may tell
             finally:
                 file.close()
         return known
@@ -151,7 +155,7 @@ class SnapshotStore:
         """(size of the whole file, bytes from `position`, at most `max_bytes`).
 
         Raises:
-            SnapshotNotFound: also for the bootstrap one, which is nobody else's.
+            SnapshotNotFound: also for the bootstrap one, which is nobody else's, and where the disk cannot read it.
             PositionOutOfRange: if `position` is negative or beyond the end; at the end there are no bytes.
         """
         if end == BOOTSTRAP_END or end in self._rotten:
@@ -165,6 +169,10 @@ class SnapshotStore:
             if not 0 <= position <= size:
                 raise PositionOutOfRange(f"position {position} of snapshot {end}, which has {size} bytes")
             return size, file.read_at(position, max_bytes)
+        except OSError as e:
+            if not is_unreadable(e):
+                raise
+            raise SnapshotNotFound(f"the snapshot {end} cannot be read here: {e}") from e
         finally:
             file.close()
 
@@ -215,7 +223,14 @@ class SnapshotStore:
         if newest is None:
             return None
         file = self.directory.open(part_name(newest))
-        _write_again(file)
+        try:
+            _write_again(file)
+        except OSError as e:
+            file.close()
+            if not is_unreadable(e):
+                raise
+            self.directory.remove(part_name(newest))
+            return None
         self._part = (newest, file, file.size())
         return newest, file.size()
 

@@ -95,15 +95,22 @@ class BrokerFeed:
         return self._lease_ms() if may_serve else 0
 
     def _answer(self, parked: ParkedFetch) -> None:
-        standing = self._controller.standing(self._state.committed, parked.fetch.broker_id)
+        fetch = parked.fetch
+        if fetch.offset < self._log.shape.start.offset:
+            # It was there when the fetch came. Before a linger was over, a mark's snapshot has let retention drop it.
+            verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
+            assert verdict is not None, f"offset {fetch.offset} is below the log's start"
+            self._world.reply(parked.reply_to, self._with_standing(verdict, fetch))
+            return
+        standing = self._controller.standing(self._state.committed, fetch.broker_id)
         try:
             answer = metadata_feed.deltas(
-                parked.fetch,
+                fetch,
                 self._log,
                 self._state,
                 epoch=self._epoch,
                 standing=standing,
-                lease_ms=self._lease_for(parked.fetch),
+                lease_ms=self._lease_for(fetch),
             )
         except CorruptLog as e:
             self._step_down_damaged(e, parked.reply_to)

@@ -495,6 +495,19 @@ def test_the_archive_keeps_to_its_limits() -> None:
         assert len(archived(directory)) == expected, config
 
 
+def test_a_header_in_the_archive_that_cannot_be_read_stops_nobody() -> None:
+    """Its time is not known then; the next look may tell."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=LogConfig(segment_bytes=2048, archive_max_age_ms=0))
+    for i in range(10):
+        log.append([Topic("t" * 800, bytes(16))], 1, i)
+    log.flush()
+    log.drop_prefix(OffsetAndEpoch(8, 1))
+    directory.fail_next_read()
+    assert log.trim_archive() == []
+    assert len(log.trim_archive()) == 3
+
+
 def test_the_oldest_in_the_archive_goes_first_when_there_is_no_room() -> None:
     directory = MemoryDirectory()
     log = Log.open(directory, config=LogConfig(segment_bytes=2048))

@@ -195,3 +195,63 @@ def test_what_a_failed_fsync_has_left_of_a_download_is_written_again() -> None:
 
         found = directory.crash(random.Random(seed))
         assert found.read(snapshot_name(end), 1 << 20) == data
+
+
+# --- reads that fail -----------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_is_not_whole_and_takes_no_good_one_with_it() -> None:
+    """A bad sector in the newest: the one before it counts, as if that one were damaged. A read that failed once does no harm."""
+    disk = MemoryDirectory("/d")
+    for offset in (10, 20):
+        write(SnapshotStore(disk), offset)
+    store = SnapshotStore(disk)
+    assert len(store.list()) == 2
+    disk.fail_next_read()
+    newest = store.newest_valid()
+    assert newest is not None and newest.end.offset == 10
+    newest = store.newest_valid()
+    assert newest is not None and newest.end.offset == 20
+    disk.fail_next_read()
+    with pytest.raises(SnapshotCorrupt, match="Input/output error"):
+        store.read_meta(newest.end)
+
+
+def test_a_snapshot_whose_time_cannot_be_read_is_listed_without_one() -> None:
+    """Until it can: its age is nothing to guess at for ever."""
+    disk = MemoryDirectory("/d")
+    there = SnapshotStore(disk)
+    write(there, 10)
+    (known,) = there.list()
+    store = SnapshotStore(disk)
+    disk.fail_next_read()
+    assert store.list() == (known._replace(timestamp_ms=0),)
+    assert store.list() == (known,) and known.timestamp_ms > 0
+
+
+def test_a_chunk_that_cannot_be_read_is_not_here() -> None:
+    disk = MemoryDirectory("/d")
+    store = SnapshotStore(disk)
+    end = write(store, 10)
+    disk.fail_next_read()
+    with pytest.raises(SnapshotNotFound, match="Input/output error"):
+        store.read_chunk(end, 0, 100)
+    assert len(store.read_chunk(end, 0, 100)[1]) == 100
+
+
+def test_a_download_that_cannot_be_read_again_is_fetched_anew() -> None:
+    """While it is verified, and when a new process finds it."""
+    disk = MemoryDirectory("/d")
+    store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
+    end = write(there, 50)
+    _, data = there.read_chunk(end, 0, 1 << 24)
+    store.write_part(end, 0, data)
+    disk.fail_next_read()
+    with pytest.raises(SnapshotCorrupt, match="Input/output error"):
+        store.complete_part(end)
+    assert disk.names() == []
+    store.write_part(end, 0, data)
+    again = SnapshotStore(disk.kill())
+    disk.fail_next_read()
+    assert again.resume_part(0) is None
+    assert disk.names() == [] and again.part_bytes(end) == 0

@@ -1,0 +1,66 @@
+"""Brokers that wait for news, and what has become of the log when it comes."""
+
+from metadata_log.ids import NodeId
+from metadata_log.records import Endpoint, FeatureRange
+from quorum.controller.commands import RegisterBrokerCommand, RegisterBrokerReply
+from quorum.runtime.broker_feed import WAKE_AT_ONCE_MAX
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched
+from quorum.runtime.world import BrokerFetch, ReplyTo, SnapshotWanted, Submission
+from snapshots.policy import RetentionPolicy
+from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+
+
+def uuid(broker_id: NodeId) -> bytes:
+    return (1 + broker_id).to_bytes(16, "big")
+
+
+def register(lone: LoneNode, broker_id: NodeId) -> int:
+    """Gives the broker's epoch."""
+    endpoints = (Endpoint("CLIENT", "127.0.0.1", 9_000 + broker_id),)
+    features = (FeatureRange("metadata.version", 1, 1),)
+    command = RegisterBrokerCommand(broker_id, uuid(broker_id), endpoints, features, None, (uuid(1_000 + broker_id),))
+    reply_to = lone.new_reply_to()
+    lone.turn(Submission(command, reply_to, lone.now_ms + 1_000))
+    lone.run_until_idle()
+    reply = lone.answers[reply_to]
+    assert isinstance(reply, RegisterBrokerReply)
+    return reply.broker_epoch
+
+
+def fetch(lone: LoneNode, broker_id: NodeId, broker_epoch: int, max_wait_ms: int) -> ReplyTo:
+    """The broker has applied all that there is."""
+    offset, epoch = lone.node.state.applied, lone.node.log.shape.last_epoch
+    of_broker = MetadataFetch(
+        broker_id, broker_epoch, uuid(broker_id), offset, epoch, b"", False, False, (), max_wait_ms, 1 << 20
+    )
+    reply_to = lone.new_reply_to()
+    lone.turn(BrokerFetch(of_broker, reply_to))
+    lone.run_until_idle()
+    return reply_to
+
+
+def test_many_who_wait_are_sent_to_the_snapshot_if_retention_has_dropped_what_they_wait_for() -> None:
+    """Many are woken after a linger. Meanwhile a mark's snapshot may be written, and all of the log below it be gone."""
+    config = NodeConfig(retention=RetentionPolicy(max_bytes=1))
+    lone = LoneNode(formatted_disk(voters_of([1])), config)
+    lone.run_until_idle()
+    node = lone.node
+    brokers = {broker_id: register(lone, broker_id) for broker_id in range(WAKE_AT_ONCE_MAX + 1)}
+    for broker_id, broker_epoch in brokers.items():
+        fetch(lone, broker_id, broker_epoch, max_wait_ms=0)  # this contact unfences it
+    waiting = [fetch(lone, broker_id, broker_epoch, max_wait_ms=10_000) for broker_id, broker_epoch in brokers.items()]
+    offset = node.state.applied
+    lone.turn(SnapshotWanted("a reason", lone.new_reply_to(), lone.now_ms + 1_000))
+    lone.run_until_idle()
+    snapshot = node.log.shape.snapshot
+    assert snapshot is not None and snapshot == node.log.shape.start and snapshot.offset > offset
+    assert not any(reply_to in lone.answers for reply_to in waiting)
+    lone.now_ms += config.broker_linger_ms
+    lone.turn()
+    assert lone.stopped is None
+    for reply_to in waiting:
+        answer = lone.answers[reply_to]
+        assert isinstance(answer, MetadataFetched)
+        assert (answer.result, answer.snapshot) == (FetchResult.USE_SNAPSHOT, snapshot)
+        assert answer.controller_epoch == node.core.epoch and answer.standing is not None
