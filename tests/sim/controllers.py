@@ -9,6 +9,7 @@ from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.log import Log
+from metadata_log.log_notes import Flushed
 from metadata_log.log_shape import LogShape
 from metadata_log.recovery import segment_names
 from metadata_log.segment import base_offset_of
@@ -84,6 +85,8 @@ class SimController:
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
         self.disk_slow_until_ms = 0.0
         self.died: LogShape | None = None
+        self._known_loss: Flushed | None = None
+        """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
         """The log as the last crash met it; None while there was none."""
         self._rng = random.Random(cluster.rng.random())
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
@@ -215,7 +218,7 @@ class SimController:
         """The process is gone. With a power cut, the disk forgets what it may."""
         if self.node is not None:
             self.died = self.log.shape
-            if self.log.lost is not None and self.core.standing.lost is None:
+            if self.log.lost != self._known_loss and self.core.standing.lost is None:
                 self.cluster.laws.quorum.lost_end(self)  # it has just cut its log inside damage
             self._fall(power_cut=power_cut)
 
@@ -353,6 +356,7 @@ class SimController:
     def _during(self, act: Callable[[Node], None], what: str) -> None:
         node = self.node
         assert node is not None
+        self._known_loss = node.log.lost
         role, failed_flushes = node.core.role, self.disk.failed_flushes
         try:
             act(node)
