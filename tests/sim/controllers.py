@@ -85,9 +85,9 @@ class SimController:
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
         self.disk_slow_until_ms = 0.0
         self.died: LogShape | None = None
+        """The log as the last crash met it; None while there was none."""
         self._known_loss: Flushed | None = None
         """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
-        """The log as the last crash met it; None while there was none."""
         self._rng = random.Random(cluster.rng.random())
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._asked: dict[ReplyTo, _Asked] = {}
