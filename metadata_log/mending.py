@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from metadata_log.batch import Batch, verify_chain
 from metadata_log.copying import copy_bytes
 from metadata_log.damage import DamagedRange
-from metadata_log.errors import LogFormatError
+from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
@@ -112,11 +112,12 @@ def mend(
 
     Raises:
         OSError: no room, most likely; then the log is as it was.
+        CorruptLog: the disk cannot read what must be copied; the log is as it was, and that is damage too.
     """
     place = (damaged.end_file, damaged.end_position)
     index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
     has_before = index > 0 and pieces[index - 1].end_offset == damaged.start
-    mending = _Mending(directory, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
+    mending = _Mending(directory, pieces, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
     mended = mending.run(batches)
     ahead, behind = pieces[: index - has_before], pieces[index + 1 :]
     for piece in ahead:
@@ -147,9 +148,16 @@ class _Mending:
     """One repair of one range."""
 
     def __init__(
-        self, directory: Directory, damaged: DamagedRange, before: Segment | None, after: Segment, start: LogStart
+        self,
+        directory: Directory,
+        all_pieces: Sequence[Segment],
+        damaged: DamagedRange,
+        before: Segment | None,
+        after: Segment,
+        start: LogStart,
     ) -> None:
         self._directory = directory
+        self._all_pieces = all_pieces
         self._damaged = damaged
         self._before = before
         self._after = after
@@ -241,7 +249,7 @@ class _Mending:
                     file.truncate(0)
                     positions.append(self._write(file, rewrite))
                     file.flush()
-        except OSError:
+        except (OSError, CorruptLog):
             discard_unfinished(self._directory)
             raise
         return positions
@@ -271,18 +279,36 @@ class _Mending:
     def _write(self, file: File, rewrite: _Rewrite) -> int:
         """Writes the whole file; gives the place of the suffix in it."""
         prefix, suffix = rewrite.prefix, rewrite.suffix
-        if prefix is not None:
-            at = copy_bytes(prefix.file, 0, prefix.end_position, file, 0)
-        else:
-            file.write_at(0, pack_header(rewrite.header))
+        at = 0
+        # The header is not read: it stands in one sector with the first batch, and may be lost with that.
+        known = (each.header for each in self._all_pieces if _begins(each, rewrite.name))
+        header = next(known, None) if prefix is not None else rewrite.header
+        if header is not None:
+            file.write_at(0, pack_header(header))
             at = SEGMENT_HEADER_BYTES
+        if prefix is not None:
+            at = self._copy(prefix, at, prefix.end_position, file, at)
         for batch in rewrite.share:
             file.write_at(at, batch.data)
             at += len(batch.data)
         if suffix is not None:
             # To the very end: what stands behind other damage in this file, and room that was reserved, comes along.
-            copy_bytes(suffix.file, suffix.first_position, suffix.file.size(), file, at)
+            self._copy(suffix, suffix.first_position, suffix.file.size(), file, at)
         return at
+
+    def _copy(self, piece: Segment, position: int, stop: int, target: File, at: int) -> int:
+        """Copies a part of a piece's file. What cannot be read there is damage, unless it is known as that: then it is zero."""
+
+        def refuse(sector: int) -> None:
+            for each in self._all_pieces:
+                if each.name == piece.name:
+                    each.refuse_unreadable(sector)
+
+        return copy_bytes(piece.file, position, stop, target, at, refuse)
+
+
+def _begins(piece: Segment, name: str) -> bool:
+    return piece.name == name and piece.first_position == SEGMENT_HEADER_BYTES
 
 
 def _header_behind(piece: Segment) -> SegmentHeader:

@@ -21,7 +21,8 @@ previous chain in the next segment's header or, in the last segment, the noted o
 between two damaged places counts with them.
 
 Where the note is missing or unreadable (no crash of ours does that), only the bytes can speak: if in the last segment an intact
-batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail.
+batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail. So it is where the disk cannot read
+what stands above the note: a power cut brings back an older note, and leaves torn what can be read.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ from metadata_log.segment import (
     BadBatch,
     Segment,
     SegmentHeader,
+    UnreadableBatch,
     UnsupportedSegment,
     base_offset_of,
     is_leftover,
@@ -57,6 +59,8 @@ class Damage(NamedTuple):
     position: int
     offset: Offset
     reason: str
+    is_unreadable: bool = False
+    """The disk cannot read it: no power cut of ours leaves that."""
 
 
 class _Resume(NamedTuple):
@@ -144,7 +148,7 @@ class Recovery:
                 self._damage = Damage(index, 0, self._end, str(e))
                 return
             except BadBatch as e:
-                damage = Damage(index, e.position, self._end, str(e))
+                damage = Damage(index, e.position, self._end, str(e), isinstance(e, UnreadableBatch))
             if self._chain is None and self._start is not None:
                 self._stand_at_start(self._start)
             resume = None if self._chain is None else self._resume_behind(damage)
@@ -324,7 +328,7 @@ class Recovery:
             raise where
         promised = max(self._promised, default=Flushed(0, b""))
         lost = promised if self._end < promised.end else None
-        if lost is None and damage is not None and self._note is None:
+        if lost is None and damage is not None and (self._note is None or damage.is_unreadable):
             lost = self._last_intact_behind(damage)
         if not self.segments and lost is None:
             raise where

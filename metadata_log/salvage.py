@@ -8,6 +8,7 @@ bytes of one may stand inside a record) lead nowhere.
 from collections.abc import Iterator
 from typing import Final
 
+from metadata_log.bad_sectors import read_around
 from metadata_log.batch import BATCH_BYTES_MAX, FORMAT_VERSION, Batch, decode, verify_chain
 from metadata_log.errors import LogFormatError
 from metadata_log.files import File
@@ -22,10 +23,14 @@ def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[
     """What looks like an intact batch of an offset from `lowest` on, wherever it begins from `position` on.
 
     Damage may have taken the length of a batch with it, so every byte is tried. Each is looked for behind the last one found.
+    What the disk cannot read is damage like any other.
     """
     size = file.size()
+    data = b""
     while position < size:
-        data = file.read_at(position, BATCH_BYTES_MAX + _WINDOW_BYTES)
+        # Each byte is read once: a disk takes its time, seconds perhaps, before it says that it cannot read.
+        wanted = BATCH_BYTES_MAX + _WINDOW_BYTES - len(data)
+        data += read_around(file, position + len(data), wanted, lambda _: None)
         if not data:
             return  # cut shorter meanwhile
         at = data.find(_VERSION_BYTE)
@@ -34,7 +39,8 @@ def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[
             if batch is not None:
                 yield position + at, batch
             at = data.find(_VERSION_BYTE, at + (len(batch.data) if batch else 1))
-        position += len(data) if at < 0 else at
+        passed = len(data) if at < 0 else at
+        position, data = position + passed, data[passed:]
 
 
 def _intact_at(data: bytes, position: int, lowest: Offset) -> Batch | None:

@@ -19,10 +19,11 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, NoReturn, TypeAlias
 
 import google_crc32c
 
+from metadata_log.bad_sectors import SECTOR_BYTES, read_around
 from metadata_log.batch import HEADER_BYTES, Batch, batch_length, decode
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
@@ -62,6 +63,10 @@ class BadBatch(Exception):
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
         self.position = position
+
+
+class UnreadableBatch(BadBatch):
+    """The disk cannot read what stands at `position`; nobody knows whether that is a batch."""
 
 
 class UnsupportedSegment(LogFormatError):
@@ -112,7 +117,7 @@ def is_leftover(directory: Directory, name: str) -> bool:
         if file.size() > SEGMENT_HEADER_BYTES:
             return False
         try:
-            unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+            unpack_header(read_around(file, 0, SEGMENT_HEADER_BYTES, _refuse_header))
         except LogFormatError as e:
             return not isinstance(e, UnsupportedSegment)
     return False
@@ -125,23 +130,42 @@ def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
 
     Raises:
         BadBatch: at a place that is neither the end nor an intact batch.
+        UnreadableBatch: because the disk cannot read it.
     """
     window, window_start = b"", position
+    unreadable: list[int] = []
+
+    def bad(length: int, reason: str) -> BadBatch:
+        if any(each < position + length and position < each + SECTOR_BYTES for each in unreadable):
+            return UnreadableBatch(position, "the disk cannot read it")
+        return BadBatch(position, reason)
+
+    def read(length: int) -> bytes:
+        return read_around(file, position, max(length, min(_WINDOW_BYTES, stop - position)), unreadable.append)
+
     while position < stop:
         at = position - window_start
         if len(window) - at < HEADER_BYTES:
-            window, window_start, at = file.read_at(position, _WINDOW_BYTES), position, 0
+            window, window_start, at = read(HEADER_BYTES), position, 0
         if not window or window[at] == 0:
+            end = bad(1, "")
+            if isinstance(end, UnreadableBatch):
+                raise end
             return
+        length = HEADER_BYTES
         try:
             length = batch_length(window[at : at + HEADER_BYTES])
             if at + length > len(window):
-                window, window_start, at = file.read_at(position, max(length, _WINDOW_BYTES)), position, 0
+                window, window_start, at = read(length), position, 0
             batch = decode(window, at)
         except LogFormatError as e:
-            raise BadBatch(position, str(e)) from e
+            raise bad(length, str(e)) from e
         yield position, batch
         position += length
+
+
+def _refuse_header(_: int) -> NoReturn:
+    raise LogFormatError("the disk cannot read the segment header")
 
 
 class _IndexEntry(NamedTuple):
@@ -214,7 +238,7 @@ class Segment:
         """
         file = directory.open(name)
         try:
-            header = unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+            header = unpack_header(read_around(file, 0, SEGMENT_HEADER_BYTES, _refuse_header))
             if header.start.offset != base_offset_of(name):
                 raise LogFormatError(f"the header names base offset {header.start.offset}")
         except BaseException:
@@ -278,20 +302,33 @@ class Segment:
 
         An fsync that failed in an earlier process has left these bytes in the page cache, marked clean, and not on the
         disk: a second fsync would report success and prove nothing. Bytes that are written again are dirty again.
+
+        Raises:
+            CorruptLog: the disk cannot read them any more.
         """
         place = self.locate(offset) if offset > self.base_offset else None
-        begin = 0 if self.first_position == SEGMENT_HEADER_BYTES else self.first_position
-        position = place[0] if place else begin
+        if place is None and self.first_position == SEGMENT_HEADER_BYTES:
+            self.file.write_at(0, pack_header(self.header))
+        position = place[0] if place else self.first_position
         while position < self.end_position:
-            data = self.file.read_at(position, min(_WINDOW_BYTES, self.end_position - position))
+            length = min(_WINDOW_BYTES, self.end_position - position)
+            data = read_around(self.file, position, length, self.refuse_unreadable)
             assert data, f"{self._path} ends at {position}, and {self.end_position} was read"
             self.file.write_at(position, data)
             position += len(data)
 
     def tail_is_zero(self) -> bool:
-        """Whether nothing follows the last known batch."""
+        """Whether nothing follows the last known batch.
+
+        Raises:
+            UnreadableBatch: nobody knows.
+        """
+
+        def refuse(_: int) -> NoReturn:
+            raise UnreadableBatch(self.end_position, "the disk cannot read what follows the last batch")
+
         position = self.end_position
-        while data := self.file.read_at(position, _WINDOW_BYTES):
+        while data := read_around(self.file, position, _WINDOW_BYTES, refuse):
             if data != bytes(len(data)):
                 return False
             position += len(data)
@@ -336,6 +373,16 @@ class Segment:
             return None
         entry = self._index[bisect_right(self._index, offset - 1, key=lambda each: each.base_offset) - 1]
         return next(batch for _, batch in self.batches(entry.position) if batch.end_offset == offset)
+
+    def refuse_unreadable(self, position: int) -> None:
+        """The disk cannot read the sector of the file that begins at `position`.
+
+        Raises:
+            CorruptLog: it is this piece's.
+        """
+        begin = max(position, self.first_position)
+        if begin < min(position + SECTOR_BYTES, self.end_position):
+            raise self.corrupt(begin, "the disk cannot read it")
 
     def corrupt(self, position: int, reason: str, offset: Offset | None = None) -> CorruptLog:
         """The error for damage at `position`; without `offset`, the nearest known one below is named."""

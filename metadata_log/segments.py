@@ -15,7 +15,6 @@ The order of work on several files is chosen so that a crash in between leaves a
 Of the sealed files only a few are kept open.
 """
 
-import errno
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -263,7 +262,7 @@ def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None
     """Reads up to `max_bytes` of `extent` again, CRC and chain; gives what is left of it. May run on any thread.
 
     Raises:
-        CorruptLog: silent rot, with its place.
+        CorruptLog: silent rot, or what the disk cannot read, with its place.
         FileNotFoundError: the file was retired, or replaced, meanwhile.
     """
     name, position, end_position, chain = extent
@@ -280,10 +279,6 @@ def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None
             raise BadBatch(position, "the file ends, or is zero, where a batch was written")
     except BadBatch as e:
         raise CorruptLog.at(f"{directory.path_text}/{name}", e.position, 0, str(e)) from e
-    except OSError as e:
-        if e.errno != errno.EIO:
-            raise
-        raise CorruptLog.at(f"{directory.path_text}/{name}", position, 0, str(e)) from e  # a sector that cannot be read
     finally:
         file.close()
     return Extent(name, position, end_position, chain) if position < end_position else None

@@ -129,8 +129,9 @@ def test_what_the_disk_failed_to_give_once_is_read_again() -> None:
                 log.repair(damaged, log.read_again(damaged))
             assert log.damage == (damaged,)
             continue
-        directory.fail_next_read()
+        directory.break_sector(segments(directory)[1], 300)
         assert log.read_again(damaged) == []
+        directory.heal()
         log.repair(damaged, log.read_again(damaged))
         check_mended(directory, log, healthy, written[3:])
 

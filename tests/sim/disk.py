@@ -9,8 +9,8 @@ What a power cut leaves (`crash`) is as bad as disks allow, and decided by the d
 So a file whose name was not flushed may be gone whatever was flushed inside it, and a file that was renamed into place
 without a flush may be empty. `kill` is the other crash: the process ends, the page cache stays.
 
-Faults to order: `flip_bit`, `fail_next_flush`, `fail_next_read`, `limit_space`, and `cut_power_after(n)`, which raises
-`PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside* whatever it calls.
+Faults to order: `flip_bit`, `break_sector`, `fail_next_flush`, `fail_next_read`, `limit_space`, and `cut_power_after(n)`, which
+raises `PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside* whatever it calls.
 
 A flush that fails does so as Linux does it: the pages are marked clean all the same. Whoever reads on, in this process or
 the next, sees what was written; whoever flushes again is told that all is well; and the power cut after that brings back
@@ -58,6 +58,8 @@ class _Volume:
         self.failing_flushes: set[str | None] = set()
         self.failed_reads = 0
         self.failing_read = False
+        self.bad_sectors: set[tuple[_Content, int]] = set()
+        """Which sectors of which files cannot be read."""
 
     def operate(self) -> None:
         """Before every change of the disk."""
@@ -90,6 +92,20 @@ class _Volume:
             self.failing_read = False
             self.failed_reads += 1
             raise OSError(_EIO, f"Input/output error: {name}: the disk was told to fail this read")
+
+    def read_sectors(self, name: str, content: "_Content", position: int, stop: int) -> None:
+        """Before [position, stop) of a file is read."""
+        if not self.bad_sectors or Observer.is_looking:
+            return
+        for sector in _sectors(position, min(stop, len(content.current))):
+            if (content, sector) in self.bad_sectors:
+                self.failed_reads += 1
+                raise OSError(_EIO, f"Input/output error: {name}: sector {sector} is bad")
+
+    def heal_sectors(self, content: "_Content", sectors: range) -> None:
+        """They were written, or are the file's no more: a disk then takes others in their place."""
+        if self.bad_sectors:
+            self.bad_sectors.difference_update((content, sector) for sector in sectors)
 
 
 class _Content:
@@ -158,6 +174,11 @@ def _apply(content: bytearray, position: int, data: bytes | None) -> None:
     content[position : position + len(data)] = data
 
 
+def _sectors(position: int, stop: int) -> range:
+    """The sectors that [position, stop) touches."""
+    return range(position // SECTOR_BYTES, (stop + SECTOR_BYTES - 1) // SECTOR_BYTES) if position < stop else range(0)
+
+
 def _sector(content: bytearray, sector: int) -> bytes:
     return bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\x00")
 
@@ -177,16 +198,20 @@ class MemoryFile:
 
     def read_at(self, position: int, length: int) -> bytes:
         self._volume.read(self._name)
+        self._volume.read_sectors(self._name, self._content, position, position + length)
         return bytes(self._content.current[position : position + length])
 
     def write_at(self, position: int, data: bytes) -> None:
         self._before_change()
         self._volume.take(max(0, position + len(data) - self.size()))
         self._content.change(position, bytes(data))
+        self._volume.heal_sectors(self._content, _sectors(position, position + len(data)))
 
     def truncate(self, size: int) -> None:
         self._before_change()
         self._volume.take(size - self.size())
+        gone_from = (size + SECTOR_BYTES - 1) // SECTOR_BYTES
+        self._volume.heal_sectors(self._content, range(gone_from, self.size() // SECTOR_BYTES + 1))
         self._content.change(size, None)
 
     def preallocate(self, size: int) -> None:
@@ -252,10 +277,11 @@ class MemoryDirectory:
 
     def read(self, name: str, max_bytes: int) -> bytes:
         self._volume.read(name)
-        content = self._content(name).current
-        if len(content) > max_bytes:
+        content = self._content(name)
+        if len(content.current) > max_bytes:
             raise FileTooLarge(f"{self._path_text}/{name}: more than the {max_bytes} bytes that it could rightly have")
-        return bytes(content)
+        self._volume.read_sectors(name, content, 0, max_bytes)
+        return bytes(content.current)
 
     def write_atomic(self, name: str, data: bytes) -> None:
         temporary = f"{name}.tmp"
@@ -347,6 +373,8 @@ class MemoryDirectory:
             if id(entry) not in survivors:
                 survivors[id(entry)] = entry.after_power_cut(rng)
                 volume.used_bytes += len(survivors[id(entry)].current)
+                bad = {sector for content, sector in self._volume.bad_sectors if content is entry}
+                volume.bad_sectors |= {(survivors[id(entry)], sector) for sector in bad}
             found._entries[name] = survivors[id(entry)]
         found._durable = dict(found._entries)
         return found
@@ -377,6 +405,12 @@ class MemoryDirectory:
         """The next read of any file's contents fails."""
         self._volume.failing_read = True
 
+    def break_sector(self, name: str, position: int) -> None:
+        """The sector at `position` of a file cannot be read until it is written again, or the file is replaced."""
+        content = self._content(name)
+        assert position < len(content.current), (name, position, len(content.current))
+        self._volume.bad_sectors.add((content, position // SECTOR_BYTES))
+
     def limit_space(self, space_bytes: int | None) -> None:
         """The volume has room for so many bytes in all; None for no limit."""
         self._volume.space_bytes = space_bytes
@@ -386,6 +420,7 @@ class MemoryDirectory:
         self._volume.cut_at = None
         self._volume.failing_flushes.clear()
         self._volume.failing_read = False
+        self._volume.bad_sectors.clear()
         self._volume.space_bytes = None
 
     def flip_bit(self, name: str, position: int, bit: int = 0) -> None:

@@ -200,7 +200,7 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
 
 
 def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_give() -> None:
-    """A scrub's read fails once, and there is nobody to ask. Without a second look it would not lead until it is restarted."""
+    """Scrub reads fail for a while, and there is nobody to ask. Without a second look it would not lead until it is restarted."""
     lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
     lone.run_until_idle()
     node = lone.node
@@ -209,8 +209,9 @@ def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_giv
         lone.run_until_idle()
     intact, metadata = node.log.shape, lone.disk.subdirectory(LOG_DIRECTORY)
 
-    metadata.fail_next_read()
+    metadata.break_sector(node.log.extents()[0].name, SEGMENT_HEADER_BYTES)
     node.disk.found_damage(scrubbed(node, metadata))
+    metadata.heal()
     assert node.log.damage and not node.disk.is_fit_to_lead
     for _ in range(20):
         lone.now_ms = max(lone.now_ms, node.next_deadline_ms() or lone.now_ms)

@@ -1,0 +1,315 @@
+"""Sectors that a disk cannot read: each is damage where it is, as rot is, and no more; everything around it stays usable."""
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.damage import DamagedRange, LostTail
+from metadata_log.errors import CorruptLog
+from metadata_log.log import Log, LogConfig
+from metadata_log.log_notes import Flushed
+from metadata_log.records import Topic
+from metadata_log.segment import base_offset_of
+from metadata_log.segments import Extent, check
+from tests.metadata_log.damaged_log import ID, check_damaged, contents, everything, segments, within
+from tests.sim.disk import SECTOR_BYTES, MemoryDirectory, MemoryFile, Observer
+
+CONFIG = LogConfig(segment_bytes=100_000, tail_bytes=4000)
+"""Several entries of the index to a segment; the newest batch or two in memory."""
+
+
+def filled(batches: int = 90) -> tuple[MemoryDirectory, Log, list[Batch]]:
+    """Two sealed segments and an active one, all of it durable; a batch touches several sectors."""
+    directory = MemoryDirectory()
+    log = Log.open(directory, config=CONFIG)
+    for i in range(batches):
+        log.append([Topic(chr(97 + i % 26) * 1400, ID)] * 2, 1 + i // 30, 1000 + i)
+    log.flush()
+    log._note.flush()
+    return directory, log, everything(log)
+
+
+def seen(directory: MemoryDirectory) -> dict[str, bytes]:
+    """What stands in the segments, whether the disk can read it or not."""
+    with Observer():
+        return contents(directory)
+
+
+def places(log: Log) -> list[tuple[str, int]]:
+    """In each segment: its header and first batch, its middle (and where a window of the scrub's ends), its last batch."""
+    found = []
+    for piece in log._segments.pieces:
+        middle = piece.end_position // 2
+        found += [(piece.name, at) for at in (0, SECTOR_BYTES, middle, middle + 7000, piece.end_position - 1)]
+    return found
+
+
+def scrub(directory: MemoryDirectory, log: Log) -> None:
+    extents: list[Extent] = list(log.extents())
+    while extents:
+        rest = check(directory, extents.pop(0), 30_000)
+        extents += [] if rest is None else [rest]
+
+
+def read(log: Log) -> None:
+    everything(log)
+
+
+def search(log: Log, written: list[Batch]) -> None:
+    for batch in written:
+        log.chain_at(batch.end_offset)
+
+
+def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
+    """Notes all that `find` comes upon."""
+    noted = []
+    for _ in range(10):
+        try:
+            find()
+        except CorruptLog as e:
+            before = log.damage
+            noted.append(log.note_damage(e))
+            if log.damage == before:
+                return noted
+        else:
+            return noted
+    raise AssertionError(f"damage without end: {log.damage}")
+
+
+def mend(log: Log, written: list[Batch]) -> None:
+    """As a node does: what a repair comes upon is noted, and mended too."""
+    for _ in range(10):
+        if not log.damage:
+            return
+        damaged = log.damage[0]
+        try:
+            log.repair(damaged, within(damaged, written))
+        except CorruptLog as e:
+            log.note_damage(e)
+    raise AssertionError(f"damage without end: {log.damage}")
+
+
+def covers(damaged: DamagedRange, name: str, position: int) -> bool:
+    """Whether the sector at `position` belongs to the damage, which is no larger than the index makes it."""
+    sector = position // SECTOR_BYTES * SECTOR_BYTES
+    begins = damaged.position if damaged.file == name else 0
+    ends = damaged.end_position if damaged.end_file == name else 1 << 30
+    return begins < sector + SECTOR_BYTES and sector < ends
+
+
+# --- found while the log is open -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("found_by", ["scrub", "read", "search"])
+@pytest.mark.parametrize("place", range(15))
+def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_by: str) -> None:
+    directory, log, written = filled()
+    before = seen(directory)
+    name, position = places(log)[place]
+    directory.break_sector(name, position)
+    finders = {
+        "scrub": lambda: scrub(directory, log),
+        "read": lambda: read(log),
+        "search": lambda: search(log, written),
+    }
+    noted = note(log, finders[found_by])
+    if not noted:
+        unseen_by_scrub = found_by == "scrub" and name == segments(directory)[-1]
+        assert unseen_by_scrub or (found_by == "search" and place % 5 == 4), "a search reads only what it must"
+        noted = note(log, lambda: read(log))
+    assert all(covers(each, name, position) for each in noted)
+    assert 0 < sum(each.end - each.start for each in log.damage) <= 24, "two entries of the index at most"
+    if log.damage[-1].end <= log._tail.start_offset:  # memory gives what the disk does not
+        check_damaged(log, log, written)
+    mend(log, written)
+    assert seen(directory) == before
+    assert everything(log) == written
+    log.close()
+    directory.heal()
+    assert everything(Log.open(directory, config=CONFIG)) == written
+
+
+def test_a_bad_sector_is_damage_where_it_is() -> None:
+    """A scrub reads ahead: what it cannot read there is no damage of the batch that it has come to."""
+    directory, log, written = filled()
+    piece = log._segments.pieces[0]
+    directory.break_sector(piece.name, 60_000)
+    with pytest.raises(CorruptLog) as e:
+        scrub(directory, log)
+    assert e.value.position is not None
+    assert 60_000 - len(written[0].data) - SECTOR_BYTES < e.value.position < 60_000 + SECTOR_BYTES
+    assert log.read(0, 1) == (written[0],)
+
+
+def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed_nothing() -> None:
+    """It says where, and both are mended; what is known to be damaged already is no hindrance."""
+    directory, log, written = filled()
+    before = seen(directory)
+    piece = log._segments.pieces[1]
+    near, far = piece.first_position + 20_000, piece.end_position - 100
+    for unseen in (piece.first_position + 100, piece.first_position + 60_000, far):
+        directory.break_sector(piece.name, near)
+        damaged = note(log, lambda: log.read(written[40].base_offset, 1 << 14))[0]
+        directory.break_sector(piece.name, unseen)
+        with pytest.raises(CorruptLog) as e:
+            log.repair(damaged, within(damaged, written))
+        assert (log.damage, seen(directory)) == ((damaged,), before)
+        assert not any(name.endswith(".repair") for name in directory.names())
+        second = log.note_damage(e.value)
+        assert covers(second, piece.name, unseen)
+        mend(log, written)
+        assert seen(directory) == before
+        assert everything(log) == written
+
+
+def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_being_mended() -> None:
+    """Two ranges in one file, the first with the file's header in it: the second can be mended first."""
+    directory, log, written = filled()
+    before = seen(directory)
+    piece = log._segments.pieces[1]
+    for position in (0, piece.end_position // 2):
+        directory.break_sector(piece.name, position)
+    first, second = note(log, lambda: scrub(directory, log))
+    log.repair(second, within(second, written))
+    assert log.damage == (first,)
+    log.close()
+    log = Log.open(directory, config=CONFIG)
+    assert log.damage[0].start == first.start
+    mend(log, written)
+    assert seen(directory) == before
+    assert everything(log) == written
+
+
+# --- found at the opening ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", range(15))
+def test_a_bad_sector_that_is_found_at_the_opening_is_mended(place: int) -> None:
+    """But for the last batch: nothing intact stands behind that, so it is the lost end of a log, as rot would be there."""
+    directory, healthy, written = filled()
+    healthy.close()
+    before = seen(directory)
+    name, position = places(healthy)[place]
+    directory.break_sector(name, position)
+    if place == 14:
+        with pytest.raises(LostTail) as e:
+            Log.open(directory, config=CONFIG)
+        assert (e.value.lost_from, e.value.durable_end) == (written[-1].base_offset, healthy.end)
+        assert seen(directory) == before
+        log = Log.open(directory, config=CONFIG, accept_loss=True)
+        log.append_batches(written[-1:])
+        log.forget_loss()
+    else:
+        log = Log.open(directory, config=CONFIG)
+        (damaged,) = log.damage
+        assert covers(damaged, name, position)
+        assert damaged.end - damaged.start <= 6, "what stands in the sector, and the batch behind"
+        check_damaged(log, healthy, written)
+        mend(log, written)
+    assert everything(log) == written
+    log.flush()
+    log.close()
+    again = Log.open(directory, config=CONFIG)
+    assert (again.damage, again.shape) == ((), healthy.shape)
+    assert {each: data.rstrip(b"\0") for each, data in contents(directory).items()} == {
+        each: data.rstrip(b"\0") for each, data in before.items()
+    }
+
+
+def test_a_bad_sector_behind_the_end_of_the_log_is_no_loss() -> None:
+    directory, healthy, _ = filled()
+    healthy.close()
+    active = healthy._segments.active
+    for position in (active.end_position + SECTOR_BYTES, active.end_position + 20_000, directory.size(active.name) - 1):
+        directory.break_sector(active.name, position)
+        log = Log.open(directory, config=CONFIG)
+        assert (log.damage, log.shape) == ((), healthy.shape)
+        assert log.append([Topic("more", ID)], 9, 9000).base_offset == healthy.end
+        log.truncate(healthy.end)
+        log.close()
+        directory.edit(active.name, lambda data: data.extend(bytes(40_000)))
+
+
+@pytest.mark.parametrize("has_note", [True, False])
+def test_what_cannot_be_read_above_the_note_is_not_cut_while_intact_batches_stand_behind_it(has_note: bool) -> None:
+    """A power cut may bring back an older note. What it leaves torn can be read; so whatever cannot may be what was promised."""
+    directory, log, written = filled()
+    active = log._segments.active
+    note_written = Flushed(active.base_offset, active.header.previous_chain)
+    log._note.write(*note_written)
+    log.close()
+    if not has_note:
+        directory.remove("flushed")
+    before = seen(directory)
+    directory.break_sector(active.name, 20_000)
+    with pytest.raises(LostTail) as e:
+        Log.open(directory, config=CONFIG)
+    assert (e.value.durable_end, e.value.durable_chain) == (written[-1].end_offset, written[-1].chain)
+    assert seen(directory) == before
+
+
+def test_a_read_of_a_segment_that_fails_once_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever read of an opening that is: nothing is damaged, and nothing is lost."""
+    directory, healthy, written = filled()
+    healthy.close()
+    reads: list[int] = []
+    read_at = MemoryFile.read_at
+
+    def failing(file: MemoryFile, position: int, length: int) -> bytes:
+        if base_offset_of(file._name) is not None:
+            reads.append(position)
+            if len(reads) == nth:
+                raise OSError(errno.EIO, "once")
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(MemoryFile, "read_at", failing)
+    for nth in range(1, 100):
+        reads.clear()
+        log = Log.open(directory, config=CONFIG)
+        assert (log.damage, log.shape) == ((), healthy.shape)
+        if len(reads) < nth:
+            break
+        log.close()
+    assert 10 < nth < 99
+    assert everything(log) == written
+
+
+# --- not for ever --------------------------------------------------------------------------------------------------
+
+
+def test_a_sector_that_gives_its_data_again_is_read_again() -> None:
+    directory, log, written = filled()
+    before = seen(directory)
+    name, position = places(log)[7]
+    directory.break_sector(name, position)
+    note(log, lambda: read(log))
+    for opened in (log, Log.open(directory, config=CONFIG)):
+        directory.break_sector(name, position)
+        (damaged,) = opened.damage
+        assert opened.read_again(damaged) == []
+        directory.heal()
+        opened.repair(damaged, opened.read_again(damaged))
+        assert opened.damage == ()
+        assert seen(directory) == before
+        assert everything(opened) == written
+        opened.close()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EACCES])
+def test_what_is_no_bad_sector_comes_out_as_it_is(number: int) -> None:
+    directory, log, _ = filled()
+    log.close()
+
+    class Refusing(MemoryDirectory):
+        def open(self, name: str, *, create: bool = False) -> MemoryFile:
+            if base_offset_of(name) is not None:
+                raise OSError(number, "refused")
+            return super().open(name, create=create)
+
+    refusing = Refusing(directory.path_text, directory._volume)
+    refusing._entries = directory._entries
+    with pytest.raises(OSError, match="refused") as e:
+        Log.open(refusing, config=CONFIG)
+    assert e.value.errno == number
