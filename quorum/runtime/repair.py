@@ -2,8 +2,8 @@
 
 One range at a time, oldest first, from one voter at a time. What comes is kept in memory until the range is complete: only then
 can it be proven (`metadata_log.damage`), and only then is anything written. Whoever gives something that does not fit, or
-nothing, is passed over for the next voter; after a round of all of them the own disk is read once more, and this rests for
-a while. (The only voter has nobody to ask: after one read that had failed for a moment it would never lead again.)
+nothing, is passed over for the next voter; after a round of all of them the own disk is read once more, ever more rarely, and
+this rests for a while. (The only voter has nobody to ask: after one read that had failed for a moment it would never lead again.)
 
     ask each voter for the batches --all there--> the log is what it was
            |
@@ -50,6 +50,8 @@ from snapshots.store import PositionOutOfRange
 READ_TIMEOUT_MS = 2_000
 REST_MS = 1_000
 """Between two rounds in which nobody could help."""
+REST_MAX_MS = 30_000
+"""The own disk is read again ever more rarely, up to this: a range may be many megabytes, and the node's thread reads them."""
 PATIENCE_ROUNDS = 5
 """After so many of them a snapshot takes the place of what somebody who does not answer may still have."""
 NO_BOUNDARY = b""
@@ -99,6 +101,8 @@ class Repair:
         """of those, how many have said so, and how many hold only what lies above the range."""
         self._rounds = 0
         """How many rounds in a row were in vain."""
+        self._own_due_ms, self._own_rest_ms = 0, REST_MS
+        """When the own disk is read again, and how long it has peace if it gives nothing then."""
         self._offers: dict[NodeId, OffsetAndEpoch] = {}
         """Whose snapshot would cover damage, this round."""
         self._refused: set[tuple[NodeId, OffsetAndEpoch]] = set()
@@ -126,8 +130,11 @@ class Repair:
             return False
         others = self._others()
         if not others:
+            self._begin_round()
             self._resume_ms = now_ms + REST_MS
-            return self._read_again(now_ms) or self._stand_on_own()
+            is_mended = self._help_itself(now_ms, give_up=True)
+            self._resume_ms = max(self._resume_ms, self._own_due_ms)
+            return is_mended
         damaged = self._range
         assert damaged is not None
         offset = self._batches[-1].end_offset if self._batches else damaged.start
@@ -137,6 +144,7 @@ class Repair:
     def _begin(self, damaged: DamagedRange) -> None:
         self._range, self._batches, self._substitute = damaged, [], None
         self._rounds = 0
+        self._own_due_ms, self._own_rest_ms = 0, REST_MS
         self._begin_round()
 
     def _begin_round(self) -> None:
@@ -210,18 +218,6 @@ class Repair:
         self.mended_ranges += 1
         return True
 
-    def _read_again(self, now_ms: int) -> bool:
-        """True if the own disk had all of it, and could not give it when it was asked before."""
-        damaged = self._range
-        if damaged is None or damaged not in self._log.damage:
-            return False  # cut off, or below the log's start by now
-        try:
-            return self._put_back(damaged, self._log.read_again(damaged), now_ms)
-        except CorruptLog:
-            raise
-        except LogFormatError:
-            return False
-
     def _take(self, batches: Sequence[Batch], damaged: DamagedRange) -> bool:
         """Keeps what continues the history before the range; False if something does not, or there is nothing."""
         end, chain = damaged.start, damaged.chain_before
@@ -245,18 +241,38 @@ class Repair:
         self._rounds += 1
         nobody_has_it = self._too_old == self._refusals
         give_up = nobody_has_it or (self._answered > 0 and self._rounds >= PATIENCE_ROUNDS)
-        mended = self._read_again(now_ms) or (give_up and self._stand_on_own())
-        if give_up and not mended:
-            self._choose_substitute(now_ms)
-        self._begin_round()
-        return mended
+        try:
+            return self._help_itself(now_ms, give_up=give_up)
+        finally:
+            self._begin_round()
+
+    def _help_itself(self, now_ms: int, *, give_up: bool) -> bool:
+        """Nobody gives the batches: the own disk may, after all. If not, and they are given up, a snapshot takes their place."""
+        damaged = self._range
+        if damaged is None or damaged not in self._log.damage:
+            return False  # cut off, mended, or below the log's start by now
+        if now_ms >= self._own_due_ms:
+            try:
+                # (If there is no room for it, it is here all the same, and is not given up.)
+                return self._put_back(damaged, self._log.read_again(damaged), now_ms)
+            except CorruptLog:
+                raise
+            except LogFormatError:
+                self._own_due_ms = now_ms + self._own_rest_ms
+                self._own_rest_ms = min(2 * self._own_rest_ms, REST_MAX_MS)
+        if not give_up:
+            return False
+        if self._stand_on_own(damaged):
+            return True
+        self._choose_substitute(now_ms)
+        return False
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 
-    def _stand_on_own(self) -> bool:
+    def _stand_on_own(self, damaged: DamagedRange) -> bool:
         """The log starts at this node's own newest snapshot from now on, if that covers what is lost, or some of it."""
-        damaged, snapshot = self._range, self._log.shape.snapshot
-        if damaged is None or snapshot is None or snapshot.offset <= damaged.start:
+        snapshot = self._log.shape.snapshot
+        if snapshot is None or snapshot.offset <= damaged.start:
             return False
         try:
             meta = self._snapshotter.store.read_meta(snapshot)
