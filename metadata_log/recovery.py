@@ -18,7 +18,7 @@ sealed before the next exists.
 *Picking the log up behind damage.* The place where to go on is one that leads, batch by batch, to a chain that is known: the
 previous chain in the next segment's header or, in the last segment, the noted one. So what looks like a batch and is none
 (the bytes of one may stand inside a record) misleads nobody. In one file at most one range is damaged: what lies intact
-between two damaged places counts with them.
+between two damaged places counts with them. Only behind a header the first batch may prove itself: it continues what is before.
 
 Where the note is missing or unreadable (no crash of ours does that), only the bytes can speak: if in the last segment an intact
 batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail. So it is where the disk cannot read
@@ -246,6 +246,9 @@ class Recovery:
                 header = _header_of(self._directory, self._names[index])
                 if header is not None:
                     return self._resume_at(header, index, damage)
+                resume = self._resume_at_first_batch(index, damage)
+                if resume is not None:
+                    return resume
                 position = SEGMENT_HEADER_BYTES
             header_behind = self._header_behind(index)
             known = Flushed(header_behind.start.offset, header_behind.previous_chain) if header_behind else self._note
@@ -266,6 +269,26 @@ class Recovery:
             return None
         return _Resume(index, SEGMENT_HEADER_BYTES, header)
 
+    def _resume_at_first_batch(self, index: int, damage: Damage) -> _Resume | None:
+        """Behind a damaged header, if the batch there continues what was read before.
+
+        Whatever is known of the end: the header was durable before any batch was written, so this is no torn tail.
+        """
+        with closing(self._directory.open(self._names[index])) as file:
+            try:
+                found = next(walk(file, SEGMENT_HEADER_BYTES, file.size()), None)
+            except BadBatch:
+                return None
+        return self._continuing(damage, index, *found) if found else None
+
+    def _continuing(self, damage: Damage, index: int, position: int, batch: Batch) -> _Resume | None:
+        """At `batch`, if it is the one that comes next."""
+        assert self._chain is not None
+        if batch.base_offset != damage.offset or batch.epoch < self._epoch or not verify_chain(batch, self._chain):
+            return None
+        header = SegmentHeader(OffsetAndEpoch(damage.offset, self._epoch), self._chain, self._time_ms)
+        return _Resume(index, position, header)
+
     def _header_behind(self, index: int) -> SegmentHeader | None:
         """The next file's; None where the log ends, or if that file's is damaged."""
         return _header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
@@ -281,12 +304,8 @@ class Recovery:
         at, first = found
         if first.end_offset == known.end and has_next:
             return None  # only the next file is proven
-        assert self._chain is not None
-        if first.base_offset == damage.offset and verify_chain(first, self._chain):
-            return _Resume(
-                index, at, SegmentHeader(OffsetAndEpoch(damage.offset, self._epoch), self._chain, self._time_ms)
-            )
-        return _Resume(index, at + len(first.data), SegmentHeader(first.end, first.chain, first.last_timestamp_ms))
+        behind_it = _Resume(index, at + len(first.data), SegmentHeader(first.end, first.chain, first.last_timestamp_ms))
+        return self._continuing(damage, index, at, first) or behind_it
 
     def _step_over(self, damage: Damage, resume: _Resume) -> DamagedRange:
         """Takes note of what is damaged; what lies below the log's start is nobody's loss."""

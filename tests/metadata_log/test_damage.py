@@ -133,6 +133,69 @@ def test_a_damaged_header_is_written_anew_from_what_stands_around_it() -> None:
         assert contents(directory) == before
 
 
+@pytest.mark.parametrize("note", ["of its base", "of an older segment", "none"])
+def test_a_damaged_header_in_the_last_segment_is_no_torn_tail_whatever_the_note_says(note: str) -> None:
+    """A power cut may bring an older note back. But no batch is written before the header above it is durable."""
+    directory, healthy, written = filled()
+    before = contents(directory)
+    name = segments(directory)[-1]
+    end = {"of its base": base_offset_of(name) or 0, "of an older segment": written[2].end_offset, "none": 0}[note]
+    healthy._note.write(end, healthy.chain_at(end) or b"")
+    healthy._note.flush()
+    healthy.close()
+    if note == "none":
+        directory.remove(FLUSHED_NAME)
+    directory.flip_bit(name, 20)
+    log = Log.open(directory, config=CONFIG)
+    assert contents(directory) == before
+    check_mended(directory, log, healthy, written)
+
+
+def test_a_damaged_header_in_the_last_segment_takes_no_batch_with_it_that_stands_before_more_damage() -> None:
+    directory, healthy, written = filled()
+    name = segments(directory)[-1]
+    last = [batch for batch in written if batch.base_offset >= (base_offset_of(name) or 0)]
+    assert len(last) > 2
+    healthy.close()
+    directory.flip_bit(name, 20)
+    directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in last) - 3)
+    with pytest.raises(LostTail) as e:
+        Log.open(directory, config=CONFIG)
+    assert (e.value.lost_from, e.value.durable_end) == (last[-1].base_offset, last[-1].end_offset)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_damaged_header_and_more_damage_in_one_file_survive_a_power_cut_at_any_step(place: int) -> None:
+    for step in range(1, 100):
+        directory, healthy, written = filled()
+        before = contents(directory)
+        name = segments(directory)[1]
+        first = [batch for batch in written if batch.base_offset >= (base_offset_of(name) or 0)][: place + 1]
+        directory.flip_bit(name, 20)
+        directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in first) - 3)
+        directory.cut_power_after(step)
+        try:
+            log = Log.open(directory, config=CONFIG)
+            (damaged,) = log.damage
+            assert damaged.start == first[-1].base_offset
+            check_damaged(log, healthy, written)
+            mend(log, written)
+        except PowerCut:
+            directory = directory.crash(Random(step))
+            log = Log.open(directory, config=CONFIG)
+            check_damaged(log, healthy, written)
+            mend(log, written)
+        else:
+            directory.heal()
+            step = 0
+        assert contents(directory) == before
+        check_mended(directory, log, healthy, written)
+        if step == 0:
+            break
+    else:
+        raise AssertionError("it takes more than a hundred operations")
+
+
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_missing_segment_is_put_back(index: int) -> None:
     directory, healthy, written = filled(40)
