@@ -21,7 +21,7 @@ from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
-from metadata_log.recovery import DAMAGED_SUFFIX, segment_names
+from metadata_log.recovery import DAMAGED_SUFFIX, header_of, segment_names
 from metadata_log.segment import (
     SEGMENT_HEADER_BYTES,
     BadBatch,
@@ -163,6 +163,7 @@ class _Mending:
         self._after = after
         self._header = _header_behind(before) if before else SegmentHeader(start.start, start.chain, start.timestamp_ms)
         """What the header of a segment says that begins where the filling has come to."""
+        self._after_is_whole = self._is_whole(after)
         self.moved: Moved | None = None
         self.begins_anew = False
         """The log's first file was one that began below the log's start; it begins there now."""
@@ -178,15 +179,14 @@ class _Mending:
         for base, end in zip(bases, ends, strict=True):
             share = [batch for batch in batches if max(base, self._header.start.offset) <= batch.base_offset < end]
             rewrites.append(self._planned(segment_name(base), share, is_last=base == bases[-1]))
-        is_whole = self._after_is_whole
         names = {rewrite.name for rewrite in rewrites}
-        assert not (is_whole and self._after.name in names), (
+        assert not (self._after_is_whole and self._after.name in names), (
             f"{self._after.name} is intact, and {self._damaged} is not it"
         )
         positions = self._write_all(rewrites)
         for rewrite, position in zip(rewrites, positions, strict=True):
             pieces.append(self._replace(rewrite, position))
-        if is_whole:
+        if self._after_is_whole:
             if not rewrites:
                 self._put_rubbish_aside()
             return [*pieces, self._after]
@@ -196,14 +196,11 @@ class _Mending:
             self.begins_anew = True
         return pieces
 
-    @property
-    def _after_is_whole(self) -> bool:
+    def _is_whole(self, after: Segment) -> bool:
         """Whether what is intact behind the damage is a file of its own, from its header on."""
-        after = self._after
-        at_its_beginning = after.first_position == SEGMENT_HEADER_BYTES and after.name == segment_name(
-            after.base_offset
-        )
-        return at_its_beginning and after.name != self._damaged.file
+        if after.first_position != SEGMENT_HEADER_BYTES or after.name != segment_name(after.base_offset):
+            return False
+        return after.name != self._damaged.file and header_of(self._directory, after.name) is not None
 
     def _bases(self) -> list[Offset]:
         """The base offsets of the files to write, ascending."""
@@ -212,7 +209,7 @@ class _Mending:
         bases = {base_offset_of(before.name) if before is not None and in_before else damaged.start}
         for name in segment_names(self._directory):
             base = base_offset_of(name) or 0
-            if damaged.start < base <= damaged.end and not is_leftover(self._directory, name):
+            if damaged.start <= base <= damaged.end and not is_leftover(self._directory, name):
                 bases.add(base)
         if self._after_is_whole:
             bases.discard(after.base_offset)

@@ -80,7 +80,8 @@ def segment_names(directory: Directory) -> list[str]:
     return [name for name in directory.names() if base_offset_of(name) is not None]
 
 
-def _header_of(directory: Directory, name: str) -> SegmentHeader | None:
+def header_of(directory: Directory, name: str) -> SegmentHeader | None:
+    """What the header of a segment says; None if it is damaged."""
     try:
         segment = Segment.open(directory, name)
     except LogFormatError:
@@ -99,7 +100,7 @@ class Recovery:
         start_offset = start.start.offset if start else 0
         first = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= start_offset)
         # Where the header of the segment at the start is damaged, only the one before can lead into it.
-        while first > 0 and _header_of(directory, names[first]) is None:
+        while first > 0 and header_of(directory, names[first]) is None:
             first -= 1
         self.retired_names = names[:first]
         """Segments wholly below the log's start, which a crash kept from being retired."""
@@ -243,7 +244,7 @@ class Recovery:
         for index in range(damage.segment_index, len(self._names)):
             position = damage.position if index == damage.segment_index else 0
             if position == 0:
-                header = _header_of(self._directory, self._names[index])
+                header = header_of(self._directory, self._names[index])
                 if header is not None:
                     return self._resume_at(header, index, damage)
                 resume = self._resume_at_first_batch(index, damage)
@@ -291,7 +292,7 @@ class Recovery:
 
     def _header_behind(self, index: int) -> SegmentHeader | None:
         """The next file's; None where the log ends, or if that file's is damaged."""
-        return _header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
+        return header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
 
     def _resume_in(
         self, index: int, position: int, damage: Damage, known: Flushed, *, has_next: bool

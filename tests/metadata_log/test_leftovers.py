@@ -237,3 +237,22 @@ def notice(log: Log, written: list[Batch]) -> tuple[DamagedRange, ...]:
             except CorruptLog as e:
                 log.note_damage(e)
     return log.damage
+
+
+@pytest.mark.parametrize("index", [0, 1])
+@pytest.mark.parametrize("rot", [[20], [20, SEGMENT_HEADER_BYTES + 85], [SEGMENT_HEADER_BYTES + 85], [20, -3]])
+def test_rubbish_behind_a_file_s_end_and_rot_in_the_next_one(index: int, rot: list[int]) -> None:
+    """Each file becomes what it was; also the second one's header, at once."""
+    directory, healthy, written = filled(30)
+    healthy.close()
+    before = contents(directory)
+    first, second = segments(directory)[index : index + 2]
+    directory.edit(first, lambda content: content.extend(b"\x01rubbish"))
+    for position in rot:
+        directory.flip_bit(second, position % len(before[second]))
+    log = Log.open(directory, config=CONFIG)
+    check_damaged(log, healthy, written)
+    mend(log, written)
+    assert everything(log) == written
+    assert contents(directory) == before
+    check_mended(directory, log, healthy, written)
