@@ -114,6 +114,8 @@ class Log:
         """Grows with every truncation and reset; a ticket of another generation is void."""
         self._segments = Segments(directory, archive=config.archive)
         self._lost: Flushed | None = None
+        self.on_damage: Callable[[str], None] = lambda _: None
+        """Is told whenever damage is noted, also where the log has come upon it by itself, and mended it."""
         self._begin_at(LogStart(LOG_BEGINNING, bytes(CHAIN_BYTES), 0))
 
     @classmethod
@@ -557,6 +559,7 @@ class Log:
         damaged = self._segments.damage(name, error.position or 0, self._chain, self.shape.epoch_below)
         if damaged is None:
             raise error
+        self.on_damage(str(error))
         self._segments.forget_damage_below(self._start)
         self._note.flush()  # as at the opening: an older note must not come back while there is damage
         return damaged.above(self._start.start.offset, self._start.chain)

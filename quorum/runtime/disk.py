@@ -42,6 +42,7 @@ class Disk:
         self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
         self._damage_found = len(self._log.damage)
         self._last_damage = "; ".join(str(each) for each in self._log.damage)
+        self._log.on_damage = self._count_damage
 
     @property
     def is_fit_to_lead(self) -> bool:
@@ -61,9 +62,7 @@ class Disk:
         Raises:
             CorruptLog: it is nothing that could be mended.
         """
-        known = self._log.damage
-        if self._log.note_damage(error) not in known:
-            self._count_damage(str(error))
+        self._log.note_damage(error)
 
     def _count_damage(self, what: str) -> None:
         self._damage_found += 1

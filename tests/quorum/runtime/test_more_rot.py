@@ -109,3 +109,13 @@ def test_what_a_scrub_finds_in_a_segment_that_was_retired_meanwhile_is_nobodys_l
     it.lone.turn(JobDone(job, rot.value))
     assert (node.log.damage, it.lone.stopped) == ((), None)
     assert node.disk.status().damage_found == 0
+
+
+def test_rot_that_a_truncation_comes_upon_is_reported() -> None:
+    """It is mended from memory at once, and still: somebody should look at this disk."""
+    it = DamagedNode(None, config=CONFIG._replace(log=LogConfig(segment_bytes=1 << 16, tail_bytes=1 << 20)))
+    it.metadata.flip_bit(it.name, IN_A_BATCH)
+    it.lone.node.log.truncate(11)
+    status = it.lone.node.disk.status()
+    assert (status.damage_found, status.damaged_records) == (1, 0)
+    assert it.name in status.last_damage
