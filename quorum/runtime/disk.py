@@ -38,7 +38,7 @@ class Disk:
         self._log = opened.log
         self._snapshotter = opened.snapshotter
         self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
-        self.repair = Repair(self._log, self._snapshotter, me, others, may_load, send)
+        self.repair = Repair(self._log, self._snapshotter, self.space, me, others, may_load, send)
         self.scrub = Scrub(self._log, self._snapshotter.store, config.scrub_interval_ms, now_ms)
         self._damage_found = len(self._log.damage)
         self._last_damage = "; ".join(str(each) for each in self._log.damage)

@@ -45,6 +45,7 @@ from quorum.core.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRe
 from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.lending import READ_BYTES_MAX
 from quorum.runtime.snapshotter import Snapshotter
+from quorum.runtime.space import Space
 from snapshots.store import PositionOutOfRange
 
 READ_TIMEOUT_MS = 2_000
@@ -77,6 +78,7 @@ class Repair:
         self,
         log: Log,
         snapshotter: Snapshotter,
+        space: Space,
         me: ReplicaKey,
         others: Callable[[], Sequence[NodeId]],
         may_load: Callable[[], bool],
@@ -85,6 +87,7 @@ class Repair:
         """`may_load`: whether the core has no use for the one download that there can be."""
         self._log = log
         self._snapshotter = snapshotter
+        self._space = space
         self._me = me
         self._others = others
         self._may_load = may_load
@@ -262,14 +265,14 @@ class Repair:
                 self._own_rest_ms = min(2 * self._own_rest_ms, REST_MAX_MS)
         if not give_up:
             return False
-        if self._stand_on_own(damaged):
+        if self._stand_on_own(damaged, now_ms):
             return True
         self._choose_substitute(now_ms)
         return False
 
     # --- snapshots -------------------------------------------------------------------------------------------------
 
-    def _stand_on_own(self, damaged: DamagedRange) -> bool:
+    def _stand_on_own(self, damaged: DamagedRange, now_ms: int) -> bool:
         """The log starts at this node's own newest snapshot from now on, if that covers what is lost, or some of it."""
         snapshot = self._log.shape.snapshot
         if snapshot is None or snapshot.offset <= damaged.start:
@@ -280,7 +283,7 @@ class Repair:
             return False
         if not self.fits(snapshot, meta.chain):
             return False
-        self._log.stand_on(snapshot, meta.chain, meta.timestamp_ms)
+        self._space.write_at_any_price(lambda: self._log.stand_on(snapshot, meta.chain, meta.timestamp_ms), now_ms)
         return True
 
     def fits(self, snapshot: OffsetAndEpoch, chain: bytes) -> bool:

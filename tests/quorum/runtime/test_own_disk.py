@@ -113,3 +113,14 @@ def test_others_are_asked_as_often_as_ever_while_the_own_disk_is_read_rarely(mon
     assert 10 < looks <= 10 + TEN_MINUTES_MS // REST_MAX_MS
     it.answer_all()
     assert it.metadata.read(it.name, 1 << 20) == it.intact
+
+
+def test_a_log_is_stood_on_its_own_snapshot_though_the_disk_is_full() -> None:
+    """It takes a few bytes to say where the log starts: the ballast has room for that, and what goes makes more."""
+    it = with_snapshot(rotten=True)
+    log = it.lone.node.log
+    it.disk.limit_space(it.disk.used_bytes)
+    for _ in range(2):
+        it.answer(it.too_old(it.end))
+    assert (log.damage, log.shape.start.offset) == ((), 19)
+    assert it.lone.stopped is None and it.lone.node.core.shape == log.shape
