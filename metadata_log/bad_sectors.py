@@ -5,11 +5,10 @@ batches; all but one or two of them are still there. So what fails is read again
 then (cables, controllers and networks fail too) was never bad, and of the others each is named.
 """
 
-import errno
 from collections.abc import Callable
 from typing import Final
 
-from metadata_log.files import File
+from metadata_log.files import File, is_unreadable
 
 SECTOR_BYTES: Final = 512
 
@@ -23,7 +22,7 @@ def read_around(file: File, position: int, length: int, unreadable: Callable[[in
     try:
         return file.read_at(position, length)
     except OSError as e:
-        if e.errno != errno.EIO:
+        if not is_unreadable(e):
             raise
     parts = []
     stop = min(position + length, file.size())
@@ -32,7 +31,7 @@ def read_around(file: File, position: int, length: int, unreadable: Callable[[in
         try:
             part = file.read_at(position, sector_end - position)
         except OSError as e:
-            if e.errno != errno.EIO:
+            if not is_unreadable(e):
                 raise
             unreadable(position)
             part = bytes(sector_end - position)

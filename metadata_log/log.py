@@ -380,8 +380,8 @@ class Log:
             LostTail: `end` lies within damage, of which nothing can be kept by itself. The log ends before the damage now, and
                 what had been durable is `lost`: this process must not go on as if it had kept it.
         """
-        self._look_for_damage_at(end)
-        if self.is_within_damage(end) and not self._mends_from_memory(end):
+        last = self._look_at(end)
+        if self.is_within_damage(end):
             self._cut_before_damage(end)
         chain = self.chain_at(end)
         assert chain is not None, f"{end} is not a batch boundary of {self}"
@@ -398,28 +398,28 @@ class Log:
             self._start_anew(self._start)  # there is no file of which a beginning could be kept
             return
         self._segments.cut(end)
-        self._forget_from(end, chain)
+        self._forget_from(end, chain, last)
 
-    def _look_for_damage_at(self, end: Offset) -> None:
-        """Finding the place in the file may come upon rot: better before anything has changed than halfway through."""
-        try:
-            self._segments.chain_at(end)
-        except DamagedRangeRead:
-            return
-        except CorruptLog as e:
-            self.note_damage(e)
+    def _look_at(self, end: Offset) -> Batch | None:
+        """The batch that stands before `end` in its file; None if it is lost. What is lost and can be read again is put back.
 
-    def _mends_from_memory(self, end: Offset) -> bool:
-        """Damage is noted from one entry of the index to the next, and all of that may still be in memory."""
-        damaged = self._segments.damaged_at(end)
-        assert damaged is not None
-        if damaged.start < self._tail.start_offset:
-            return False
-        try:
-            self.repair(damaged, self.read_again(damaged))
-        except LogFormatError:
-            return False  # there is more of it around
-        return True
+        This may come upon rot: better before anything has changed than halfway through. What is noted then reaches from one
+        entry of the index to the next, and most of it, or all, the disk or memory still has.
+        """
+        while True:
+            try:
+                is_boundary = self._segments.chain_at(end) is not None
+                return self._segments.of(end).last_batch_below(end) if is_boundary else None
+            except CorruptLog as e:
+                damaged = self.note_damage(e)
+                batches = self.read_again(damaged) if damaged in self.damage else []
+                if not batches and isinstance(e, DamagedRangeRead):
+                    return None
+            try:
+                if batches:
+                    self.repair(damaged, batches)
+            except CorruptLog as e:
+                self.note_damage(e)
 
     def _cut_before_damage(self, end: Offset) -> NoReturn:
         damaged = self._segments.damaged_at(end)
@@ -431,17 +431,15 @@ class Log:
         where = DamagedRangeRead.of(self._directory.path_text, damaged)
         raise LostTail.what(where, damaged.start, *self._lost)
 
-    def _forget_from(self, end: Offset, chain: bytes) -> None:
+    def _forget_from(self, end: Offset, chain: bytes, last: Batch | None) -> None:
         self._end, self._chain = end, chain
         if end >= self._tail.start_offset:
             self._tail.truncate(end)
         else:
             self._tail.clear(end, chain)
-        active, last = self._segments.active, self._tail.last_batch()
-        if last is None and end > self._start.start.offset:
-            last = active.last_batch_below(end)
-        timestamp_ms = max(self._start.timestamp_ms, active.header.previous_timestamp_ms)
-        if last is not None:
+        timestamp_ms = max(self._start.timestamp_ms, self._segments.active.header.previous_timestamp_ms)
+        last = self._tail.last_batch() or last
+        if last is not None and end > self._start.start.offset:
             timestamp_ms = last.last_timestamp_ms
         self._history.forget_from(end, self._start.start.epoch, timestamp_ms)
         self._shape = None
@@ -565,10 +563,13 @@ class Log:
         return damaged.above(self._start.start.offset, self._start.chain)
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
-        """What stands where `damaged` (one of `damage`) was found, if memory or the disk gives it now; `repair` judges it."""
-        if damaged.start >= self._tail.start_offset:
-            return self._tail.between(damaged.start, damaged.end)
-        return read_again(self._directory, damaged)
+        """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
+        batches = read_again(self._directory, damaged) if damaged.start < self._tail.start_offset else []
+        end = batches[-1].end_offset if batches else damaged.start
+        if self._tail.start_offset <= end < damaged.end:
+            batches += self._tail.between(end, damaged.end)
+        is_all = bool(batches) and (batches[-1].end_offset, batches[-1].chain) == (damaged.end, damaged.chain_after)
+        return batches if is_all else []
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """Puts back, durably, what `damaged` (one of `damage`) has lost; voids the tickets that are out.

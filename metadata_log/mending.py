@@ -9,7 +9,6 @@ Then each is replaced, by rename and fsync of the directory, oldest first. A cra
 smaller, or the same.
 """
 
-import errno
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
@@ -22,16 +21,15 @@ from metadata_log.files import Directory, File
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
 from metadata_log.recovery import DAMAGED_SUFFIX, header_of, segment_names
+from metadata_log.salvage import intact_batches
 from metadata_log.segment import (
     SEGMENT_HEADER_BYTES,
-    BadBatch,
     Segment,
     SegmentHeader,
     base_offset_of,
     is_leftover,
     pack_header,
     segment_name,
-    walk,
 )
 
 REPAIR_SUFFIX: Final = ".repair"
@@ -74,12 +72,14 @@ def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
 
 
 def read_again(directory: Directory, damaged: DamagedRange) -> list[Batch]:
-    """What stands in the files where `damaged` was found, if the disk gives all of it now; nothing of it is proven.
+    """What stands in the files where `damaged` was found, as far as the disk gives it now and it continues what is intact.
 
-    A read that failed once says nothing of what is stored: cables, controllers and networks fail too.
+    A read that failed once says nothing of what is stored: cables, controllers and networks fail too. And below a log's start
+    there may be rot that is nobody's loss, in the very place where the damage was found: it is passed over.
     """
     first, last = base_offset_of(damaged.file), base_offset_of(damaged.end_file)
     assert first is not None and last is not None, damaged
+    end, chain = damaged.start, damaged.chain_before
     batches: list[Batch] = []
     for name in segment_names(directory):
         if not first <= (base_offset_of(name) or 0) <= last:
@@ -87,14 +87,14 @@ def read_again(directory: Directory, damaged: DamagedRange) -> list[Batch]:
         begin = max(damaged.position, SEGMENT_HEADER_BYTES) if name == damaged.file else SEGMENT_HEADER_BYTES
         try:
             with closing(directory.open(name)) as file:
-                stop = damaged.end_position if name == damaged.end_file else file.size()
-                batches += [batch for _, batch in walk(file, begin, stop) if batch.base_offset >= damaged.start]
-        except BadBatch:
-            return []
-        except OSError as e:
-            if e.errno not in (errno.EIO, errno.ENOENT):
-                raise
-            return []
+                for _, batch in intact_batches(file, begin, damaged.start):
+                    if end == damaged.end:
+                        return batches
+                    if batch.base_offset == end and verify_chain(batch, chain):
+                        batches.append(batch)
+                        end, chain = batch.end_offset, batch.chain
+        except FileNotFoundError:
+            return batches  # retired meanwhile
     return batches
 
 

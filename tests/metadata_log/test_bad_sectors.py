@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -313,3 +314,96 @@ def test_what_is_no_bad_sector_comes_out_as_it_is(number: int) -> None:
     with pytest.raises(OSError, match="refused") as e:
         Log.open(refusing, config=CONFIG)
     assert e.value.errno == number
+
+
+# --- truncations, and a log's start --------------------------------------------------------------------------------
+
+
+def test_a_truncation_to_an_entry_of_the_index_looks_at_what_stands_below_it_before_anything_changes() -> None:
+    """The index knows the place without a look at the file; the time of the last batch that stays is read from it."""
+    for can_be_read_again in (True, False):
+        directory, log, written = filled()
+        piece = log._segments.pieces[1]
+        end = piece._index[2].base_offset
+        healthy = filled()[1]
+        healthy.truncate(end)
+        bad = piece._index[2].position - 100
+        if can_be_read_again:
+            directory.flip_bit(piece.name, bad, 3)
+            with pytest.raises(CorruptLog):
+                piece.last_batch_below(end)
+            directory.flip_bit(piece.name, bad, 3)
+        directory.break_sector(piece.name, bad)
+        log.truncate(end)
+        (damaged,) = log.damage
+        assert covers(damaged, piece.name, bad)
+        assert damaged.end == end
+        check = log.shape
+        check.check_invariants()
+        assert (check.end, check.chain, check.flushed_end, check.epochs) == (
+            end,
+            healthy.shape.chain,
+            end,
+            healthy.shape.epochs,
+        )
+        mend(log, written)
+        again = log.append([Topic("again", ID)], 9, 9000)
+        assert everything(log) == [*[batch for batch in written if batch.end_offset <= end], again]
+
+
+@pytest.mark.parametrize("place", range(15))
+def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(place: int) -> None:
+    """Never half of it; and nothing but these errors comes out."""
+    for nth in (20, 34, 35, 36, 60, 88, 89):
+        directory, log, written = filled()
+        name, position = places(log)[place]
+        directory.break_sector(name, position)
+        end, durable = written[nth].base_offset, log.end
+        try:
+            log.truncate(end)
+        except LostTail as e:
+            assert (e.durable_end, log.lost) == (durable, Flushed(durable, written[-1].chain))
+            end = e.lost_from
+            assert 0 <= written[nth].base_offset - end <= 24
+        kept = [batch for batch in written if batch.end_offset <= end]
+        shape = log.shape
+        shape.check_invariants()
+        assert (shape.end, shape.flushed_end, shape.chain) == (end, end, kept[-1].chain if kept else log._start.chain)
+        note(log, partial(read, log))
+        mend(log, written)
+        assert everything(log) == kept
+
+
+def test_what_is_bad_below_the_log_s_start_does_not_keep_the_rest_from_being_read_again() -> None:
+    """The log starts behind the bad batch, and between two entries of the index: what is noted is intact, all of it."""
+    for is_rot in (True, False):
+        directory, log, written = filled()
+        entry = log._segments.pieces[1]._index[1]
+        first = next(i for i, batch in enumerate(written) if batch.base_offset == entry.base_offset)
+        log.drop_prefix(written[first + 1].end)
+        name, bad = log._segments.pieces[0].name, entry.position + 100
+        directory.flip_bit(name, bad) if is_rot else directory.break_sector(name, bad)
+        with pytest.raises(CorruptLog) as e:
+            log.chain_at(written[first + 2].end_offset)
+        log.note_damage(e.value)
+        (damaged,) = log.damage
+        assert damaged.start == log.shape.start.offset
+        log.repair(damaged, log.read_again(damaged))
+        assert log.damage == ()
+        assert everything(log) == written[first + 2 :]
+
+
+def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
+    """Its beginning the disk gives, and the rest, in which the bad sector is, memory."""
+    directory, log, written = filled()
+    before = seen(directory)
+    active = log._segments.active
+    directory.break_sector(active.name, active.end_position - 100)
+    (damaged,) = note(log, lambda: log._segments.active.last_batch_below(log.end))
+    assert damaged.start < log._tail.start_offset < damaged.end
+    assert log.read_again(damaged) == within(damaged, written)
+    log.truncate(written[-1].base_offset)
+    assert log.lost is None
+    log.append_batches(written[-1:])
+    assert everything(log) == written
+    assert len(seen(directory)) == len(before)
