@@ -209,8 +209,9 @@ class Log:
         return self._segments.damaged_at(offset) is not None
 
     def is_within_damage(self, offset: Offset) -> bool:
-        """Whether this log cannot say what its chain is at `offset`: there are damaged records before and behind it."""
-        return self.is_damaged_at(offset) and self.is_damaged_at(offset - 1)
+        """Whether this log cannot say what its chain is at `offset`. (Where two damaged ranges meet, a file's header says it.)"""
+        damaged = self._segments.damaged_at(offset)
+        return damaged is not None and damaged.start < offset
 
     @property
     def lost(self) -> Flushed | None:

@@ -407,3 +407,32 @@ def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
     log.append_batches(written[-1:])
     assert everything(log) == written
     assert len(seen(directory)) == len(before)
+
+
+@pytest.mark.parametrize("found_by", ["read", "opening"])
+def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found_by: str) -> None:
+    """The end of one file is lost, and the beginning of the next; its header is intact, and says what the chain is in between."""
+    for behind in (0, 2):
+        directory, log, written = filled()
+        first, second = log._segments.pieces[:2]
+        between = second.base_offset
+        directory.break_sector(first.name, first.end_position - 100)
+        directory.break_sector(second.name, SECTOR_BYTES + 100)
+        if found_by == "read":
+            note(log, partial(log.chain_at, between + 4))
+            note(log, partial(log.read, between - 2, 1))
+        else:
+            log.close()
+            log = Log.open(directory, config=CONFIG)
+        below, above = log.damage
+        assert below.end == above.start == between
+        if behind:
+            with pytest.raises(LostTail) as e:
+                log.truncate(between + behind)
+            assert e.value.lost_from == between
+        else:
+            log.truncate(between)
+        assert (log.end, log.damage) == (between, (below,))
+        mend(log, written)
+        again = log.append([Topic("again", ID)], 9, 9000)
+        assert everything(log) == [*[batch for batch in written if batch.end_offset <= between], again]
