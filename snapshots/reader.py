@@ -8,6 +8,7 @@ The file is read in windows, never at once; a batch's length is checked before a
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, cast
 
 from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
@@ -112,7 +113,7 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
     while position < size:
         at = position - window_start
         if at + BATCH_BYTES_MAX > len(window) and window_start + len(window) < size:
-            window, window_start, at = _read_at(file, path, position, _WINDOW_BYTES), position, 0
+            window, window_start, at = file.read_at(position, _WINDOW_BYTES), position, 0
         try:
             batch = decode(window, at)
         except LogFormatError as e:
@@ -124,14 +125,20 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
         position += len(batch.data)
 
 
-def _read_at(file: File, path: str, position: int, length: int) -> bytes:
-    """What the disk cannot read is as good as damaged: another snapshot will do, or the same from another node."""
+@contextmanager
+def unreadable_is_damaged() -> Iterator[None]:
+    """For whom another snapshot will do, or the same from another node. (A start that fails with the disk's own error is tried
+    again, and the next read may succeed; one that finds damage is not.)
+
+    Raises:
+        SnapshotCorrupt: in place of the disk's error.
+    """
     try:
-        return file.read_at(position, length)
+        yield
     except OSError as e:
         if not is_unreadable(e):
             raise
-        raise SnapshotCorrupt.at(path, position, str(e)) from e
+        raise SnapshotCorrupt(f"what the disk cannot read is as good as damaged: {e}") from e
 
 
 def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter, SnapshotMeta]:
@@ -224,7 +231,7 @@ def _footer(batch: Batch, path: str, position: int) -> SnapshotFooter:
 def _footer_at_end(file: File, path: str) -> SnapshotFooter:
     size = file.size()
     tail_start = max(0, size - max(_FOOTER_SIZES))
-    tail = _read_at(file, path, tail_start, max(_FOOTER_SIZES))
+    tail = file.read_at(tail_start, max(_FOOTER_SIZES))
     for footer_size in _FOOTER_SIZES:
         at = len(tail) - footer_size
         if at < 0:

@@ -23,7 +23,7 @@ from snapshots.format import (
     snapshot_name,
 )
 from snapshots.policy import RetentionPolicy, SnapshotSize
-from snapshots.reader import read_meta, read_snapshot
+from snapshots.reader import read_meta, read_snapshot, unreadable_is_damaged
 from snapshots.writer import SnapshotInfo, write_image, write_records
 
 __all__ = [
@@ -260,7 +260,8 @@ class SnapshotStore:
         self._writing.add(end)
         file = part[1]
         try:
-            meta = read_snapshot(self.directory, end, part=True).meta
+            with unreadable_is_damaged():
+                meta = read_snapshot(self.directory, end, part=True).meta
             if chain not in (None, meta.chain):
                 raise SnapshotCorrupt(f"snapshot {end} is of another history than this log, by its chain")
             file.flush()
@@ -304,7 +305,11 @@ class SnapshotStore:
 
         Those above the newest whole one are damaged: they neither count nor go, for a person to look at.
         """
-        newest = self.newest_valid()
+        try:
+            with unreadable_is_damaged():
+                newest = self.newest_valid()
+        except SnapshotCorrupt:
+            return []  # nobody knows which is the newest whole one: the scrub finds out
         if newest is None:
             return []
         sizes = [SnapshotSize(info.end, info.size, info.timestamp_ms) for info in self.list() if info.end <= newest.end]

@@ -15,7 +15,7 @@ from metadata_log.log import FlushTicket
 from metadata_log.replay import Replay
 from metadata_log.segments import Extent, check
 from snapshots.format import SnapshotMeta
-from snapshots.reader import read_records
+from snapshots.reader import read_records, unreadable_is_damaged
 from snapshots.store import SnapshotInfo, SnapshotStore
 
 
@@ -61,7 +61,8 @@ class LoadSnapshotJob:
         meta = self.store.complete_part(self.end, self.chain) if self.install else self.store.read_meta(self.end)
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         try:
-            self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)
+            with unreadable_is_damaged():
+                self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)
         except LogFormatError:
             if self.install:
                 # Whole, but of records that fit nowhere: under its name it would be what the next start stands on.

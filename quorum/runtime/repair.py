@@ -46,6 +46,7 @@ from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.lending import READ_BYTES_MAX
 from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.space import Space
+from snapshots.reader import unreadable_is_damaged
 from snapshots.store import PositionOutOfRange
 
 READ_TIMEOUT_MS = 2_000
@@ -278,7 +279,8 @@ class Repair:
         if snapshot is None or snapshot.offset <= damaged.start:
             return False
         try:
-            meta = self._snapshotter.store.read_meta(snapshot)
+            with unreadable_is_damaged():
+                meta = self._snapshotter.store.read_meta(snapshot)
         except (LogFormatError, FileNotFoundError):
             return False
         if not self.fits(snapshot, meta.chain):

@@ -200,21 +200,21 @@ def test_what_a_failed_fsync_has_left_of_a_download_is_written_again() -> None:
 # --- reads that fail -----------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_not_whole_and_takes_no_good_one_with_it() -> None:
-    """A bad sector in the newest: the one before it counts, as if that one were damaged. A read that failed once does no harm."""
+def test_retention_waits_where_the_newest_cannot_be_read() -> None:
+    """Nobody knows then which is the newest whole one. A start is told the disk's own error: it is tried again, damage is not."""
     disk = MemoryDirectory("/d")
     for offset in (10, 20):
         write(SnapshotStore(disk), offset)
     store = SnapshotStore(disk)
     assert len(store.list()) == 2
+    for attempt in (store.newest_valid, store.bootstrap):
+        store.write_bootstrap(VOTERS)
+        disk.fail_next_read()
+        with pytest.raises(OSError, match="Input/output error"):
+            attempt()
     disk.fail_next_read()
-    newest = store.newest_valid()
-    assert newest is not None and newest.end.offset == 10
-    newest = store.newest_valid()
-    assert newest is not None and newest.end.offset == 20
-    disk.fail_next_read()
-    with pytest.raises(SnapshotCorrupt, match="Input/output error"):
-        store.read_meta(newest.end)
+    assert store.retain(RetentionPolicy(max_bytes=1), log_bytes=0) == []
+    assert store.retain(RetentionPolicy(max_bytes=1), log_bytes=0) == [snapshot_name(OffsetAndEpoch(10, 1))]
 
 
 def test_a_snapshot_whose_time_cannot_be_read_is_listed_without_one() -> None:

@@ -124,3 +124,19 @@ def test_a_log_is_stood_on_its_own_snapshot_though_the_disk_is_full() -> None:
         it.answer(it.too_old(it.end))
     assert (log.damage, log.shape.start.offset) == ((), 19)
     assert it.lone.stopped is None and it.lone.node.core.shape == log.shape
+
+
+def test_an_own_snapshot_that_cannot_be_read_is_not_stood_on() -> None:
+    """Only until it can."""
+    it = with_snapshot(rotten=True)
+    log, store = it.lone.node.log, it.lone.node.snapshotter.store
+    store._verified.clear()  # as after a restart
+    it.metadata.break_sector(snapshot_name(it.snapshot_at(19).meta.end), 0)
+    for _ in range(2):
+        it.answer(it.too_old(it.end))
+    assert (log.shape.start.offset, it.lone.stopped) == (0, None) and log.damage
+    it.disk.heal()
+    it.wait(REST_MS)
+    for _ in range(2):
+        it.answer(it.too_old(it.end))
+    assert (log.damage, log.shape.start.offset) == ((), 19)
