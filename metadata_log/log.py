@@ -381,10 +381,10 @@ class Log:
             LostTail: `end` lies within damage, of which nothing can be kept by itself. The log ends before the damage now, and
                 what had been durable is `lost`: this process must not go on as if it had kept it.
         """
-        last = self._look_at(end)
-        if self.is_within_damage(end):
+        found = self._look_at(end)
+        if found is None and self.is_within_damage(end):
             self._cut_before_damage(end)
-        chain = self.chain_at(end)
+        chain = self.chain_at(end) if found is None else found[1]
         assert chain is not None, f"{end} is not a batch boundary of {self}"
         self._generation += 1
         if end == self._end:
@@ -398,19 +398,19 @@ class Log:
         if end == self._start.start.offset and self._segments.damaged_at(end) is not None:
             self._start_anew(self._start)  # there is no file of which a beginning could be kept
             return
-        self._segments.cut(end)
-        self._forget_from(end, chain, last)
+        assert found is not None, f"{end} lies in damage of {self}"
+        self._segments.cut(end, found[0])
+        self._forget_from(end, chain, found[2])
 
-    def _look_at(self, end: Offset) -> Batch | None:
-        """The batch that stands before `end` in its file; None if it is lost. What is lost and can be read again is put back.
+    def _look_at(self, end: Offset) -> tuple[int, bytes, Batch | None] | None:
+        """See `Segments.ending_at`; None also if that is lost. What is damaged there, and can be read again, is put back.
 
         This may come upon rot: better before anything has changed than halfway through. What is noted then reaches from one
         entry of the index to the next, and most of it, or all, the disk or memory still has.
         """
         while True:
             try:
-                is_boundary = self._segments.chain_at(end) is not None
-                return self._segments.of(end).last_batch_below(end) if is_boundary else None
+                return self._segments.ending_at(end)
             except CorruptLog as e:
                 damaged = self.note_damage(e)
                 batches = self.read_again(damaged) if damaged in self.damage else []

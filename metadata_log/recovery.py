@@ -156,8 +156,17 @@ class Recovery:
             if resume is None:
                 self._damage = damage
                 return
+            if self._has_nothing_before(resume):
+                self.segments.pop()  # the disk has not given the very first batch, and gives it now
+                index = resume.file_index
+                continue
             yield self._step_over(damage, resume)
             index = resume.file_index
+
+    def _has_nothing_before(self, resume: _Resume) -> bool:
+        """Whether the last piece is an empty one, and stands where the log is to go on."""
+        place = (self._names[resume.file_index], resume.position, resume.position)
+        return any((each.name, each.first_position, each.end_position) == place for each in self.segments[-1:])
 
     def _read_file(self, index: int, resume: _Resume | None) -> Iterator[Batch]:
         """The batches of one file, or those behind the damage in it."""

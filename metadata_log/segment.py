@@ -282,11 +282,9 @@ class Segment:
             self._allocated = self.end_position
         self.file.flush()
 
-    def cut(self, offset: Offset) -> None:
-        """Forgets the batches from `offset` on, durably. `offset` must be a boundary."""
-        place = self.locate(offset)
-        assert place is not None, f"{offset} is not a batch boundary of {self.name}"
-        self.end_offset, self.end_position = offset, place[0]
+    def cut(self, offset: Offset, position: int) -> None:
+        """Forgets the batches from the boundary `offset` on, which `locate` has found at `position`, durably."""
+        self.end_offset, self.end_position = offset, position
         while len(self._index) > 1 and self._index[-1].base_offset >= offset:
             self._index.pop()
         self.cut_tail()

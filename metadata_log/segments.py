@@ -102,8 +102,8 @@ class Segments:
             self.of(piece.base_offset)
         return segment
 
-    def cut(self, end: Offset) -> None:
-        """Nothing from `end` on stays, durably."""
+    def cut(self, end: Offset, position: int) -> None:
+        """Nothing from `end` on stays, durably; `ending_at` has found it at `position`. Nothing is read any more."""
         keep = bisect_right(self._pieces, end, key=lambda each: each.base_offset)
         last = base_offset_of(self._pieces[keep - 1].name)
         assert last is not None
@@ -117,7 +117,7 @@ class Segments:
         del self._pieces[keep:]
         self.ranges = [each for each in self.ranges if each.end <= end]
         self._opened.clear()
-        self.active.cut(end)
+        self.active.cut(end, position)
 
     def remove_all(self) -> None:
         """Every segment in the directory goes, open or not."""
@@ -158,11 +158,17 @@ class Segments:
         Raises:
             DamagedRangeRead: whether it is one is not known any more.
         """
-        piece = self.of(offset)
-        if not piece.base_offset <= offset <= piece.end_offset:
-            self._refuse(offset)
-        place = piece.locate(offset)
+        place = self._holding(offset).locate(offset)
         return place[1] if place else None
+
+    def ending_at(self, offset: Offset) -> tuple[int, bytes, Batch | None] | None:
+        """Where in its file the boundary `offset` is, the chain there, and the batch before it, if one is in that piece.
+
+        None if it is no boundary. Raises as `chain_at` does.
+        """
+        piece = self._holding(offset)
+        place = piece.locate(offset)
+        return (*place, piece.last_batch_below(offset)) if place else None
 
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
         """Batches from the boundary `offset` on, from disk: at least one if any ends at or below `until`.
@@ -186,6 +192,12 @@ class Segments:
                 taken.append(batch)
             offset = piece.end_offset
         return taken
+
+    def _holding(self, offset: Offset) -> Segment:
+        piece = self.of(offset)
+        if not piece.base_offset <= offset <= piece.end_offset:
+            self._refuse(offset)
+        return piece
 
     def _refuse(self, offset: Offset) -> None:
         damaged = self.damaged_at(offset)

@@ -1,6 +1,8 @@
 """Sectors that a disk cannot read: each is damage where it is, as rot is, and no more; everything around it stays usable."""
 
+import contextlib
 import errno
+import random
 from collections.abc import Callable
 from functools import partial
 
@@ -436,3 +438,61 @@ def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found
         mend(log, written)
         again = log.append([Topic("again", ID)], 9, 9000)
         assert everything(log) == [*[batch for batch in written if batch.end_offset <= between], again]
+
+
+@pytest.mark.parametrize("nth", [20, 35, 60, 88, 89])
+def test_a_truncation_reads_nothing_once_it_has_changed_something(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever read fails, and however often: the log is what it was, or it is cut."""
+    read_at, truncate = MemoryFile.read_at, MemoryFile.truncate
+    _, log, written = filled()
+    has_cut: list[bool] = []
+
+    def read(file: MemoryFile, position: int, length: int) -> bytes:
+        if has_cut:
+            raise OSError(errno.EIO, "too late")
+        return read_at(file, position, length)
+
+    def cut(file: MemoryFile, size: int) -> None:
+        has_cut.append(True)
+        truncate(file, size)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryFile, "read_at", read)
+        patched.setattr(MemoryFile, "truncate", cut)
+        patched.setattr(log._note, "flush", lambda: has_cut.append(True))
+        log.truncate(written[nth].base_offset)
+    assert has_cut
+    assert everything(log) == written[:nth]
+    assert log.last_timestamp_ms == written[nth - 1].last_timestamp_ms
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.1, 0.4])
+def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
+    probability: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log opens, and what is noted is read again; or it does not open, and nothing of it was given up."""
+    read_at, fails = MemoryFile.read_at, False
+
+    def failing(file: MemoryFile, position: int, length: int) -> bytes:
+        if fails and base_offset_of(file._name) is not None and dice.random() < probability:
+            raise OSError(errno.EIO, "now and then")
+        return read_at(file, position, length)
+
+    monkeypatch.setattr(MemoryFile, "read_at", failing)
+    for seed in range(60):
+        dice = random.Random(seed)
+        directory, log, written = filled(50)
+        log.drop_prefix(written[2].end)
+        shape = log.shape
+        log.close()
+        fails = True
+        for _ in range(3):
+            with contextlib.suppress(CorruptLog):
+                log = Log.open(directory, config=CONFIG)
+                log.close()
+        fails = False
+        log = Log.open(directory, config=CONFIG)
+        for damaged in log.damage:
+            log.repair(damaged, log.read_again(damaged))
+        assert everything(log) == written[3:], seed
+        assert (log.damage, log.shape) == ((), shape)

@@ -121,7 +121,9 @@ def test_a_cut_is_exact_and_durable() -> None:
     many = batches(3 * INDEX_STEP_BYTES // 1000, bytes(1000))
     segment = filled(directory, many)
     flushes = directory.flushes
-    segment.cut(many[30].base_offset)
+    place = segment.locate(many[30].base_offset)
+    assert place is not None
+    segment.cut(many[30].base_offset, place[0])
 
     assert directory.flushes == flushes + 1
     assert [batch for _, batch in segment.batches(SEGMENT_HEADER_BYTES)] == many[:30]
