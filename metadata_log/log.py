@@ -565,7 +565,8 @@ class Log:
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
         """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
-        batches = read_again(self._directory, damaged) if damaged.start < self._tail.start_offset else []
+        others = [each for each in self._segments.ranges if each != damaged]
+        batches = read_again(self._directory, damaged, others) if damaged.start < self._tail.start_offset else []
         end = batches[-1].end_offset if batches else damaged.start
         if self._tail.start_offset <= end < damaged.end:
             batches += self._tail.between(end, damaged.end)

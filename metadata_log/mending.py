@@ -17,7 +17,7 @@ from metadata_log.batch import Batch, verify_chain
 from metadata_log.copying import copy_bytes
 from metadata_log.damage import DamagedRange
 from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import Directory, File
+from metadata_log.files import Directory, File, is_unreadable
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
 from metadata_log.recovery import DAMAGED_SUFFIX, header_of, segment_names
@@ -71,12 +71,17 @@ def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         raise LogFormatError(f"the batches end at {end} with another history than what is intact behind {damaged.end}")
 
 
-def read_again(directory: Directory, damaged: DamagedRange) -> list[Batch]:
+def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> list[Batch]:
     """What stands in the files where `damaged` was found, as far as the disk gives it now and it continues what is intact.
 
     A read that failed once says nothing of what is stored: cables, controllers and networks fail too. And below a log's start
     there may be rot that is nobody's loss, in the very place where the damage was found: it is passed over.
+
+    Nothing, while the disk does not give what else is damaged in these files (one of `others`): a repair would write zeros there,
+    for good, and nobody but this disk may have those records.
     """
+    if not all(_gives(directory, each, name) for each in others for name in {damaged.file, damaged.end_file}):
+        return []
     first, last = base_offset_of(damaged.file), base_offset_of(damaged.end_file)
     assert first is not None and last is not None, damaged
     end, chain = damaged.start, damaged.chain_before
@@ -96,6 +101,25 @@ def read_again(directory: Directory, damaged: DamagedRange) -> list[Batch]:
         except FileNotFoundError:
             return batches  # retired meanwhile
     return batches
+
+
+def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:
+    """Whether the disk gives the bytes in the file `name` that are `damaged`, right or wrong."""
+    if name not in (damaged.file, damaged.end_file):
+        return True
+    try:
+        with closing(directory.open(name)) as file:
+            position = damaged.position if name == damaged.file else SEGMENT_HEADER_BYTES
+            stop = damaged.end_position if name == damaged.end_file else file.size()
+            while position < stop and (data := file.read_at(position, min(1 << 20, stop - position))):
+                position += len(data)
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        if not is_unreadable(e):
+            raise
+        return False
+    return True
 
 
 def discard_unfinished(directory: Directory) -> None:

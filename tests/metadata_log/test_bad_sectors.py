@@ -496,3 +496,25 @@ def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
             log.repair(damaged, log.read_again(damaged))
         assert everything(log) == written[3:], seed
         assert (log.damage, log.shape) == ((), shape)
+
+
+def test_what_a_disk_may_still_give_is_not_overwritten_by_what_it_gives_now() -> None:
+    """Two ranges in one file, and nobody to ask: to mend the one, the file is written anew, and of the other nothing is known."""
+    for gives_first in (0, 1):
+        directory, log, written = filled()
+        before = seen(directory)
+        piece = log._segments.pieces[1]
+        places = (piece.first_position + 20_000, piece.first_position + 60_000)
+        for position in places:
+            directory.break_sector(piece.name, position)
+        note(log, partial(scrub, directory, log))
+        assert len(log.damage) == 2
+        directory.heal()
+        directory.break_sector(piece.name, places[1 - gives_first])
+        assert [log.read_again(each) for each in log.damage] == [[], []]
+        directory.heal()
+        for damaged in (log.damage[0], log.damage[1]):
+            log.repair(log.damage[0], log.read_again(log.damage[0]))
+            assert damaged not in log.damage
+        assert seen(directory) == before
+        assert everything(log) == written
