@@ -565,8 +565,8 @@ class Log:
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
         """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
-        others = [each for each in self._segments.ranges if each != damaged]
-        batches = read_again(self._directory, damaged, others) if damaged.start < self._tail.start_offset else []
+        ranges = self._segments.ranges
+        batches = read_again(self._directory, damaged, ranges) if damaged.start < self._tail.start_offset else []
         end = batches[-1].end_offset if batches else damaged.start
         if self._tail.start_offset <= end < damaged.end:
             batches += self._tail.between(end, damaged.end)
@@ -669,7 +669,7 @@ class Log:
         # torn tail, which is cut.
         self._note.flush()
         self._segments.retire(recovery.retired_names)
-        while empty := [each for each in self._segments.ranges if each.start == each.end]:
+        while empty := self._segments.empty_ranges():
             self._segments.mend(empty[0], (), self._start)  # no record is missing: what stands around it says all
 
     def _follow(self, item: Batch | DamagedRange) -> None:

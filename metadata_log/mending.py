@@ -80,7 +80,7 @@ def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[Dam
     Nothing, while the disk does not give what else is damaged in these files (one of `others`): a repair would write zeros there,
     for good, and nobody but this disk may have those records.
     """
-    if not all(_gives(directory, each, name) for each in others for name in {damaged.file, damaged.end_file}):
+    if not may_rewrite(directory, damaged, others):
         return []
     first, last = base_offset_of(damaged.file), base_offset_of(damaged.end_file)
     assert first is not None and last is not None, damaged
@@ -101,6 +101,12 @@ def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[Dam
         except FileNotFoundError:
             return batches  # retired meanwhile
     return batches
+
+
+def may_rewrite(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> bool:
+    """Whether the disk gives what else is damaged in the files that a repair of `damaged` writes anew."""
+    names = {damaged.file, damaged.end_file}
+    return all(_gives(directory, each, name) for each in others if each != damaged for name in names)
 
 
 def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:

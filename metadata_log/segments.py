@@ -27,7 +27,7 @@ from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory
 from metadata_log.ids import Offset
 from metadata_log.log_notes import LogStart
-from metadata_log.mending import mend
+from metadata_log.mending import may_rewrite, mend
 from metadata_log.recovery import segment_names
 from metadata_log.segment import BadBatch, EpochBelow, Segment, SegmentHeader, base_offset_of, walk
 
@@ -258,6 +258,11 @@ class Segments:
         """What is damaged below the log's start is not missed, or not any more."""
         offset = start.start.offset
         self.ranges = [each.above(offset, start.chain) for each in self.ranges if each.end > offset]
+
+    def empty_ranges(self) -> list[DamagedRange]:
+        """Those of which no record is missing, and which can be mended without loss to the others."""
+        empty = [each for each in self.ranges if each.start == each.end]
+        return [each for each in empty if may_rewrite(self._directory, each, self.ranges)]
 
     def mend(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
         """See `mending.mend`."""

@@ -518,3 +518,19 @@ def test_what_a_disk_may_still_give_is_not_overwritten_by_what_it_gives_now() ->
             assert damaged not in log.damage
         assert seen(directory) == before
         assert everything(log) == written
+
+
+def test_a_header_that_is_put_right_at_the_opening_costs_nothing_that_the_disk_may_still_give() -> None:
+    directory, log, written = filled()
+    piece, before = log._segments.pieces[1], seen(directory)
+    log.close()
+    directory.flip_bit(piece.name, 20)
+    directory.break_sector(piece.name, 60_000)
+    log = Log.open(directory, config=CONFIG)
+    (damaged,) = log.damage
+    directory.heal()
+    log.repair(damaged, log.read_again(damaged))
+    assert everything(log) == written
+    log.close()
+    assert everything(Log.open(directory, config=CONFIG)) == written
+    assert seen(directory)[piece.name] == before[piece.name]
