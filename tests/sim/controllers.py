@@ -243,13 +243,13 @@ class SimController:
             self.disk.flip_bit(name, rng.randrange(self.disk.size(name)), rng.randrange(8))
         return True
 
-    def flip_bit(self, rng: random.Random) -> bool:
-        """While it is down, a bit of its log rots; False if there is too little of that."""
-        return rot.flip_inside(self.metadata, rng)
+    def rot(self, rng: random.Random, *, sector: bool) -> bool:
+        """A bit of its log rots, or a sector cannot be read any more; False if there is too little of that.
 
-    def flip_sealed_bit(self, rng: random.Random) -> bool:
-        """While it is up, a bit rots in a sealed segment, below what is committed; False if there is none."""
-        return rot.flip_inside(self.metadata, rng, sealed_below=self.cluster.laws.history.end)
+        While it is up, in a sealed segment, below what is committed.
+        """
+        rotten = rot.break_inside if sector else rot.flip_inside
+        return rotten(self.metadata, rng, sealed_below=self.cluster.laws.history.end if self.is_up else None)
 
     def lose_end(self, rng: random.Random) -> bool:
         """While it is down, the end of what was durable is lost; False if there is none that can be."""

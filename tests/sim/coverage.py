@@ -20,6 +20,7 @@ FAULTS = (
     "disk full",
     "slow disk",
     "bit flip",
+    "bad sector",
     "durable end lost",
     "disk replaced",
     "vote lost or damaged",

@@ -134,18 +134,20 @@ class Faults:
             victim.disk.fail_next_read()
 
     def _rot(self) -> None:
-        """A log loses a bit, or its durable end. One controller at a time: until it has what it had, the others must keep it."""
+        """A log loses a bit, a sector, or its durable end. One controller at a time, until it has that again."""
         if self._rotten is not None and not self._rotten[0].is_whole_since(self._rotten[1]):
             return
-        victim, kind = self._victim(), self._rng.choice(("flip", "flip", "flip while up", "end"))
-        if kind == "flip while up":
-            done = victim.is_up and victim.flip_sealed_bit(self._rng)
-        else:
+        victim, kind = self._victim(), self._rng.choice(("bit flip", "bit flip", "bad sector", "durable end lost"))
+        while_up = kind != "durable end lost" and self._rng.random() < 0.3
+        if not while_up:
             victim.crash(power_cut=self._rng.random() < 0.5)
-            done = victim.flip_bit(self._rng) if kind == "flip" else victim.lose_end(self._rng)
+        if kind == "durable end lost":
+            done = victim.lose_end(self._rng)
+        else:
+            done = (victim.is_up or not while_up) and victim.rot(self._rng, sector=kind == "bad sector")
         if done:
             self._rotten = victim, victim.boot
-            self._cluster.coverage["durable end lost" if kind == "end" else "bit flip"] += 1
+            self._cluster.coverage[kind] += 1
 
     def _slow_disk(self) -> None:
         """For a while every flush takes long; none fails."""

@@ -1,6 +1,6 @@
-"""What rots on a controller's disk: a bit inside its log, or the end of what was durable.
+"""What rots on a controller's disk: a bit or a sector inside its log, or the end of what was durable.
 
-Both are done to the files as a crash has left them, and only below the note `flushed`: above it there may be anything, and
+All are done to the files as a crash has left them, and only below the note `flushed`: above it there may be anything, and
 nobody can tell rot from a torn tail there. A power cut may have brought back an older note, of a log that was shorter. What
 `mangle_end` takes away then reaches from below that note to the very end: the node has promised more than it can know. Rot takes
 its time: the operating system has written the note back before, which it does within half a minute.
@@ -14,7 +14,7 @@ from metadata_log.ids import Offset
 from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote
 from metadata_log.recovery import segment_names
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
-from tests.sim.disk import MemoryDirectory, Observer
+from tests.sim.disk import SECTOR_BYTES, MemoryDirectory, Observer
 
 KEPT_BATCHES = 2
 """So many batches below the note stay intact where a bit rots: they lead to what was noted, so they prove what stands behind."""
@@ -38,18 +38,43 @@ def flip_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: 
 
     With `sealed_below`, only in sealed segments and below that offset: the process that writes this log is running.
     """
+    found = _place_inside(metadata, rng, sealed_below)
+    if found is None:
+        return False
+    name, position, _ = found
+    metadata.flip_bit(name, position, rng.randrange(8))
+    return True
+
+
+def break_inside(metadata: MemoryDirectory, rng: random.Random, *, sealed_below: Offset | None = None) -> bool:
+    """As `flip_inside`, with a sector that cannot be read any more, until somebody writes it."""
+    found = _place_inside(metadata, rng, sealed_below)
+    if found is None:
+        return False
+    name, position, end = found
+    if (position // SECTOR_BYTES + 1) * SECTOR_BYTES > end:
+        return False  # it would take the proof with it
+    metadata.break_sector(name, position)
+    return True
+
+
+def _place_inside(
+    metadata: MemoryDirectory, rng: random.Random, sealed_below: Offset | None
+) -> tuple[str, int, int] | None:
+    """A file, a byte of it, and where in it what must stay intact begins."""
     names = segment_names(metadata)
-    places = _below_note(metadata)[:-KEPT_BATCHES]
+    stored = _below_note(metadata)
+    places, kept = stored[:-KEPT_BATCHES], stored[-KEPT_BATCHES:]
     if sealed_below is not None:
         places = [each for each in places if each.name != names[-1] and each.batch.end_offset <= sealed_below]
     if not places:
-        return False
+        return None
     _write_back_note(metadata)
     chosen = rng.choice(places)
     begins_file = chosen.position == SEGMENT_HEADER_BYTES and chosen.name != names[0]
     position = rng.randrange(0 if begins_file else chosen.position, chosen.end_position)
-    metadata.flip_bit(chosen.name, position, rng.randrange(8))
-    return True
+    end = next((each.position for each in kept if each.name == chosen.name), metadata.size(chosen.name))
+    return chosen.name, position, end
 
 
 def mangle_end(metadata: MemoryDirectory, rng: random.Random) -> bool:
