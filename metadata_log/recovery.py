@@ -256,7 +256,7 @@ class Recovery:
                 header = header_of(self._directory, self._names[index])
                 if header is not None:
                     return self._resume_at(header, index, damage)
-                resume = self._resume_at_first_batch(index, damage)
+                resume = self._resume_at_next_batch(index, damage)
                 if resume is not None:
                     return resume
                 position = SEGMENT_HEADER_BYTES
@@ -279,17 +279,17 @@ class Recovery:
             return None
         return _Resume(index, SEGMENT_HEADER_BYTES, header)
 
-    def _resume_at_first_batch(self, index: int, damage: Damage) -> _Resume | None:
-        """Behind a damaged header, if the batch there continues what was read before.
+    def _resume_at_next_batch(self, index: int, damage: Damage) -> _Resume | None:
+        """Behind a damaged header, if a batch there continues what was read before, or the log's start.
 
         Whatever is known of the end: the header was durable before any batch was written, so this is no torn tail.
         """
         with closing(self._directory.open(self._names[index])) as file:
-            try:
-                found = next(walk(file, SEGMENT_HEADER_BYTES, file.size()), None)
-            except BadBatch:
-                return None
-        return self._continuing(damage, index, *found) if found else None
+            for position, batch in intact_batches(file, SEGMENT_HEADER_BYTES, damage.offset):
+                resume = self._continuing(damage, index, position, batch)
+                if resume is not None:
+                    return resume
+        return None
 
     def _continuing(self, damage: Damage, index: int, position: int, batch: Batch) -> _Resume | None:
         """At `batch`, if it is the one that comes next."""

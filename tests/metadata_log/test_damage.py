@@ -151,6 +151,24 @@ def test_a_damaged_header_in_the_last_segment_is_no_torn_tail_whatever_the_note_
     check_mended(directory, log, healthy, written)
 
 
+@pytest.mark.parametrize("start", [6, 10])
+@pytest.mark.parametrize("note", [2, 6])
+def test_a_damaged_header_of_a_file_that_begins_below_the_start_hides_nothing_of_the_log(start: int, note: int) -> None:
+    """Of the only segment, and with a note that a power cut has brought back from before that: the start itself is proof."""
+    directory, healthy, written = filled(6)
+    (name,) = segments(directory)
+    healthy.drop_prefix(OffsetAndEpoch(start, 1 if start == 6 else 2))
+    healthy._note.write(note, next(batch.chain for batch in written if batch.end_offset == note))
+    healthy._note.flush()
+    healthy.close()
+    directory.flip_bit(name, 20)
+    kept = [batch for batch in written if batch.base_offset >= start]
+    for _ in range(2):
+        log = Log.open(directory, config=CONFIG)
+        assert (log.damage, log.shape, everything(log)) == ((), healthy.shape, kept)
+        log.close()
+
+
 def test_a_damaged_header_in_the_last_segment_takes_no_batch_with_it_that_stands_before_more_damage() -> None:
     directory, healthy, written = filled()
     name = segments(directory)[-1]

@@ -16,6 +16,8 @@ from metadata_log.recovery import segment_names
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from tests.sim.disk import SECTOR_BYTES, MemoryDirectory, Observer
 
+CRC_AT = 8
+"""Where in a batch its CRC stands."""
 KEPT_BATCHES = 2
 """So many batches below the note stay intact where a bit rots: they lead to what was noted, so they prove what stands behind."""
 LOST_BATCHES_MAX = 3
@@ -91,7 +93,9 @@ def mangle_end(metadata: MemoryDirectory, rng: random.Random) -> bool:
         return True
     metadata.edit(first.name, lambda content: content.__delitem__(slice(last.end_position, None)))
     for each in lost:
-        metadata.flip_bit(each.name, rng.randrange(each.position, each.end_position), rng.randrange(8))
+        # Not the control flag: the CRC does not vouch for that, and where only that is wrong the batch's end is known.
+        position = max(each.position + CRC_AT, rng.randrange(each.position, each.end_position))
+        metadata.flip_bit(each.name, position, rng.randrange(8))
     return True
 
 
