@@ -100,7 +100,8 @@ class BrokerLaws:
             self._stale = fetch, standing.last_contact_ms
             self._coverage["stale broker fetch"] += 1
             return
-        self._heard[term, *key] = now_ms
+        if fetch.broker_id not in node.active.controller._brokers.views._barred:
+            self._heard[term, *key] = now_ms  # whose fencing has begun, batch by batch, is heard too late
         if not fetch.wants_fence and not fetch.wants_shut_down:
             self._plain.add(key)
         elif key in self._plain or fetch.wants_shut_down:
