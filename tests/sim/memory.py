@@ -4,7 +4,7 @@ Every batch is decoded by each controller, each broker and the observer, and eac
 are kept by all that they depend on: by the bytes themselves, so that a flipped bit is another question.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
@@ -48,10 +48,14 @@ def remembered() -> Iterator[None]:
             known = partitions[question] = hash_partition(*question)
         return known
 
+    def partitions_hash(topic_id: Uuid, first: int, states: Iterable[tuple[Any, ...]]) -> int:
+        return sum(partition_hash(topic_id, number, state) for number, state in enumerate(states, first))
+
     with ExitStack() as stack:
         for module in _DECODERS:
             stack.enter_context(mock.patch.object(module, "decode_batch", decode_batch))
         for module in _RECORD_HASHERS:
             stack.enter_context(mock.patch.object(module, "record_hash", record_hash))
         stack.enter_context(mock.patch.object(topic_image, "partition_hash", partition_hash))
+        stack.enter_context(mock.patch.object(topic_image, "partitions_hash", partitions_hash))
         yield
