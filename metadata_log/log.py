@@ -552,9 +552,8 @@ class Log:
         if isinstance(error, DamagedRangeRead):
             return error.damaged
         name = (error.file or "").removeprefix(f"{self._directory.path_text}/")
-        self._generation += (
-            1  # the active segment's file may be opened anew, and a flush of the old one says nothing of it
-        )
+        # The active segment's file may be opened anew, and a flush of the old one says nothing of it.
+        self._generation += 1
         damaged = self._segments.damage(name, error.position or 0, self._chain, self.shape.epoch_below)
         if damaged is None:
             raise error

@@ -487,9 +487,8 @@ class Node:
             raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
         try:
             self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
-        except (
-            CorruptLog
-        ) as e:  # retention reads where the log is to begin; it comes to that again with the next snapshot
+        except CorruptLog as e:
+            # Retention reads where the log is to begin, and comes to that again with the next snapshot.
             self.disk.found_damage(e)
         self._step(raft.LogStartMoved(self.log.shape))
 

@@ -21,7 +21,7 @@ from quorum.core.messages import (
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.world import RaftResponse
+from quorum.runtime.world import RaftResponse, SnapshotWanted
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, formatted_disk, voters_of
@@ -93,6 +93,13 @@ class DamagedNode:
         there = SnapshotStore(MemoryDirectory())
         return Snapshot(meta, image, there.read_chunk(there.write(meta, image).end, 0, 1 << 20)[1])
 
+    def keep_snapshot(self, end: Offset) -> "Snapshot":
+        """As `snapshot_at`; and this node has it too."""
+        snapshot, node = self.snapshot_at(end), self.lone.node
+        node.snapshotter.store.write(snapshot.meta, snapshot.image)
+        node.log.note_snapshot(snapshot.meta.end)
+        return snapshot
+
     def give_pieces(self, data: bytes, piece_bytes: int = 300) -> int:
         """Answers as long as the node asks for pieces of a snapshot; gives how many those were."""
         for count in range(100):
@@ -132,3 +139,13 @@ class DamagedNode:
             to, request = next(each for each in asked if each[0] == 2)
             self.lone.turn(RaftResponse(to, request, VoteResponse(ErrorCode.NONE, request.epoch, None, True)))
         assert self.lone.node.core.is_leading
+
+
+def lone_voter_with_sealed_segments() -> LoneNode:
+    """The only voter, which leads; its log has two of them at least."""
+    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
+    lone.run_until_idle()
+    while len(lone.node.log.extents()) < 2:
+        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
+        lone.run_until_idle()
+    return lone

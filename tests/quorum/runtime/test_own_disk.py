@@ -10,10 +10,9 @@ from quorum.core.inputs import Failure
 from quorum.core.messages import ReadLogRequest, ReadLogResponse
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.repair import PATIENCE_ROUNDS, REST_MAX_MS, REST_MS
-from quorum.runtime.world import RaftFailure, SnapshotWanted
+from quorum.runtime.world import RaftFailure
 from snapshots.format import snapshot_name
-from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, DamagedNode
-from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from tests.quorum.runtime.damaged_node import LAST_EPOCH, DamagedNode, lone_voter_with_sealed_segments
 
 IN_A_BATCH = SEGMENT_HEADER_BYTES + 85
 TEN_MINUTES_MS = 600_000
@@ -67,12 +66,8 @@ def test_what_is_mended_while_the_last_one_is_asked_is_not_given_up() -> None:
 
 def test_a_lone_voter_reads_real_rot_again_ever_more_rarely() -> None:
     """All of the range each time, in the midst of its turns. Once the disk gives it after all, that is soon seen."""
-    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
-    lone.run_until_idle()
+    lone = lone_voter_with_sealed_segments()
     node = lone.node
-    while len(node.log.extents()) < 2:
-        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
-        lone.run_until_idle()
     for info in node.snapshotter.store.list():
         node.snapshotter.store.directory.remove(snapshot_name(info.end))
     metadata, name = lone.disk.subdirectory(LOG_DIRECTORY), node.log.extents()[0].name

@@ -19,7 +19,7 @@ from quorum.runtime.repair import REST_MS
 from quorum.runtime.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
 from snapshots.policy import RetentionPolicy
-from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode
+from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode, lone_voter_with_sealed_segments
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 
@@ -161,9 +161,7 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     """Their logs start above the damage. Where this node has a snapshot above it, too, its log starts there from now on."""
     it = DamagedNode(damaged_at=None)
     node = it.lone.node
-    snapshot = it.snapshot_at(19)
-    node.snapshotter.store.write(snapshot.meta, snapshot.image)
-    node.log.note_snapshot(snapshot.meta.end)
+    it.keep_snapshot(19)
     it.metadata.flip_bit(it.name, SEGMENT_HEADER_BYTES + 85)
     node.log.note_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES + 10, 0, "rot"))
     it.lone.turn()
@@ -201,12 +199,8 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
 
 def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_give() -> None:
     """Scrub reads fail for a while, and there is nobody to ask. Without a second look it would not lead until it is restarted."""
-    lone = LoneNode(formatted_disk(voters_of([1])), CONFIG)
-    lone.run_until_idle()
+    lone = lone_voter_with_sealed_segments()
     node = lone.node
-    while len(node.log.extents()) < 2:
-        lone.turn(SnapshotWanted("r" * 400, lone.new_reply_to(), lone.now_ms + 1_000))
-        lone.run_until_idle()
     intact, metadata = node.log.shape, lone.disk.subdirectory(LOG_DIRECTORY)
 
     metadata.break_sector(node.log.extents()[0].name, SEGMENT_HEADER_BYTES)
@@ -258,9 +252,7 @@ def test_batches_that_the_own_disk_gives_after_all_are_better_than_a_snapshot() 
     """All others' logs start above the damage; this one's history stays whole."""
     it = DamagedNode(damaged_at=None)
     node = it.lone.node
-    snapshot = it.snapshot_at(19)
-    node.snapshotter.store.write(snapshot.meta, snapshot.image)
-    node.log.note_snapshot(snapshot.meta.end)
+    it.keep_snapshot(19)
     node.disk.found_damage(CorruptLog.at(f"{it.metadata.path_text}/{it.name}", SEGMENT_HEADER_BYTES, 0, "EIO"))
     it.lone.turn()
     end = node.log.damage[0].end

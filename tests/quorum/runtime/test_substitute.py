@@ -173,9 +173,7 @@ def test_a_node_that_nobody_answers_waits() -> None:
     """It may be cut off; what it has lost may be with any of them. Its own snapshot would be a loss of history for nothing."""
     it = DamagedNode(None)
     node = it.lone.node
-    snapshot = it.snapshot_at(19)
-    node.snapshotter.store.write(snapshot.meta, snapshot.image)
-    node.log.note_snapshot(snapshot.meta.end)
+    it.keep_snapshot(19)
     rot(it)
     for _ in range(6 * PATIENCE_ROUNDS):
         to, request = it.asked[-1]
@@ -199,9 +197,7 @@ def test_its_own_snapshot_will_do_when_the_only_one_that_answers_cannot_help(oth
     """
     it = DamagedNode(None)
     node = it.lone.node
-    snapshot = it.snapshot_at(19)
-    node.snapshotter.store.write(snapshot.meta, snapshot.image)
-    node.log.note_snapshot(snapshot.meta.end)
+    it.keep_snapshot(19)
     rot(it)
     error = ErrorCode.OFFSET_OUT_OF_RANGE if others == "behind" else ErrorCode.STORAGE_ERROR
     for _ in range(PATIENCE_ROUNDS):
