@@ -426,11 +426,12 @@ class Log:
         damaged = self._segments.damaged_at(end)
         assert damaged is not None
         lost = Flushed(self._flushed_end, self._flushed_chain)
-        self._lost = max(lost, self._lost or lost)
-        write_lost(self._directory, self._lost)
+        lost = max(lost, self._lost or lost)
+        write_lost(self._directory, lost)
+        self._lost = lost
         self.truncate(damaged.start)
         where = DamagedRangeRead.of(self._directory.path_text, damaged)
-        raise LostTail.what(where, damaged.start, *self._lost)
+        raise LostTail.what(where, damaged.start, *lost)
 
     def _forget_from(self, end: Offset, chain: bytes, last: Batch | None) -> None:
         self._end, self._chain = end, chain

@@ -408,6 +408,18 @@ def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:
     assert everything(log) == written[:1]
 
 
+def test_a_truncation_into_the_damage_that_finds_the_disk_full_has_lost_nothing() -> None:
+    directory, healthy, written = filled()
+    directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + len(written[0].data) + 90)
+    log = Log.open(directory, config=CONFIG)
+    directory.limit_space(directory.used_bytes)
+    with pytest.raises(OSError, match="No space left"):
+        log.truncate(log.damage[0].start + 2)
+    assert log.lost is None
+    check_damaged(log, healthy, written)
+    check_damaged(Log.open(directory, config=CONFIG), healthy, written)
+
+
 def test_a_loss_of_all_records_survives_a_power_cut_at_any_step() -> None:
     """Also between the note that nothing is durable any more and the end of the recovery."""
     for step in range(1, 40):
