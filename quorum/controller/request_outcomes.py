@@ -12,8 +12,9 @@ The number of outcomes is bounded: they stand in a ring of slots, and a new one 
 or above the *horizon* is remembered. A request takes effect above whatever its client had seen when it first sent it; so
 where the client had seen the horizon, an unknown id was never done. Where it had not, nobody knows: REQUEST_ID_EXPIRED.
 
-Only what wrote something is remembered. A request that was refused, or found nothing to do, is decided anew when it comes
-again, and may then find another cluster.
+What was done is remembered, also where there was nothing left to do: a client sets x to 1, which it is, and misses the
+answer; another sets it to 2; decided anew, the first one's repetition would undo that. What was refused in all its parts,
+or only tried out, is not: it had no effect, is decided anew when it comes again, and may then find another cluster.
 """
 
 from collections.abc import Callable
@@ -84,6 +85,14 @@ def outcome_of(
         horizon=horizon,
         reply=packed if len(packed) <= REMEMBERED_REPLY_BYTES_MAX else None,
     )
+
+
+def is_done(command: Command, reply: CommandReply) -> bool:
+    """Whether `reply` tells that `command`, or a part of it, was done; and not only tried out, or refused."""
+    if getattr(command, "validate_only", False):
+        return False
+    results = getattr(reply, "results", ())
+    return not results or any(result.error is ErrorCode.NONE for result in results)
 
 
 def earlier_outcome(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:

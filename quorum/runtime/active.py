@@ -20,7 +20,7 @@ from metadata_log.records import MetadataRecord, Record, SnapshotMark
 from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
 from quorum.controller.controller import Controller
 from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, outcome_of, recalled
+from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
 from quorum.runtime.broker_feed import BrokerFeed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
@@ -219,7 +219,7 @@ class ActiveController:
     ) -> None:
         """Decides one step. `wrote`: the steps before it are in the log."""
         try:
-            decision, end = self._decided(command, identity, wrote=wrote)
+            decision, end = self._decided(command, identity)
         except Refused as refused:
             self._finished(identity)
             # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
@@ -243,9 +243,7 @@ class ActiveController:
         if identity is not None:
             self._unfinished.discard(identity.request_id)
 
-    def _decided(
-        self, command: Command, identity: RequestIdentity | None = None, *, wrote: bool = False
-    ) -> tuple[Decision, Offset | None]:
+    def _decided(self, command: Command, identity: RequestIdentity | None = None) -> tuple[Decision, Offset | None]:
         """The decision, and the end of the batch of its records; None if there are none.
 
         Raises:
@@ -255,7 +253,7 @@ class ActiveController:
         try:
             decision = self.controller.decide(image, command, self._now_ms)
             records = decision.records
-            if identity is not None and decision.then is None and (records or wrote):
+            if identity is not None and decision.then is None and is_done(command, decision.reply):
                 kept = self._config.controller.request_outcomes_max
                 records = (*records, outcome_of(image, identity, decision.reply, kept))
             return decision, self._append(records) if records else None

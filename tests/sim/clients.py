@@ -132,7 +132,8 @@ class SimClient:
         self._submit(self._set(BROKER_RESOURCE, "", "log.retention.ms"), self._changed)
 
     def _set(self, resource: int, name: str, key: str) -> Command:
-        operation = ConfigOperation(ConfigOperationKind.SET, key, str(self._rng.randint(1, 1 << 30)))
+        """Few values, so that it often is so already."""
+        operation = ConfigOperation(ConfigOperationKind.SET, key, str(self._rng.randint(1, 3)))
         return AlterConfigs((ConfigAlteration(resource, name, (operation,)),))
 
     def _changed(self, answer: Answer, floor: Offset) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset
-from quorum.controller.commands import Command, CreateTopicsReply
+from quorum.controller.commands import Command
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.runtime.requests import ReadView, Refused
 from quorum.runtime.world import Answer, LocalRead, Submission
@@ -78,15 +78,14 @@ class RetryingClient(SimClient):
             self.cluster.coverage["acknowledged write"] += 1
             request.answer = answer
             request.on_answer(answer, request.floor)
-        elif self._wrote(request.answer) and self._wrote(answer):
+        elif self._is_done(request.answer) and self._is_done(answer):
             self.cluster.coverage["answered again"] += 1
             self.cluster.laws.clients.same_answer(request.answer, answer)
 
     @staticmethod
-    def _wrote(answer: Answer) -> bool:
-        """What did nothing is not remembered: the next copy may find another cluster."""
-        results = answer.results if isinstance(answer, CreateTopicsReply) else ()
-        return any(result.error is ErrorCode.NONE for result in results)
+    def _is_done(answer: Answer) -> bool:
+        """What was refused is not remembered: the next copy may find another cluster."""
+        return any(result.error is ErrorCode.NONE for result in answer.results)  # type: ignore[union-attr]
 
     def _refused(self, request: _Request, refused: Refused) -> None:
         match refused.code:

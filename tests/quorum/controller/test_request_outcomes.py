@@ -26,7 +26,7 @@ from quorum.controller.commands import (
     UnregisterBrokerReply,
 )
 from quorum.controller.decision import ControllerError
-from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, outcome_of, recalled
+from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
 
 TOPICS = (
     TopicResult("a", topic_id=bytes([1]) * 16, partitions=3, replication_factor=2),
@@ -94,6 +94,25 @@ def test_an_id_belongs_to_one_request_of_one_principal() -> None:
     image = done(EMPTY_IMAGE, 1)
     assert code_of(image, identity(1, payload=8)) is ErrorCode.INVALID_REQUEST
     assert code_of(image, identity(1, principal="CN=eve")) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("command", "reply", "done"),
+    [
+        (AlterConfigs(()), AlterConfigsReply(2, CONFIGS), True),
+        (AlterConfigs(()), AlterConfigsReply(2, CONFIGS[1:]), False),
+        (AlterConfigs((), validate_only=True), AlterConfigsReply(2, CONFIGS[:1]), False),
+        (CreateTopics(()), CreateTopicsReply(2, TOPICS[1:]), False),
+        (CreateTopics((), validate_only=True), CreateTopicsReply(2, TOPICS), False),
+        (CreatePartitions((), validate_only=True), CreatePartitionsReply(2, TOPICS), False),
+        (FenceBroker(7), FenceBrokerReply(2, 7), True),
+    ],
+)
+def test_a_request_is_done_if_a_part_of_it_was_and_not_only_tried_out(
+    command: Command, reply: CommandReply, done: bool
+) -> None:
+    """Whether it wrote anything does not matter: who fences a fenced broker has fenced it."""
+    assert is_done(command, reply) is done
 
 
 def test_an_unknown_id_is_done_unless_it_may_have_been_forgotten() -> None:

@@ -32,10 +32,10 @@ def identity(number: int = 1, payload: int = 7) -> RequestIdentity:
     return RequestIdentity(number.to_bytes(16, "big"), bytes([payload]) * 32, "anonymous", 0)
 
 
-def set_to(value: str) -> Command:
+def set_to(value: str, *, validate_only: bool = False) -> Command:
     """A change that undoes others when it is made again."""
     operation = ConfigOperation(ConfigOperationKind.SET, "log.retention.ms", value)
-    return AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),))
+    return AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", (operation,)),), validate_only)
 
 
 def send(lone: LoneNode, command: Command, asked: RequestIdentity | None) -> ReplyTo:
@@ -68,6 +68,54 @@ def test_a_repetition_gets_the_first_answer_and_writes_nothing() -> None:
     assert again == first
     assert lone.node.log.shape.end == end
     assert lone.node.state.committed.config(BROKER_RESOURCE, "")["log.retention.ms"] == "2"
+
+
+def test_a_change_that_found_nothing_to_do_is_done_all_the_same() -> None:
+    """One client sets 1, which it is already, and misses the answer; another sets 2; the first one's repetition must not undo
+    that: its change stands before the other's.
+    """
+    lone = started()
+    answer(lone, send(lone, set_to("1"), None))
+    first = answer(lone, send(lone, set_to("1"), identity(1)))
+    assert isinstance(first, AlterConfigsReply)
+    answer(lone, send(lone, set_to("2"), identity(2)))
+    end = lone.node.log.shape.end
+
+    again = answer(lone, send(lone, set_to("1"), identity(1)))
+
+    assert again == first
+    assert lone.node.log.shape.end == end
+    assert lone.node.state.committed.config(BROKER_RESOURCE, "")["log.retention.ms"] == "2"
+
+
+def test_a_change_that_found_nothing_to_do_waits_for_its_outcome_to_be_committed() -> None:
+    """And if the time is up before, it may have happened: whoever remembers it will say that it has."""
+    lone = started()
+    answer(lone, send(lone, set_to("1"), None))
+    reply_to = send(lone, set_to("1"), identity())
+    lone.now_ms += 1_000
+    lone.turn()
+    refused = lone.answers[reply_to]
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_what_changes_nothing_writes_nothing_where_no_id_asks_for_it() -> None:
+    lone = started()
+    answer(lone, send(lone, set_to("1"), None))
+    end = lone.node.log.shape.end
+    assert isinstance(answer(lone, send(lone, set_to("1"), None)), AlterConfigsReply)
+    assert lone.node.log.shape.end == end
+
+
+@pytest.mark.parametrize("command", [set_to("2", validate_only=True), set_to("no number")])
+def test_what_is_tried_out_or_refused_in_each_part_is_not_remembered(command: Command) -> None:
+    """It could do nothing when it came, so a repetition may be judged anew, and the log stays as it is."""
+    lone = started()
+    end = lone.node.log.shape.end
+    assert isinstance(answer(lone, send(lone, command, identity())), AlterConfigsReply)
+    assert lone.node.log.shape.end == end
+    assert lone.node.state.committed.newest_request is None
 
 
 def test_a_repetition_that_comes_before_the_commit_waits_for_it() -> None:

@@ -164,6 +164,12 @@ def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIden
     return image.request_outcome(identity.request_id)
 
 
+def _append_effects_alone(self: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+    if all(isinstance(record, RequestOutcome) for record in records):
+        return self._log.shape.end
+    return _append(self, records)
+
+
 def _patch(target: object, name: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
     return lambda: patched(target, name, replacement)
 
@@ -236,5 +242,9 @@ COMMITS: dict[str, Mutant] = {
     "forgotten-request-done-again": Mutant(
         "an id that may have been forgotten is taken for a new one",
         _patch(active, "earlier_outcome", _remember_all_that_is_remembered),
+    ),
+    "nothing-to-do-forgotten": Mutant(
+        "a request that found nothing to do is answered, and not remembered",
+        _patch(ActiveController, "_append", _append_effects_alone),
     ),
 }
