@@ -30,6 +30,7 @@ by whoever decodes them (`codec.decode_batch`); with neither checked, it is not 
 """
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -55,6 +56,14 @@ _CRC_START: Final = 12
 _CHAIN_START: Final = 48
 
 assert _HEADER.size == HEADER_BYTES
+
+HEADER_PATTERN: Final = re.compile(
+    rb"\x01[\x00\x01]\x00\x00"  # version, flags, reserved
+    rb"\x00[\x00-\x10].{18}"  # no longer than BATCH_BYTES_MAX; then CRC, epoch and base offset
+    rb"\x00\x00..\x00{4}.{48}",  # no more than BATCH_RECORDS_MAX, reserved; then timestamps and chain
+    re.DOTALL,
+)
+"""What every header that `batch_length` lets pass looks like, and few other bytes do: for who looks for batches in damage."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,21 +9,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from metadata_log.bad_sectors import read_around
-from metadata_log.batch import BATCH_BYTES_MAX, FORMAT_VERSION, Batch, decode, verify_chain
+from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, HEADER_PATTERN, Batch, decode, verify_chain
 from metadata_log.errors import LogFormatError
 from metadata_log.files import File
 from metadata_log.ids import Epoch, Offset
 from metadata_log.log_notes import Flushed
 
-_VERSION_BYTE: Final = bytes([FORMAT_VERSION])
 _WINDOW_BYTES: Final = 256 << 10
 
 
 def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[int, Batch]]:
     """What looks like an intact batch of an offset from `lowest` on, wherever it begins from `position` on.
 
-    Damage may have taken the length of a batch with it, so every byte is tried. Each is looked for behind the last one found.
-    What the disk cannot read is damage like any other.
+    Damage may have taken the length of a batch with it, so the next one is looked for at every byte; behind one that is found,
+    only from its end on. What the disk cannot read is damage like any other.
     """
     size = file.size()
     data = b""
@@ -33,13 +32,13 @@ def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[
         data += read_around(file, position + len(data), wanted, lambda _: None)
         if not data:
             return  # cut shorter meanwhile
-        at = data.find(_VERSION_BYTE)
-        while 0 <= at < _WINDOW_BYTES:
-            batch = _intact_at(data, at, lowest)
+        passed = 0
+        while header := HEADER_PATTERN.search(data, passed, _WINDOW_BYTES + HEADER_BYTES - 1):
+            batch = _intact_at(data, header.start(), lowest)
             if batch is not None:
-                yield position + at, batch
-            at = data.find(_VERSION_BYTE, at + (len(batch.data) if batch else 1))
-        passed = len(data) if at < 0 else at
+                yield position + header.start(), batch
+            passed = header.start() + (len(batch.data) if batch else 1)
+        passed = max(passed, min(len(data), _WINDOW_BYTES))
         position, data = position + passed, data[passed:]
 
 

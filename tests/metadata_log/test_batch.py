@@ -7,6 +7,7 @@ from metadata_log.batch import (
     BATCH_RECORDS_MAX,
     CHAIN_BYTES,
     HEADER_BYTES,
+    HEADER_PATTERN,
     Batch,
     batch_length,
     decode,
@@ -53,6 +54,20 @@ def test_every_flipped_bit_is_noticed() -> None:
             # Only the control flag is in neither range; the chain covers it.
             assert place == 1
             assert not verify_chain(decoded, bytes(CHAIN_BYTES))
+
+
+def test_every_header_of_a_batch_looks_like_one() -> None:
+    """Of the smallest and of the largest there is, and with any byte changed that may be."""
+    for batch in (seal(), seal(b"x" * (BATCH_BYTES_MAX - HEADER_BYTES), BATCH_RECORDS_MAX), *sample_batches()):
+        for place in range(HEADER_BYTES):
+            for value in range(256):
+                head = bytearray(batch.data[:HEADER_BYTES])
+                head[place] = value
+                try:
+                    batch_length(bytes(head))
+                except LogFormatError:
+                    continue
+                assert HEADER_PATTERN.match(head), (place, value)
 
 
 def test_every_cut_is_noticed() -> None:

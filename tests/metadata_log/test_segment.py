@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata_log.batch import Batch, encode
+from metadata_log.batch import HEADER_BYTES, Batch, encode
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.salvage import intact_batches
@@ -199,11 +199,13 @@ def test_an_intact_batch_behind_damage_is_found() -> None:
     assert list(intact_batches(segment.file, position, 102)) == []
 
 
-def test_batches_are_found_wherever_they_begin() -> None:
+@pytest.mark.parametrize("like", [b"\x01", batches(1)[0].data[:HEADER_BYTES]], ids=["version", "header"])
+def test_batches_are_found_wherever_they_begin(like: bytes) -> None:
     """Also across the borders of what is read at once, behind a megabyte of bytes that all look like a beginning."""
     directory = MemoryDirectory()
     written = batches(2)
     for before in (0, 1, (256 << 10) - 1, 256 << 10, (1280 << 10) - 50, 3 << 20):
-        directory.write_atomic("a", b"\x01" * before + b"".join(batch.data for batch in written) + b"\x01" * 100)
+        damage = (like * (1 + before // len(like)))[:before]
+        directory.write_atomic("a", damage + b"".join(batch.data for batch in written) + like * 100)
         found = [position for position, _ in intact_batches(directory.open("a"), 0, 0)]
         assert found == [before, before + len(written[0].data)]
