@@ -68,18 +68,26 @@ class _Asked(NamedTuple):
     on_answer: OnAnswer
 
 
+class Process(NamedTuple):
+    """One life of one controller."""
+
+    node_id: NodeId
+    boot: int
+
+
 class SimController:
     """One controller: up or down, awake or paused. Implements the node's `World`."""
 
     def __init__(self, cluster: "Cluster", identity: Identity, disk: MemoryDirectory, config: NodeConfig) -> None:
         self.cluster = cluster
-        self.identity = identity
         self.node_id: NodeId = identity.node_id
+        self._be(identity)
         self.name = f"c{identity.node_id}"
         self.disk = disk
         self.config = config
         self.node: Node | None = None
         self.boot = 0
+        self.process = Process(self.node_id, 0)
         self.paused = False
         self.disk_is_bad = False
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
@@ -105,11 +113,6 @@ class SimController:
     @property
     def is_up(self) -> bool:
         return self.node is not None
-
-    @property
-    def key(self) -> ReplicaKey:
-        """Who it is to a voter set: a node with another disk is somebody else."""
-        return ReplicaKey(self.node_id, self.identity.directory_id)
 
     @property
     def core(self) -> RaftCore:
@@ -190,6 +193,7 @@ class SimController:
         """Starts the process on whatever its disk holds. The power may go while it does."""
         assert self.node is None
         self.boot += 1
+        self.process = Process(self.node_id, self.boot)
         self.paused = False
         self.clock.reboot()
         self._asked.clear()
@@ -226,7 +230,7 @@ class SimController:
         """Its disk is gone for good; it comes back with an empty one, as another replica."""
         self.crash(power_cut=True)
         self.cluster.laws.quorum.gone_for_good(self)
-        self.identity = self.identity._replace(directory_id=directory_id)
+        self._be(self.identity._replace(directory_id=directory_id))
         self.disk = self.cluster.formatted(self.node_id)
         self.died = None
         self._election = (b"", election_file.FIRST_STATE)
@@ -259,10 +263,15 @@ class SimController:
         self.cluster.laws.quorum.lost_end(self)
         return True
 
+    def _be(self, identity: Identity) -> None:
+        self.identity = identity
+        self.key = ReplicaKey(self.node_id, identity.directory_id)
+        """Who it is to a voter set: a node with another disk is somebody else."""
+
     def _become(self, identity: Identity) -> None:
         """It has found that it is not the replica that it was."""
         self.cluster.laws.quorum.gone_for_good(self)
-        self.identity = identity
+        self._be(identity)
         self.cluster.coverage["came back as another replica"] += 1
 
     def _fall(self, *, power_cut: bool) -> None:

@@ -27,16 +27,9 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
-    from tests.sim.controllers import SimController
+    from tests.sim.controllers import Process, SimController
 
 RESIGN_SLACK_MS = 25.0
-
-
-class _Process(NamedTuple):
-    """One life of one controller."""
-
-    node_id: NodeId
-    boot: int
 
 
 class _Loss(NamedTuple):
@@ -56,23 +49,25 @@ class QuorumLaws:
         self._options = options
         self._coverage = coverage
         self._everyone = everyone
-        self._leaders: dict[Epoch, _Process] = {}
+        self._leaders: dict[Epoch, Process] = {}
         self._votes: dict[tuple[ReplicaKey, Epoch], ReplicaKey] = {}
         self._epochs: dict[NodeId, Epoch] = {}
         self._chains: dict[OffsetAndEpoch, bytes] = {}
-        self._leader_ends: dict[tuple[_Process, Epoch], Offset] = {}
-        self._watermarks: dict[_Process, Offset] = {}
-        self._roles: dict[_Process, Role] = {}
-        self._shapes: dict[_Process, LogShape] = {}
-        self._followed: dict[tuple[_Process, Epoch], dict[ReplicaKey, float]] = {}
+        self._leader_ends: dict[tuple[Process, Epoch], Offset] = {}
+        self._watermarks: dict[Process, Offset] = {}
+        self._roles: dict[Process, Role] = {}
+        self._shapes: dict[Process, LogShape] = {}
+        self._followed: dict[tuple[Process, Epoch], dict[ReplicaKey, float]] = {}
         """When each voter's last fetch was taken by the leader of that epoch."""
+        self._followed_until: dict[tuple[Process, Epoch], tuple[VoterSet, float]] = {}
+        """No sooner than then can a majority of these voters have been silent for too long: they speak ever later."""
         self._before_pre_vote: ElectionState | None = None
         self._committed_voters = history.voters
         self._gone: dict[ReplicaKey, Offset] = {}
         """Replicas that will never speak again, and how far each had its log on disk."""
         self._losses: dict[ReplicaKey, _Loss] = {}
         """Who has lost the end of what it had durably, and has not made that good."""
-        self._damaged: set[_Process] = set()
+        self._damaged: set[Process] = set()
 
     def forget_question(self) -> None:
         """Several events are processed at once: which of them has changed what cannot be told."""
@@ -81,7 +76,7 @@ class QuorumLaws:
     # --- after an event --------------------------------------------------------------------------------------------
 
     def observe(self, controller: "SimController", now_ms: float) -> None:
-        process = _process(controller)
+        process = controller.process
         self._check_epoch_and_vote(controller)
         self._check_leader(controller, process, now_ms)
         self._check_log(controller, process)
@@ -103,7 +98,7 @@ class QuorumLaws:
         if vote != candidate:
             raise LawBroken("R2 VoteOnce", f"c{me.node_id} voted in epoch {epoch} for {vote} and for {candidate}")
 
-    def _check_leader(self, controller: "SimController", process: _Process, now_ms: float) -> None:
+    def _check_leader(self, controller: "SimController", process: "Process", now_ms: float) -> None:
         core = controller.core
         before = self._roles.get(process)
         if core.role is not before:
@@ -137,8 +132,11 @@ class QuorumLaws:
     def check_still_followed(self, controller: "SimController", now_ms: float) -> None:
         """L5: a leader that no majority has fetched from for the check-quorum time has stepped down."""
         core = controller.core
-        followed = self._followed.get((_process(controller), core.epoch))
-        voters = core.voters
+        voters, term = core.voters, (controller.process, core.epoch)
+        of, until_ms = self._followed_until.get(term, (None, 0.0))
+        if of is voters and now_ms <= until_ms:
+            return
+        followed = self._followed.get(term)
         needed = voters.majority - (1 if controller.key in voters.keys else 0)
         if controller.paused or followed is None or needed == 0:
             return
@@ -146,6 +144,7 @@ class QuorumLaws:
             needed - 1
         ]
         limit_ms = controller.config.raft.check_quorum_ms * (1 + self._options.clock_drift) + RESIGN_SLACK_MS
+        self._followed_until[term] = voters, newest_ms + limit_ms
         if now_ms - newest_ms > limit_ms:
             raise LawBroken(
                 "L5 ResignsWithoutQuorum",
@@ -155,7 +154,7 @@ class QuorumLaws:
 
     # --- who votes -------------------------------------------------------------------------------------------------
 
-    def _may_lead(self, controller: "SimController", process: _Process) -> bool:
+    def _may_lead(self, controller: "SimController", process: "Process") -> bool:
         """By the newest set in its log. If that removes it, and is not committed for all that it was told, it may have to lead
         once more, to commit it: that a leader which is gone has done so it cannot know."""
         if controller.key in self._voters_of(controller).keys:
@@ -206,7 +205,7 @@ class QuorumLaws:
 
     # --- logs ------------------------------------------------------------------------------------------------------
 
-    def _check_log(self, controller: "SimController", process: _Process) -> None:
+    def _check_log(self, controller: "SimController", process: "Process") -> None:
         me, shape = controller.node_id, controller.log.shape
         before = self._shapes.get(process)
         if before is shape:
@@ -267,7 +266,7 @@ class QuorumLaws:
 
     def check_watermark(self, controller: "SimController") -> list[Step]:
         """What the controller calls committed is; gives what nobody had called committed before."""
-        core, process = controller.core, _process(controller)
+        core, process = controller.core, controller.process
         watermark = controller.believed_high_watermark
         if watermark is None:
             return []
@@ -339,7 +338,7 @@ class QuorumLaws:
         """The controller, which is about to be down or is, has lost the end of what it had durably."""
         held = controller.died
         if controller.node is not None:
-            held = self._shapes.get(_process(controller), controller.log.shape)
+            held = self._shapes.get(controller.process, controller.log.shape)
         assert held is not None
         self._losses.setdefault(controller.key, _Loss(held, controller.durable_election().epoch))
         controller.died = None  # nobody expects that log back
@@ -370,7 +369,7 @@ class QuorumLaws:
         is_committed = min(shape.flushed_end, self._history.end) >= loss.held.flushed_end
         return is_committed or (last_epoch is not None and last_epoch > loss.epoch)
 
-    def _check_damage(self, controller: "SimController", process: _Process) -> None:
+    def _check_damage(self, controller: "SimController", process: "Process") -> None:
         """A node with a hole in its log does not lead; and one day it has none."""
         if controller.log.damage:
             self._damaged.add(process)
@@ -406,7 +405,7 @@ class QuorumLaws:
         core = controller.core
         self._before_pre_vote = core._q.election if isinstance(request, VoteRequest) and request.pre_vote else None
         if isinstance(request, FetchRequest | FetchSnapshotRequest) and core.is_leading and request.epoch == core.epoch:
-            followed = self._followed.get((_process(controller), core.epoch))
+            followed = self._followed.get((controller.process, core.epoch))
             if followed is not None:
                 followed[request.replica] = now_ms
 
@@ -479,7 +478,3 @@ class QuorumLaws:
             "L4 PreVoteUnderLeader",
             f"c{controller.node_id}, whose leader answers it, grants {request.candidate} a pre-vote",
         )
-
-
-def _process(controller: "SimController") -> _Process:
-    return _Process(controller.node_id, controller.boot)

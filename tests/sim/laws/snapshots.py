@@ -8,6 +8,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.log_shape import LogShape
 from snapshots.reader import read_snapshot
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold
@@ -24,6 +25,7 @@ class SnapshotLaws:
         self._applied: dict[tuple[NodeId, int], Offset] = {}
         self._snapshots: dict[OffsetAndEpoch, bytes] = {}
         self._newest: dict[tuple[NodeId, int], OffsetAndEpoch] = {}
+        self._seen: dict[NodeId, LogShape] = {}
 
     def observe(self, controller: "SimController") -> None:
         self._check_applied(controller)
@@ -55,6 +57,9 @@ class SnapshotLaws:
 
     def _check_snapshots(self, controller: "SimController") -> None:
         shape, who = controller.log.shape, f"c{controller.node_id}"
+        if self._seen.get(controller.node_id) is shape:
+            return
+        self._seen[controller.node_id] = shape
         start, newest = shape.start, shape.snapshot
         key = controller.node_id, controller.boot
         if newest is None:
