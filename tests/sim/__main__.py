@@ -1,7 +1,7 @@
 """Runs the simulator.
 
-    python -m tests.sim --seeds 1000                 many seeds, on all cores, until one breaks a law
-    python -m tests.sim --hours 8                    random seeds for so long, whatever they find
+    python -m tests.sim --seeds 1000                 many seeds, on all cores, whatever they find
+    python -m tests.sim --hours 8                    random seeds for so long
     python -m tests.sim --seed 17                    one of them again
     python -m tests.sim --seed 3 --mutant NAME       one seed with one bug
     python -m tests.sim --mutants                    every seeded bug must be found
@@ -19,8 +19,8 @@ from pathlib import Path
 from tests.sim import hunting
 from tests.sim.mutants import MUTANTS
 from tests.sim.report import Report
-from tests.sim.runner import Job, run, run_job, seeds
-from tests.sim.soak import soak
+from tests.sim.runner import Job, run_job, seeds
+from tests.sim.watching import random_jobs, watch
 
 
 def main() -> int:
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed (1)")
     parser.add_argument("--seed", type=int, help="only this one, in this process")
     parser.add_argument("--hours", type=float, help="random seeds until the time is up")
-    parser.add_argument("--fail-fast", action="store_true", help="with --hours: stop at the first failure")
+    parser.add_argument("--fail-fast", action="store_true", help="stop at the first seed that breaks a law")
     parser.add_argument("--events", type=int, default=2_000, help="events a seed under faults, at least (2000)")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME", help="put this bug in")
     parser.add_argument("--mutants", action="store_true", help="put in each bug in turn; each must be found")
@@ -40,18 +40,15 @@ def main() -> int:
     if arguments.mutants:
         names = [arguments.mutant] if arguments.mutant else list(MUTANTS)
         return hunting.hunt_all(names, arguments.first, arguments.seeds or 1_000, arguments.events, arguments.write)
-    if arguments.hours is not None:
-        report = soak(arguments.hours, arguments.events, fail_fast=arguments.fail_fast)
-        print(report)
-        return 0 if report.is_good else 1
-    report = Report()
     if arguments.seed is not None:
+        report = Report()
         report.add(run_job(Job(arguments.seed, arguments.events, arguments.mutant)))
+        print("".join(f"{failure}\n\n" for failure in report.failures), end="")
+    elif arguments.hours is not None:
+        report = watch(random_jobs(arguments.hours, arguments.events), None, fail_fast=arguments.fail_fast)
     else:
-        for outcome in run(seeds(arguments.first, arguments.seeds or 100, arguments.events, arguments.mutant)):
-            report.add(outcome)
-    for failure in report.failures:
-        print(f"\n{failure}")
+        jobs = seeds(arguments.first, arguments.seeds or 100, arguments.events, arguments.mutant)
+        report = watch(jobs, len(jobs), fail_fast=arguments.fail_fast)
     print(report)
     return 0 if report.is_good else 1
 

@@ -4,6 +4,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
@@ -89,8 +90,18 @@ def run_hunt(hunt: Hunt) -> tuple[Hunt, Outcome]:
 
 
 def _settle_in() -> None:
-    """What a worker has imported by now it keeps: the look for cycles after each run need not go through that."""
+    """A worker that is alone goes, too: whoever is killed cannot tell it to. And what it has imported by now it keeps, so
+    that the look for cycles after each run need not go through that.
+    """
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     gc.freeze()
+
+
+def _leave_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def on_all_cores(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
@@ -116,17 +127,13 @@ def progress_bar(title: str) -> Progress:
     return Progress(*columns, console=console, disable=not console.is_terminal)
 
 
-def run(jobs: Iterable[Job], *, title: str = "sim") -> list[Outcome]:
+def run(jobs: Iterable[Job]) -> list[Outcome]:
     """Runs `jobs` on all cores; stops at the first failure, which is then the last outcome."""
     outcomes: list[Outcome] = []
-    jobs = list(jobs)
-    with progress_bar(title) as progress:
-        task = progress.add_task(title, total=len(jobs))
-        for outcome in on_all_cores(run_job, jobs):
-            outcomes.append(outcome)
-            progress.advance(task)
-            if outcome.failure is not None:
-                break
+    for outcome in on_all_cores(run_job, jobs):
+        outcomes.append(outcome)
+        if outcome.failure is not None:
+            break
     return outcomes
 
 

@@ -1,6 +1,8 @@
 """A fixed slice of the simulator's seeds; `make sim SEEDS=20000` runs as many as you have time for."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,16 @@ def test_a_seeded_bug_is_found(mutant: str) -> None:
     outcomes = run(seeds(1, 1_000, 2_000, mutant))
 
     assert outcomes[-1].failure is not None
+
+
+@pytest.mark.timeout(60)
+def test_workers_leave_with_whoever_has_started_them() -> None:
+    """Killed, it cannot tell them to; they had waited for work for ever, and kept its pipe open."""
+    endless = "from tests.sim.runner import *\nfor _ in on_all_cores(abs, iter(int, 1)): print(flush=True)"
+    with subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        process.kill()
+        process.stdout.read()  # ends when nobody is left who could write
 
 
 def test_the_page_of_laws_names_what_there_is() -> None:
