@@ -17,6 +17,7 @@ from metadata_log.records import (
     PartitionChange,
     RegisterBroker,
     RemoveTopic,
+    RequestOutcome,
     Topic,
 )
 from quorum.controller.commands import AlterPartition, AlterPartitionReply
@@ -44,6 +45,8 @@ class MetadataLaws:
         self._has_applied = has_applied
         self._registered: set[NodeId] = set()
         self._topic_ids: set[Uuid] = set()
+        self._request_ids: set[Uuid] = set()
+        """Of all requests that were ever done, also of those that the log has forgotten."""
         self._steps = 0
         self.created: dict[str, Offset] = {}
         """The end of the batch that has (last) created the topic."""
@@ -73,6 +76,10 @@ class MetadataLaws:
                 case Partition(topic_id, partition) | PartitionChange(topic_id, partition):
                     place = topic_id, partition
                     changes[place] = changes.get(place, 0) + (1 if isinstance(record, PartitionChange) else 0)
+                case RequestOutcome():
+                    once = record.request_id not in self._request_ids
+                    hold(once, "C3 ExactlyOnce", f"request {record.request_id.hex()} was done again at {offset}")
+                    self._request_ids.add(record.request_id)
                 case _:
                     pass
             offset += 1
