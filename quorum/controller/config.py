@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from metadata_log.batch import BATCH_RECORDS_MAX
+
 
 class ControllerConfig(NamedTuple):
     """Frozen settings of one controller. All controllers of a cluster should agree on them."""
@@ -14,8 +16,8 @@ class ControllerConfig(NamedTuple):
     """`default.replication.factor`."""
     partitions_per_request_max: int = 10_000
     """More in one request, over all its topics, are refused."""
-    records_max: int = 10_000
-    """No decision has more records: a decision is one batch, and no batch holds more."""
+    records_max: int = BATCH_RECORDS_MAX - 1
+    """No decision has more records: a decision is one batch, which ends with the outcome of a request that has an id."""
     producer_id_block: int = 1_000
     """How many producer ids a broker is given at once."""
     topic_deletion_enabled: bool = True
@@ -40,8 +42,8 @@ class ControllerConfig(NamedTuple):
             ("request_outcomes_max", self.request_outcomes_max),
         )
         found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
-        if not 2 <= self.records_max <= 10_000:
-            found.append(f"records_max must be between 2 and 10,000, not {self.records_max}")
+        if not 2 <= self.records_max < BATCH_RECORDS_MAX:
+            found.append(f"records_max must be between 2 and {BATCH_RECORDS_MAX - 1:,}, not {self.records_max}")
         if 2 * self.slice_changes_max + 100 > self.records_max:
             found.append(
                 f"slice_changes_max must be below {(self.records_max - 100) // 2}, not {self.slice_changes_max}"

@@ -47,6 +47,6 @@ def test_a_configuration_names_all_that_is_wrong_with_it() -> None:
     assert ControllerConfig(session_timeout_ms=0, default_partitions=-1, records_max=20_000).problems() == [
         "broker.session.timeout.ms must be at least 1, not 0",
         "num.partitions must be at least 1, not -1",
-        "records_max must be between 2 and 10,000, not 20000",
+        "records_max must be between 2 and 9,999, not 20000",
     ]
-    assert ControllerConfig(slice_changes_max=9_000).problems() == ["slice_changes_max must be below 4950, not 9000"]
+    assert ControllerConfig(slice_changes_max=9_000).problems() == ["slice_changes_max must be below 4949, not 9000"]

@@ -221,7 +221,7 @@ def test_too_many_partitions_for_one_request(cluster: Cluster) -> None:
         create(cluster, NewTopic("big", 9_000, 1), NewTopic("t", 998, 1, configs=(("retention.ms", "1"),)))
     assert refused.value.message == (
         "the request needs 10,001 records (9,998 partitions, 2 topics, 1 configs); it is one atomic batch, "
-        "which holds at most 10,000; nothing was done"
+        "which holds at most 9,999; nothing was done"
     )
 
     with pytest.raises(ControllerError) as refused:

@@ -175,6 +175,17 @@ def test_a_decision_in_several_batches_is_remembered_with_the_last_one(monkeypat
     assert told.offset == lone.node.log.shape.end
 
 
+def test_the_largest_decision_leaves_room_for_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch holds 10,000 records; a request that takes all but one is done, with an id as without."""
+    lone = started()
+    largest = lone.config.controller.records_max
+    monkeypatch.setattr(
+        lone.node.active.controller, "decide", lambda *_: Decision((NoOp(),) * largest, FenceBrokerReply())
+    )
+    assert isinstance(answer(lone, send(lone, FenceBroker(7), None)), FenceBrokerReply)
+    assert isinstance(answer(lone, send(lone, FenceBroker(7), identity())), FenceBrokerReply)
+
+
 def test_a_decision_that_is_refused_after_its_first_batch_never_ends_as_nothing_done(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
