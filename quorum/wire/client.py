@@ -300,10 +300,10 @@ class AdminClient:
                         await self._see(target, attempt_s)
                     request.context.client_high_watermark = self._high_watermark
                 response = await self._attempt(target, method, request, attempt_s, metadata)
-                refusal = None if lost is None else _refusal_of_all(request, response)
-                if refusal is None:
+                doubt = None if lost is None else _doubt(request, response)
+                if doubt is None:
                     return response
-                last = refusal
+                last = doubt
                 break
             except AdminError as e:
                 last = e
@@ -375,13 +375,19 @@ class AdminClient:
         return self._stubs[target][1]
 
 
-def _refusal_of_all(request: Any, response: Any) -> AdminError | None:
-    """The first refusal, where nothing of a change with an id was done. Controllers remember only what was done, so an attempt
-    that was lost before, and is still on its way, might yet find another cluster, and do it."""
-    if not request.context.request_id or getattr(request, "validate_only", False):
+def _doubt(request: Any, response: Any) -> AdminError | None:
+    """Why this answer to a change, of which an attempt was lost before, does not settle what became of it.
+
+    All was refused: controllers remember only what was done, so the lost attempt, if it is still on its way, might yet find
+    another cluster, and do it. Or the lost attempt was done, and its results were too long to be remembered.
+    """
+    if not request.context.request_id or getattr(request, "validate_only", False) or not hasattr(response, "results"):
         return None
-    errors = [result.error for result in getattr(response, "results", ())]
-    return AdminError.of(errors[0]) if errors and all(error.code for error in errors) else None
+    if not response.results:
+        text = f"it was done below offset {response.offset}; which parts of it were refused is not remembered"
+        return AdminError(ErrorCode.REQUEST_TIMED_OUT, text)
+    errors = [result.error for result in response.results]
+    return AdminError.of(errors[0]) if all(error.code for error in errors) else None
 
 
 def _only(results: Any) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from metadata_log.errors import ErrorCode
-from quorum.controller.commands import Command, CommandReply
+from quorum.controller.commands import Command, CommandReply, CreateTopicsReply
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.runtime.requests import Refused
 from quorum.wire.client import AdminClient
@@ -101,6 +101,21 @@ async def test_what_was_done_in_part_after_an_answer_was_lost_is_final(client: A
     topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("taken", "new")]
     answer = await client.create_topics(topics)
     assert [result.error.code for result in answer.results] == [ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE]
+
+
+async def test_a_remembered_answer_without_its_results_is_no_success(client: AdminClient, node: FakeNode) -> None:
+    """The first answer was too long to be kept: what became of each topic is not known, and some may have been refused."""
+    lost = [Refused(ErrorCode.REQUEST_TIMED_OUT, "not now")]
+
+    async def remember_the_offset_alone(*_: object) -> CommandReply:
+        if lost:
+            raise lost.pop()
+        return CreateTopicsReply(offset=41)
+
+    node.submit = remember_the_offset_alone  # type: ignore[method-assign]
+    topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("a", "b")]
+    with pytest.raises(MayHaveHappened, match="done below offset 41"):
+        await client.create_topics(topics)
 
 
 async def test_a_topic_that_is_refused_at_once_is_refused(client: AdminClient, node: FakeNode) -> None:
