@@ -33,8 +33,7 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import google_crc32c
 
@@ -66,9 +65,11 @@ HEADER_PATTERN: Final = re.compile(
 """What every header that `batch_length` lets pass looks like, and few other bytes do: for who looks for batches in damage."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One encoded batch: the header's fields, and all the bytes. Made by `encode` or `decode`, never by hand."""
+class Batch(NamedTuple):
+    """One encoded batch: the header's fields, and all the bytes. Made by `encode` or `decode`, never by hand.
+
+    A tuple, for reading a log makes one after the other, and a frozen dataclass of eight fields takes three times as long.
+    """
 
     base_offset: Offset
     epoch: Epoch
@@ -143,15 +144,16 @@ def encode(
     return Batch(base_offset, epoch, record_count, first_timestamp_ms, last_timestamp_ms, is_control, chain, data)
 
 
-def batch_length(head: bytes) -> int:
-    """The length that a header claims, checked against the limits before anybody allocates by it.
+def _header(data: bytes, position: int) -> tuple[Any, ...]:
+    """The fields of the header that begins at `position`, checked against the limits before anybody allocates by them.
 
     Raises:
-        LogFormatError: if `head` is not the beginning of a batch of this format.
+        LogFormatError: if no batch of this format begins there.
     """
-    if len(head) < HEADER_BYTES:
-        raise LogFormatError(f"{len(head)} bytes where a header of {HEADER_BYTES} should be")
-    version, flags, reserved, length, _, _, _, count, reserved_too, *_ = _HEADER.unpack_from(head)
+    if len(data) - position < HEADER_BYTES:
+        raise LogFormatError(f"{max(0, len(data) - position)} bytes where a header of {HEADER_BYTES} should be")
+    header = _HEADER.unpack_from(data, position)
+    version, flags, reserved, length, _, _, _, count, reserved_too, _, _, _ = header
     if version != FORMAT_VERSION:
         raise LogFormatError(f"batch format version {version}; this code reads {FORMAT_VERSION}")
     if flags & ~CONTROL_FLAG or reserved or reserved_too:
@@ -160,7 +162,16 @@ def batch_length(head: bytes) -> int:
         raise LogFormatError(f"a batch length of {length}; at most {BATCH_BYTES_MAX}")
     if not 0 < count <= BATCH_RECORDS_MAX:
         raise LogFormatError(f"a record count of {count}; at least 1 and at most {BATCH_RECORDS_MAX}")
-    return int(length)
+    return header
+
+
+def batch_length(data: bytes, position: int = 0) -> int:
+    """The length that the header at `position` claims, checked against the limits.
+
+    Raises:
+        LogFormatError: if no batch of this format begins there.
+    """
+    return int(_header(data, position)[3])
 
 
 def decode(data: bytes, position: int = 0) -> Batch:
@@ -169,12 +180,10 @@ def decode(data: bytes, position: int = 0) -> Batch:
     Raises:
         LogFormatError: if the bytes there are not a whole, intact batch.
     """
-    head = data[position : position + HEADER_BYTES]
-    length = batch_length(head)
+    _, flags, _, length, crc, epoch, base_offset, count, _, first_ms, last_ms, chain = _header(data, position)
     whole = data[position : position + length]
     if len(whole) < length:
         raise LogFormatError(f"a batch of {length} bytes, of which {len(whole)} are there")
-    _, flags, _, _, crc, epoch, base_offset, count, _, first_ms, last_ms, chain = _HEADER.unpack_from(whole)
     if google_crc32c.value(whole[_CRC_START:]) != crc:
         raise LogFormatError(f"CRC-32C mismatch in the batch at offset {base_offset}")
     return Batch(base_offset, epoch, count, first_ms, last_ms, bool(flags & CONTROL_FLAG), chain, whole)

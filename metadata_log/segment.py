@@ -154,7 +154,7 @@ def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
             return
         length = HEADER_BYTES
         try:
-            length = batch_length(window[at : at + HEADER_BYTES])
+            length = batch_length(window, at)
             if at + length > len(window):
                 window, window_start, at = read(length), position, 0
             batch = decode(window, at)

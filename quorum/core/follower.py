@@ -14,11 +14,10 @@ answer ranked the successors, and each runs when its turn comes, unless the lead
 """
 
 from dataclasses import replace
-from typing import Any
 
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, OffsetAndEpoch
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.core import disputes, download, election
 from quorum.core.divergence import truncation_point
 from quorum.core.effects import AppendBatches, TruncateLog
@@ -128,8 +127,14 @@ def _follows(
     return role
 
 
-def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...], **told: Any) -> Follower:
-    """The leader has answered: it is there, and there is no reason to suspect it. `told`: what else of the role is new.
+def _heard_well(
+    q: QuorumState,
+    role: Follower,
+    successors: tuple[NodeId, ...],
+    read_token: int,
+    verified: tuple[Offset | None, Offset],
+) -> Follower:
+    """The leader has answered: it is there, and there is no reason to suspect it.
 
     A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
     better successor gives up first.
@@ -137,13 +142,15 @@ def _heard_well(q: QuorumState, role: Follower, successors: tuple[NodeId, ...], 
     q.failures = 0
     q.retry_at_ms = q.now_ms
     patience_ms = q.config.fetch_timeout_ms + wait_of_rank(q, successors)
-    return replace(
-        role,
+    return Follower(
+        role.leader_id,
         fetch_deadline_ms=q.now_ms + patience_ms,
         has_fetched=True,
         campaign_at_ms=None,
         successors=successors,
-        **told,
+        read_token=read_token,
+        verified=verified,
+        download=role.download,
     )
 
 
@@ -165,13 +172,10 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         return None
     disputes.close(q, q.me)
     q.standing = q.standing.bounded_by(response.log_end)
-    told: dict[str, Any] = {"read_token": response.read_token}
+    verified = role.verified
     if response.snapshot is None and response.diverging is None:
-        told["verified"] = (
-            response.high_watermark,
-            response.batches[-1].end_offset if response.batches else q.shape.end,
-        )
-    q.role = role = _heard_well(q, role, response.successors, **told)
+        verified = response.high_watermark, response.batches[-1].end_offset if response.batches else q.shape.end
+    q.role = role = _heard_well(q, role, response.successors, response.read_token, verified)
     if response.snapshot is not None:
         return download.begin(q, role, response.snapshot)
     if response.diverging is not None:
@@ -238,14 +242,15 @@ def on_snapshot_response(
         return
     if q.installing is not None:
         if response.error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-            download.on_still_there(q, _heard_well(q, role, role.successors))
+            download.on_still_there(q, _heard_well(q, role, role.successors, role.read_token, role.verified))
         return
     wanted = role.download
     if wanted is None or wanted.snapshot != request.snapshot or wanted.position != request.position:
         return
     match response.error:
         case ErrorCode.NONE:
-            download.take_chunk(q, _heard_well(q, role, role.successors), wanted, response)
+            role = _heard_well(q, role, role.successors, role.read_token, role.verified)
+            download.take_chunk(q, role, wanted, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
             download.drop(q, role)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:

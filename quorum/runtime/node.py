@@ -400,10 +400,10 @@ class Node:
 
     def _reply_with_batches(self, reply_to: ReplyTo, response: FetchResponse, offset: Offset, max_bytes: int) -> None:
         try:
-            response = replace(response, batches=self.log.read(offset, max_bytes))
+            response = response._replace(batches=self.log.read(offset, max_bytes))
         except CorruptLog as e:
             self.disk.found_damage(e)
-            response = replace(response, error=ErrorCode.STORAGE_ERROR)  # this leader resigns before the turn is over
+            response = response._replace(error=ErrorCode.STORAGE_ERROR)  # this leader resigns before the turn is over
         self._world.reply(reply_to, response)
 
     def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:

@@ -85,7 +85,7 @@ def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
     while size > split_bytes and position < size:
         data, at = window.at(position, HEADER_BYTES)
         try:
-            length = batch_length(data[at : at + HEADER_BYTES])
+            length = batch_length(data, at)
         except LogFormatError:
             break
         if expected is not None and position - begun.start >= split_bytes:

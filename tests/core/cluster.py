@@ -4,11 +4,10 @@ Everything happens in one thread and in one order, so a run is a function of the
 the laws that need more than one node to check are checked (`_check_laws`).
 """
 
-import dataclasses
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
@@ -223,7 +222,7 @@ class Node:
                 self.cluster.answer(self, reply_to, response)
             case ReplyWithBatches(reply_to=reply_to, response=response, offset=offset, max_bytes=max_bytes):
                 batches = log.read(offset, max_bytes)
-                self.cluster.answer(self, reply_to, _replace(response, batches=batches))
+                self.cluster.answer(self, reply_to, response._replace(batches=batches))
             case ReplyWithChunk():
                 self._send_chunk(effect)
             case AppendBatches(batches=batches) if not log.is_continued_by(batches):
@@ -287,9 +286,9 @@ class Node:
         response = effect.response
         size = min(100, SNAPSHOT_BYTES - response.position)
         if effect.snapshot in self.snapshots and size >= 0:
-            response = _replace(response, size=SNAPSHOT_BYTES, data=bytes(size))
+            response = replace(response, size=SNAPSHOT_BYTES, data=bytes(size))
         else:
-            response = _replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
+            response = replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
         self.cluster.answer(self, effect.reply_to, response)
 
     def _installed(self, snapshot: OffsetAndEpoch, boot: int) -> None:
@@ -317,10 +316,6 @@ class Node:
         if self.core is None:
             return f"{self.id:<2} down"
         return self.core.describe()
-
-
-def _replace(response: Response, **fields: object) -> Response:
-    return dataclasses.replace(response, **fields)  # type: ignore[type-var]
 
 
 class Cluster:

@@ -131,16 +131,16 @@ GOOD = FetchRequest(
 )
 
 REFUSALS = [
-    (replace(GOOD, fetch_offset=-1), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, last_fetched_epoch=-1), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, last_fetched_epoch=4), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, max_wait_ms=-1), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, max_bytes=0), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, epoch=-1), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, replica=ReplicaKey(-1, bytes(16))), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, replica=key(1)), ErrorCode.INVALID_REQUEST),
-    (replace(GOOD, epoch=2), ErrorCode.FENCED_LEADER_EPOCH),
-    (replace(GOOD, epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH),
+    (GOOD._replace(fetch_offset=-1), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(last_fetched_epoch=-1), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(last_fetched_epoch=4), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(max_wait_ms=-1), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(max_bytes=0), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(epoch=-1), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(replica=ReplicaKey(-1, bytes(16))), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(replica=key(1)), ErrorCode.INVALID_REQUEST),
+    (GOOD._replace(epoch=2), ErrorCode.FENCED_LEADER_EPOCH),
+    (GOOD._replace(epoch=4), ErrorCode.UNKNOWN_LEADER_EPOCH),
 ]
 
 
@@ -207,11 +207,11 @@ def test_observers_of_a_thousand_names_are_not_all_remembered() -> None:
     solo.elect()
     end, chain = solo.log.end, solo.log.chain_at(solo.log.end)
     assert chain is not None
-    fetch = replace(GOOD, fetch_offset=end, last_fetched_epoch=3, chain=chain, high_watermark=end, max_wait_ms=30_000)
+    fetch = GOOD._replace(fetch_offset=end, last_fetched_epoch=3, chain=chain, high_watermark=end, max_wait_ms=30_000)
     answered = 0
     for node_id in range(10, 10 + 2 * OBSERVERS_MAX):
         solo.now_ms += 1
-        effects = solo.request(replace(fetch, replica=ReplicaKey(node_id, bytes(16))))
+        effects = solo.request(fetch._replace(replica=ReplicaKey(node_id, bytes(16))))
         answered += sum(isinstance(effect, Reply) for effect in effects)
 
     observers = [each.node_id for each in solo.core.replicas() if not each.is_voter]

@@ -1,7 +1,5 @@
 """Two processes under one key: sentences about `quorum.core.processes`."""
 
-from dataclasses import replace
-
 from metadata_log.errors import ErrorCode
 from quorum.core.effects import (
     Effect,
@@ -36,15 +34,15 @@ def test_a_restart_takes_over_at_once_and_as_often_as_it_likes() -> None:
     """Each process is new; none comes back."""
     solo, fetch = leading()
     for incarnation in range(1, 30):
-        assert error_in(solo.request(replace(fetch, incarnation=incarnation, number=incarnation))) is ErrorCode.NONE
+        assert error_in(solo.request(fetch._replace(incarnation=incarnation, number=incarnation))) is ErrorCode.NONE
 
 
 def test_late_and_repeated_fetches_of_a_process_that_is_gone_stop_nobody() -> None:
     """One or two may still have been on their way, and a network may repeat them for ever."""
     solo, fetch = leading()
     for number in range(1, 50):
-        assert error_in(solo.request(replace(fetch, incarnation=8, number=number))) is ErrorCode.NONE
-        late = replace(fetch, incarnation=7, number=min(number, 2))
+        assert error_in(solo.request(fetch._replace(incarnation=8, number=number))) is ErrorCode.NONE
+        late = fetch._replace(incarnation=7, number=min(number, 2))
         assert error_in(solo.request(late)) is ErrorCode.NONE
 
 
@@ -54,10 +52,10 @@ def test_two_processes_that_both_live_are_both_refused() -> None:
     errors = {7: ErrorCode.NONE, 8: ErrorCode.NONE}
     for number in range(1, RETURNS_MAX + 2):
         for incarnation in errors:
-            errors[incarnation] = error_in(solo.request(replace(fetch, incarnation=incarnation, number=number)))
+            errors[incarnation] = error_in(solo.request(fetch._replace(incarnation=incarnation, number=number)))
     assert set(errors.values()) == {ErrorCode.INVALID_VOTER_KEY}
     assert solo.core.is_leading
-    assert error_in(solo.request(replace(fetch, incarnation=9, number=1))) is ErrorCode.NONE, (
+    assert error_in(solo.request(fetch._replace(incarnation=9, number=1))) is ErrorCode.NONE, (
         "a third one, started by a person"
     )
 
@@ -67,15 +65,15 @@ def test_what_either_of_two_processes_holds_is_not_counted() -> None:
     solo, fetch = leading()
     low = solo.log.end
     for number, incarnation in enumerate((7, 8, 7)):
-        solo.request(replace(fetch, incarnation=incarnation, number=number))
+        solo.request(fetch._replace(incarnation=incarnation, number=number))
     solo.append()
-    ahead = replace(fetch, fetch_offset=low + 1, chain=solo.log.chain)
+    ahead = fetch._replace(fetch_offset=low + 1, chain=solo.log.chain)
     for number in (9, 10):
-        answered = solo.request(replace(ahead, incarnation=8, number=number, max_wait_ms=0))
+        answered = solo.request(ahead._replace(incarnation=8, number=number, max_wait_ms=0))
         assert error_in(answered) is ErrorCode.NONE, "it is answered all the same"
         assert solo.core.high_watermark in (None, low)
     solo.wait(solo.config.fetch_timeout_ms)
-    solo.request(replace(ahead, incarnation=8, number=11))
+    solo.request(ahead._replace(incarnation=8, number=11))
     assert solo.core.high_watermark == low + 1, "the other one was a late message, and has not come again"
 
 
@@ -83,15 +81,15 @@ def test_a_fetch_in_doubt_confirms_no_read() -> None:
     """Who follows this leader may be the copy, and the other one has voted for another leader."""
     solo, fetch = leading()
     for number, incarnation in enumerate((7, 8, 7)):
-        solo.request(replace(fetch, incarnation=incarnation, number=number))
+        solo.request(fetch._replace(incarnation=incarnation, number=number))
     solo.step(ConfirmReads(1))
-    fetch = replace(fetch, incarnation=7)
-    answer = only(Reply, solo.request(replace(fetch, number=8))).response
+    fetch = fetch._replace(incarnation=7)
+    answer = only(Reply, solo.request(fetch._replace(number=8))).response
     assert isinstance(answer, FetchResponse)
-    echo = replace(fetch, read_token=answer.read_token)
-    assert none_of(ReadsConfirmed, solo.request(replace(echo, number=9)))
+    echo = fetch._replace(read_token=answer.read_token)
+    assert none_of(ReadsConfirmed, solo.request(echo._replace(number=9)))
     solo.wait(solo.config.fetch_timeout_ms)
-    assert only(ReadsConfirmed, solo.request(replace(echo, number=10))).token == 1
+    assert only(ReadsConfirmed, solo.request(echo._replace(number=10))).token == 1
 
 
 def test_a_node_that_hears_of_its_double_stops() -> None:

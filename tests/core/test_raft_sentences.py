@@ -269,7 +269,7 @@ def test_only_the_awaited_answer_is_taken() -> None:
     second = fetch_in(solo.good_answer(first, batches=batches))
 
     assert solo.good_answer(first, batches=batches) == []
-    assert solo.good_answer(replace(second, number=second.number + 1)) == []
+    assert solo.good_answer(second._replace(number=second.number + 1)) == []
     assert solo.respond(3, second, FetchResponse(ErrorCode.NONE, 3, 2, second.number)) == []
     third = fetch_in(solo.good_answer(second))
     assert third.number == second.number + 1
