@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.records import LeaderChange
+from quorum.core.deadlines import soonest
 from quorum.core.effects import AppendControl, ReadsConfirmed
 from quorum.core.high_watermark import leader_high_watermark
 from quorum.core.messages import (
@@ -176,16 +177,15 @@ def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
 
 
 def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
-    deadlines = [parked.deadline_ms for parked in term.parked.values()]
-    if term.changes.pending is not None:
-        deadlines.append(term.changes.pending.deadline_ms)
-    begin_every_ms = _begin_every_ms(q)
-    others = q.latest_voters.others(q.me)
-    deadlines += [term.replicas[voter].silent_since_ms(term.elected_ms) + begin_every_ms for voter in others]
+    elected_ms, change = term.elected_ms, term.changes.pending
+    silent_since_ms = soonest(*[term.replicas[v].silent_since_ms(elected_ms) for v in q.latest_voters.others(q.me)])
     check_quorum_ms = check_quorum_deadline_ms(q, term)
-    if check_quorum_ms < FOREVER_MS:
-        deadlines.append(check_quorum_ms)
-    return min(deadlines, default=None)
+    return soonest(
+        None if silent_since_ms is None else silent_since_ms + _begin_every_ms(q),
+        check_quorum_ms if check_quorum_ms < FOREVER_MS else None,
+        None if change is None else change.deadline_ms,
+        *[parked.deadline_ms for parked in term.parked.values()],
+    )
 
 
 def on_timer(q: QuorumState, term: Leader) -> None:

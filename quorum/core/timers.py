@@ -3,39 +3,29 @@
 from typing import assert_never
 
 from quorum.core import election, follower, joining, leader
+from quorum.core.deadlines import soonest
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why
 
 
 def next_deadline_ms(q: QuorumState) -> int | None:
     """When the next of this role's timers is due; None if it has none."""
-    deadlines: list[int] = []
-    match q.role:
-        case Unattached(election_deadline_ms=deadline_ms):
-            if q.may_campaign:
-                deadlines.append(deadline_ms)
-        case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
-            deadlines.extend((deadline_ms, *asked.ask_at_ms.values()))
-        case Follower() as role:
-            deadlines.append(follower.deadline_ms(q, role))
-            ask_at_ms = joining.deadline_ms(q)
-            if ask_at_ms is not None:
-                deadlines.append(ask_at_ms)
-        case Leader() as term:
-            deadline = leader.next_deadline_ms(q, term)
-            if deadline is not None:
-                deadlines.append(deadline)
-        case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
-            deadlines.extend(tell_at_ms.values())
-            if not q.shutting_down:
-                deadlines.append(deadline_ms)
-        case _:
-            assert_never(q.role)
     if q.shutting_down and not isinstance(q.role, Resigned):
         return None
-    if follower.may_fetch(q):
-        deadlines.append(q.retry_at_ms)
-    return min(deadlines, default=None)
+    fetch_ms = q.retry_at_ms if follower.may_fetch(q) else None
+    match q.role:
+        case Unattached(election_deadline_ms=deadline_ms):
+            return soonest(fetch_ms, deadline_ms if q.may_campaign else None)
+        case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
+            return soonest(fetch_ms, deadline_ms, *asked.ask_at_ms.values())
+        case Follower() as role:
+            return soonest(fetch_ms, follower.deadline_ms(q, role), joining.deadline_ms(q))
+        case Leader() as term:
+            return soonest(fetch_ms, leader.next_deadline_ms(q, term))
+        case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
+            return soonest(fetch_ms, None if q.shutting_down else deadline_ms, *tell_at_ms.values())
+        case _:
+            assert_never(q.role)
 
 
 def on_timer(q: QuorumState) -> None:

@@ -21,6 +21,7 @@ from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command
 from quorum.controller.controller import Controller
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
+from quorum.core.deadlines import soonest
 from quorum.runtime.broker_feed import BrokerFeed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
@@ -399,12 +400,8 @@ class ActiveController:
     def next_deadline_ms(self) -> int | None:
         if not self.on:
             return self._early.deadlines.next_ms()
-        soonest: int | None = None
-        for deadline in (
+        return soonest(
             self._deferred.deadlines.next_ms(),
             self._feed.next_deadline_ms(),
             self.controller.next_deadline_ms(),
-        ):
-            if deadline is not None and (soonest is None or deadline < soonest):
-                soonest = deadline
-        return soonest
+        )

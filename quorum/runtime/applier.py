@@ -77,16 +77,16 @@ class Applier:
 
     def has_more_to_do(self, until: Offset) -> bool:
         """Whether `apply` would get further."""
-        applying = self._load is None and self._state.stopped is None and self._state.applied < until
-        return applying and not self._log.is_damaged_at(self._state.applied)
+        applied = self._state.applied
+        if applied >= until or self._load is not None or self._state.stopped is not None:
+            return False
+        return not self._log.is_damaged_at(applied)
 
     def apply(self, until: Offset) -> None:
         """Applies what is below `until`, or as much of it as one turn may take."""
-        if self._load is not None or self._state.applied >= until:
-            return
-        if self._log.is_damaged_at(self._state.applied):
-            return
         before = self._state.applied
+        if before >= until or self._load is not None or self._log.is_damaged_at(before):
+            return
         for mark in self._applied_marks(until):
             self._mark_passed()
             voters = Voters(self._core.voter_history.at(mark.end.offset).voters)

@@ -14,6 +14,7 @@ from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.ids import Epoch, Offset
 from metadata_log.log import Log
 from quorum.controller.controller import Controller
+from quorum.core.deadlines import soonest
 from quorum.runtime import metadata_feed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
@@ -149,5 +150,4 @@ class BrokerFeed:
             self._answer(parked)
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = (self._parked.deadlines.next_ms(), self._wake_deadline_ms)
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return soonest(self._parked.deadlines.next_ms(), self._wake_deadline_ms)

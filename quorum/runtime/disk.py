@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from metadata_log.errors import CorruptLog
 from metadata_log.ids import NodeId, OffsetAndEpoch, ReplicaKey
+from quorum.core.deadlines import soonest
 from quorum.core.messages import FetchRequest, FetchSnapshotRequest
 from quorum.runtime.jobs import ScrubJob
 from quorum.runtime.node_config import NodeConfig
@@ -53,8 +54,7 @@ class Disk:
         return self.space.is_short or (self.repair.is_loading and isinstance(request, FetchSnapshotRequest))
 
     def next_deadline_ms(self) -> int | None:
-        deadlines = (self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return soonest(self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
 
     def found_damage(self, error: CorruptLog) -> None:
         """Takes note of what is damaged. The repair begins by itself.

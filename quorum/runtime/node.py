@@ -28,6 +28,7 @@ from metadata_log.records import Endpoint, LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
+from quorum.core.deadlines import soonest
 from quorum.core.messages import (
     ChainRequest,
     ChainResponse,
@@ -178,8 +179,7 @@ class Node:
         self._core_deadline_ms, self._active_deadline_ms, self._disk_deadline_ms = core_ms, active_ms, disk_ms
         if self._has_more_to_do():
             return self._now_ms
-        deadlines = (core_ms, active_ms, self._local_reads.next_deadline_ms(), disk_ms)
-        return min([deadline for deadline in deadlines if deadline is not None], default=None)
+        return soonest(core_ms, active_ms, disk_ms, self._local_reads.next_deadline_ms())
 
     @property
     def awaits_majority(self) -> bool:
@@ -540,8 +540,7 @@ class Node:
 
     def check_invariants(self) -> None:
         """The laws that bind the parts to each other; cheap enough to be checked after every turn."""
-        self.log.shape.check_invariants()
+        assert self.core.shape == self.log.shape, (self.core.shape, self.log.shape)
         self.core.check_invariants()
         self._applier.check_invariants()
-        assert self.core.shape == self.log.shape, (self.core.shape, self.log.shape)
         assert not self.active.on or self.core.is_leading
