@@ -105,7 +105,7 @@ def genesis_chain(cluster_id: str, bootstrap_voters: bytes) -> bytes:
 
 
 def _chain(previous_chain: bytes, head: bytes, payload: bytes) -> bytes:
-    """`head` is the packed header; its CRC (8..12) and chain (48..80) are left out of the hash."""
+    """`head` begins with the packed header, of which the CRC (8..12) and the chain (48..80) are left out of the hash."""
     digest = hashlib.sha256(b"".join((previous_chain, head[:_CRC_AT], head[_CRC_START:_CHAIN_START])))
     digest.update(payload)
     return digest.digest()
@@ -204,4 +204,4 @@ def decode_all(data: bytes) -> Iterator[Batch]:
 
 def verify_chain(batch: Batch, previous_chain: bytes) -> bool:
     """Whether `batch` continues the history whose hash is `previous_chain`."""
-    return _chain(previous_chain, batch.data[:HEADER_BYTES], batch.payload) == batch.chain
+    return _chain(previous_chain, batch.data, batch.payload) == batch.chain

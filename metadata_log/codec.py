@@ -61,13 +61,13 @@ def encode_record(record: Record) -> bytes:
     shape.check_signature(record)
     if type(record) is Partition:
         return encode_partition(record.topic_id, record.partition, record[2:])
-    return cast(bytes, pack((number, RECORD_VERSION, *shape.shortest(record))))
+    return pack((number, RECORD_VERSION, *shape.shortest(record)))
 
 
 def encode_valid(record: Record) -> bytes:
     """As `encode_record`, for a record that was decoded or encoded before: its types are not looked at once more."""
     number, shape = _SHAPES_BY_CLASS[type(record)]
-    return cast(bytes, pack((number, RECORD_VERSION, *shape.shortest(record))))
+    return pack((number, RECORD_VERSION, *shape.shortest(record)))
 
 
 def encode_records(records: Iterable[Record]) -> bytes:

@@ -282,7 +282,7 @@ class MetadataDelta(ImageEditor):
             self._owned_configs.add(resource)
             self._configs[resource] = config
         self._exchange(
-            None if old is None else record._replace(value=old), record if record.value is not None else None
+            None if old is None else Config(*resource, record.key, old), record if record.value is not None else None
         )
         if record.value is not None:
             config[record.key] = record.value

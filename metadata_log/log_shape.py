@@ -77,10 +77,13 @@ class LogShape(NamedTuple):
         return OffsetAndEpoch(end, self.epochs[index - 1].epoch)
 
     def check_invariants(self) -> None:
-        assert self.start.offset <= self.flushed_end <= self.end, self
-        for before, after in pairwise(self.epochs):
+        start, end, epochs = self.start, self.end, self.epochs
+        assert start.offset <= self.flushed_end <= end, self
+        if not epochs:
+            assert start.offset == end, self
+            return
+        assert epochs[0].epoch >= start.epoch, self
+        assert start.offset <= epochs[0].start_offset < end, self
+        for before, after in pairwise(epochs):
             assert before.epoch < after.epoch, self
             assert before.start_offset < after.start_offset, self
-        assert not self.epochs or self.start.offset <= self.epochs[0].start_offset < self.end, self
-        assert not self.epochs or self.epochs[0].epoch >= self.start.epoch, self
-        assert self.epochs or self.start.offset == self.end, self

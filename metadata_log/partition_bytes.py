@@ -7,7 +7,7 @@ Head and tail are the same for all partitions in one state, and those that are c
 is packed once, and what was unpacked and checked once is known again by its bytes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgpack
@@ -32,7 +32,7 @@ _NUMBER_AT: Final = 1 + len(PARTITION_MARK) + UUID_BYTES
 _NUMBER_BYTES: Final = {**dict.fromkeys(range(0x80), 0), 0xCC: 1, 0xCD: 2, 0xCE: 4}
 """How many bytes follow MessagePack's head of an unsigned number; one below 128 is its own head."""
 
-pack: Final = msgpack.Packer(use_bin_type=True, strict_types=False).pack
+pack: Final[Callable[[object], bytes]] = msgpack.Packer(use_bin_type=True, strict_types=False).pack
 """One packer for all: `pack` runs to its end without letting another thread in."""
 
 
@@ -53,7 +53,7 @@ def encode_partitions(topic_id: bytes, first: int, states: Iterable[Fields]) -> 
 def _pack_state(state: Fields) -> tuple[bytes, bytes]:
     """What stands before the topic id of a `Partition` in this state, and what after its number."""
     fields = _SHAPE.shortest(state)
-    whole: bytes = pack((_TYPE, RECORD_VERSION, bytes(UUID_BYTES), 0, *fields))
+    whole = pack((_TYPE, RECORD_VERSION, bytes(UUID_BYTES), 0, *fields))
     number_at = len(whole) - sum([len(pack(field)) for field in fields]) - len(pack(0))
     if len(_packed_states) >= _PACKED_STATES_MAX:
         _packed_states.clear()

@@ -64,8 +64,8 @@ def response_to(
     diverging: OffsetAndEpoch | None = None,
     snapshot: OffsetAndEpoch | None = None,
 ) -> FetchResponse:
-    token = term.reads.next_reply()
-    term.replicas[request.replica].answered(token, q.shape.end, q.now_ms)
+    token, progress = term.reads.next_reply(), term.replicas[request.replica]
+    progress.answered(token, q.shape.end, q.now_ms)
     ranked = successors(q.latest_voters.others(q.me), term.replicas)
     return FetchResponse(
         error=ErrorCode.NONE,
@@ -78,6 +78,6 @@ def response_to(
         snapshot=snapshot,
         successors=tuple([key.node_id for key in ranked]),
         read_token=token,
-        image_differs=term.replicas[request.replica].image_differs,
+        image_differs=progress.image_differs,
         log_end=q.shape.end,
     )

@@ -185,7 +185,7 @@ class NodeLoop:
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         answer = await self._ask(lambda reply_to: RaftRequest(request, reply_to))
-        assert not isinstance(answer, CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused)
+        assert isinstance(answer, PeerResponse)
         return answer
 
     async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
