@@ -38,6 +38,10 @@ def batch(base_offset: int, payload: bytes) -> Batch:
     )
 
 
+FETCHES = st.builds(
+    m.FetchRequest,
+    *(KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS, st.booleans()),
+)
 BATCHES = st.lists(st.builds(batch, st.integers(0, 1 << 40), st.binary(min_size=1, max_size=300)), max_size=3).map(
     tuple
 )
@@ -69,12 +73,7 @@ def test_end_quorum_epoch(request: m.EndQuorumEpochRequest) -> None:
     assert convert.from_end(over_the_wire(convert.to_end(request, me(request.leader)))) == request
 
 
-@given(
-    st.builds(
-        m.FetchRequest,
-        *(KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS, st.booleans()),
-    )
-)
+@given(FETCHES)
 def test_fetches(request: m.FetchRequest) -> None:
     """A fetch is the same on the other side, its chain and read token included."""
     assert convert.from_fetch(over_the_wire(convert.to_fetch(request, me(request.replica)))) == request
@@ -131,7 +130,7 @@ def test_fetch_responses(response: m.FetchResponse) -> None:
     assert convert.from_fetch_response(over_the_wire(convert.to_fetch_response(response))) == response
 
 
-@given(st.builds(m.FetchRequest, KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32), KEYS)
+@given(FETCHES, KEYS)
 def test_a_fetch_under_another_key(request: m.FetchRequest, sender: ReplicaKey) -> None:
     """A node that may not acknowledge fetches as nobody: the fetch's own key counts, not the sender's."""
     sender = ReplicaKey(request.replica.node_id, sender.directory_id)
