@@ -58,7 +58,7 @@ fix: $(VENV)  ## lets ruff mend and format the code
 	@$(BIN)/ruff format $(CODE)
 
 test: java  ## every test that a change must pass
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
 
 demo: java  ## a whole cluster on this machine, from its first election to a clean audit by Spark
 	@$(BIN)/python examples/demo.py

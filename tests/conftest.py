@@ -5,6 +5,7 @@ import random
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # Spark starts its JVM by fork and exec. With a gRPC server or channel of some earlier test still alive in this process, gRPC's
 # own fork handler aborts the child before it execs; a child that execs needs none. Before the first import of grpc.
@@ -13,6 +14,23 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # How long an example takes says how busy the machine is, and nothing about the code: no law may hang on it.
 settings.register_profile("timeless", deadline=None)
 settings.load_profile("timeless")
+
+
+class ByFile(LoadScopeScheduling):
+    """`make test` runs two files at a time: mostly one whose tests wait for their daemons, and one that computes.
+
+    Clusters of daemons come one after another, as they are slow enough; and all of Spark's tests share its session.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        if file.startswith(("tests/processes/", "tests/chaos/")):
+            return "clusters"
+        return "snapshots" if file.startswith("tests/snapshots/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture

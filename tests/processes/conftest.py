@@ -151,7 +151,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
         yield cluster
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """For tests that stop nothing and leave nothing behind."""
     async with running(tmp_path_factory.mktemp("shared") / "cluster") as cluster:
