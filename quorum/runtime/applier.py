@@ -6,6 +6,10 @@ nothing that anybody was told of.
 *While a snapshot is loaded at the start nothing is applied*: there is no image yet that the log would continue. The node votes
 and replicates meanwhile. One that is installed from the leader, or stood on while the log is mended, is newer and ends that.
 
+*A follower speaks first.* The leader, and whoever waits for its answer, wait for a follower's acknowledgement, and nobody for its
+image. So in a turn that appends, or asks for more, which acknowledges what is durable, much is not applied. It is in the next
+turn but one at the latest: in between, the flush ends.
+
 *At each committed mark* a snapshot of the very image there is begun, in a job.
 """
 
@@ -26,6 +30,8 @@ from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import NodeStopped, World
 
+PUT_OFF_TURNS_MAX = 2
+
 
 class Applier:
     """One per node. `step` tells the core, and carries out what follows; `mark_passed` is told of each committed mark."""
@@ -44,6 +50,7 @@ class Applier:
         world: World,
         step: Callable[[raft.Input], None],
         mark_passed: Callable[[], None],
+        apply_at_once_records: int,
     ) -> None:
         """`load` reads the snapshot that the log stands on; None where it stands on none."""
         self._load = load
@@ -57,6 +64,8 @@ class Applier:
         self._world = world
         self._step = step
         self._mark_passed = mark_passed
+        self._apply_at_once_records = apply_at_once_records
+        self._turns_put_off = 0
 
     def start(self) -> None:
         if self._load is not None:
@@ -82,8 +91,16 @@ class Applier:
             return False
         return not self._log.is_damaged_at(applied)
 
+    def apply_later(self, until: Offset) -> None:
+        """`apply`, but not yet if that is much, and others wait for what this turn has done."""
+        if until - self._state.applied <= self._apply_at_once_records or self._turns_put_off == PUT_OFF_TURNS_MAX:
+            self.apply(until)
+        else:
+            self._turns_put_off += 1
+
     def apply(self, until: Offset) -> None:
         """Applies what is below `until`, or as much of it as one turn may take."""
+        self._turns_put_off = 0
         before = self._state.applied
         if before >= until or self._load is not None or self._log.is_damaged_at(before):
             return

@@ -106,6 +106,8 @@ class Node:
         self.disk = Disk(
             opened, config, self.me, self._who_may_help, lambda: not self.core.is_loading_snapshot, world.send, now_ms
         )
+        self._others_wait = False
+        """For what this turn has appended, or acknowledges by asking for more."""
         self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
         """Fetches that are not sent, because what came could not be kept."""
         self.core = RaftCore(
@@ -150,6 +152,7 @@ class Node:
             world=world,
             step=self._step,
             mark_passed=self.active.mark_passed,
+            apply_at_once_records=config.apply_at_once_records,
         )
 
     # --- the turn --------------------------------------------------------------------------------------------------
@@ -323,7 +326,9 @@ class Node:
         if self.log.lost is not None and self.core.standing.lost is None:
             self.log.forget_loss()
         self._report_damage()
-        self._applier.apply(self.commit_target)
+        others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
+        apply = self._applier.apply_later if others_wait else self._applier.apply
+        apply(self.commit_target)
         self._maybe_activate()
         if self.active.on:
             self.active.settle(self._now_ms, self._wall_ms)
@@ -359,6 +364,7 @@ class Node:
                 if isinstance(request, FetchRequest | FetchSnapshotRequest) and self.disk.cannot_keep_what(request):
                     self._held.append((destination, request))
                 else:
+                    self._others_wait |= isinstance(request, FetchRequest)
                     self._world.send(destination, request, timeout_ms)
             case fx.Reply(reply_to, response):
                 self._world.reply(reply_to, response)
@@ -367,6 +373,7 @@ class Node:
             case fx.ReplyWithChunk():
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
+                self._others_wait = True
                 self._writer.append_fetched(batches, self._now_ms)
             case fx.AppendControl(_, record):
                 self._append_control(record)

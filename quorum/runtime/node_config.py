@@ -32,6 +32,8 @@ class NodeConfig(NamedTuple):
     """With many brokers waiting, news is held back this long, so that a burst of commits wakes them once."""
     fetch_wait_max_ms: int = 5_000
     """No broker's fetch waits longer, whatever it asks for."""
+    apply_at_once_records: int = 100
+    """A follower that has something to make durable or to acknowledge applies no more than so many records before that."""
 
     voter_endpoints: Mapping[NodeId, Endpoint] = MappingProxyType({})
     """Where controllers are reached, for those that the configuration knows better than the log."""

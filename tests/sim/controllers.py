@@ -227,11 +227,16 @@ class SimController:
             self._fall(power_cut=power_cut)
 
     def replace_disk(self, directory_id: Uuid) -> None:
-        """Its disk is gone for good; it comes back with an empty one, as another replica."""
+        """Its disk is gone for good; it comes back with an empty one, as another replica.
+
+        The voters that the cluster began with may all be gone, or be itself. So its configuration names the other controllers.
+        """
         self.crash(power_cut=True)
         self.cluster.laws.quorum.gone_for_good(self)
         self._be(self.identity._replace(directory_id=directory_id))
         self.disk = self.cluster.formatted(self.node_id)
+        others = tuple(each.node_id for each in self.cluster.controllers if each is not self)
+        self.config = self.config._replace(raft=self.config.raft._replace(also_ask=others))
         self.died = None
         self._election = (b"", election_file.FIRST_STATE)
 

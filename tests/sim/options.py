@@ -176,6 +176,7 @@ class Options(NamedTuple):
             raft=RaftConfig(auto_join=self.auto_join, check_quorum_ms=self.check_quorum_ms),
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
+            apply_at_once_records=self.slice_changes,
         )
         assert not config.problems(), config.problems()
         return config

@@ -1,0 +1,87 @@
+"""A follower makes durable and acknowledges first what others wait for, and applies much only then; but never far behind."""
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import ReplicaKey
+from metadata_log.log import Log
+from metadata_log.records import Topic
+from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.world import RaftRequest, RaftResponse
+from snapshots.format import genesis
+from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
+from tests.sim.disk import MemoryDirectory
+
+EPOCH = 3
+VOTERS = voters_of([1, 2, 3])
+ME, LEADER = ReplicaKey(1, directory_id(1)), ReplicaKey(2, directory_id(2))
+EACH = 5
+"""Records in a batch."""
+
+
+def written() -> list[Batch]:
+    """What the leader has."""
+    log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    ids = iter(range(1, 100))
+    return [
+        log.append([Topic(f"t{i}", i.to_bytes(16, "big")) for i, _ in zip(ids, range(EACH), strict=False)], EPOCH, 1)
+        for _ in range(4)
+    ]
+
+
+class Follower(LoneNode):
+    """Of node 2."""
+
+    def __init__(self, apply_at_once_records: int) -> None:
+        super().__init__(formatted_disk(VOTERS), NodeConfig(apply_at_once_records=apply_at_once_records))
+        self.turn(RaftRequest(BeginQuorumEpochRequest(LEADER, ME, EPOCH), self.new_reply_to()))
+        self.run_until_idle()
+
+    @property
+    def asked(self) -> FetchRequest:
+        """What it has asked last; from where says what it acknowledges."""
+        return [request for _, request in self.sent if isinstance(request, FetchRequest)][-1]
+
+    def take(self, batch: Batch, high_watermark: int) -> None:
+        answer = FetchResponse(ErrorCode.NONE, EPOCH, 2, self.asked.number, high_watermark, batches=(batch,))
+        self.turn(RaftResponse(2, self.asked, answer))
+
+
+def test_what_others_wait_for_goes_first() -> None:
+    first, second, *_ = written()
+    follower = Follower(apply_at_once_records=EACH - 1)
+    follower.take(first, 0)
+    follower.run_until_idle()
+    assert follower.asked.fetch_offset == first.end_offset
+
+    follower.take(second, first.end_offset)
+    assert follower.node.state.applied == 0, "it has something to make durable"
+    follower.run_until_idle()
+    assert follower.asked.fetch_offset == second.end_offset
+    assert follower.node.state.applied == 0, "the acknowledgement has not left before this turn is over"
+    assert follower.node.next_deadline_ms() == follower.now_ms, "it does not wait for anybody to go on"
+    follower.turn()
+    assert follower.node.state.applied == first.end_offset
+
+
+def test_a_follower_that_always_has_something_to_say_falls_no_further_behind() -> None:
+    follower = Follower(apply_at_once_records=EACH - 1)
+    committed = 0
+    for batch in written():
+        follower.take(batch, committed)
+        assert follower.node.state.applied >= committed - EACH
+        follower.run_until_idle()
+        committed = batch.end_offset
+
+
+@pytest.mark.parametrize("at_once", [EACH, 100])
+def test_few_records_are_applied_at_once(at_once: int) -> None:
+    """A turn of their own would cost more."""
+    first, second, *_ = written()
+    follower = Follower(apply_at_once_records=at_once)
+    follower.take(first, 0)
+    follower.run_until_idle()
+    follower.take(second, first.end_offset)
+    assert follower.node.state.applied == first.end_offset
