@@ -137,8 +137,8 @@ def _minimised(target: Target, data: bytes, outcome: str, *, watched: bool) -> b
 
 
 def chunks(names: Sequence[str], inputs: int, seed: int) -> list[Chunk]:
-    """`inputs` in all, the same number for each target, in chunks of a few seconds."""
-    each = max(1, inputs // len(names))
+    """At least `inputs` in all, the same number for each target, in chunks of a few seconds."""
+    each = max(1, -(-inputs // len(names)))
     size = max(1, min(2_000, each // 4))
     return [Chunk(name, seed, first, min(size, each - first)) for first in range(0, each, size) for name in names]
 
