@@ -31,6 +31,7 @@ from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import NodeStopped, World
 
 PUT_OFF_TURNS_MAX = 2
+"""In one turn it appends, in the next the flush has ended and it acknowledges."""
 
 
 class Applier:

@@ -55,10 +55,8 @@ def refusal(lone: LoneNode, reply_to: ReplyTo) -> ErrorCode:
     return refused.code
 
 
-def test_a_repetition_gets_the_first_answer_and_writes_nothing() -> None:
-    """Although another value was set meanwhile, which a second effect would undo."""
-    lone = started()
-    first = answer(lone, send(lone, set_to("1"), identity(1)))
+def check_repeated_after_another_change(lone: LoneNode, first: Answer) -> None:
+    """Request 1 has set 1, and was told `first`; request 2 sets 2; then request 1 comes again."""
     assert isinstance(first, AlterConfigsReply)
     answer(lone, send(lone, set_to("2"), identity(2)))
     end = lone.node.log.shape.end
@@ -68,6 +66,13 @@ def test_a_repetition_gets_the_first_answer_and_writes_nothing() -> None:
     assert again == first
     assert lone.node.log.shape.end == end
     assert lone.node.state.committed.config(BROKER_RESOURCE, "")["log.retention.ms"] == "2"
+
+
+def test_a_repetition_gets_the_first_answer_and_writes_nothing() -> None:
+    """Although another value was set meanwhile, which a second effect would undo."""
+    lone = started()
+    first = answer(lone, send(lone, set_to("1"), identity(1)))
+    check_repeated_after_another_change(lone, first)
 
 
 def test_a_change_that_found_nothing_to_do_is_done_all_the_same() -> None:
@@ -77,15 +82,7 @@ def test_a_change_that_found_nothing_to_do_is_done_all_the_same() -> None:
     lone = started()
     answer(lone, send(lone, set_to("1"), None))
     first = answer(lone, send(lone, set_to("1"), identity(1)))
-    assert isinstance(first, AlterConfigsReply)
-    answer(lone, send(lone, set_to("2"), identity(2)))
-    end = lone.node.log.shape.end
-
-    again = answer(lone, send(lone, set_to("1"), identity(1)))
-
-    assert again == first
-    assert lone.node.log.shape.end == end
-    assert lone.node.state.committed.config(BROKER_RESOURCE, "")["log.retention.ms"] == "2"
+    check_repeated_after_another_change(lone, first)
 
 
 def test_a_change_that_found_nothing_to_do_waits_for_its_outcome_to_be_committed() -> None:
