@@ -26,37 +26,24 @@ Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn, TypeAlias
+from typing import Final, NamedTuple, NoReturn
 
-from metadata_log.batch import CHAIN_BYTES, Batch, encode, genesis_chain, verify_chain
+from metadata_log.batch import Batch, encode, genesis_chain, verify_chain
 from metadata_log.codec import decode_batch, encode_records
 from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_history import LogHistory, QuorumRecord
-from metadata_log.log_notes import (
-    Flushed,
-    FlushedNote,
-    LogStart,
-    read_lost,
-    read_start,
-    remove_lost,
-    write_lost,
-    write_start,
-)
+from metadata_log.log_history import QuorumRecord
+from metadata_log.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
+from metadata_log.log_opening import Found, MayLose, find, start_anew
 from metadata_log.log_shape import LogShape
-from metadata_log.mending import check_filling, discard_unfinished, read_again
+from metadata_log.mending import check_filling, read_again
 from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
-from metadata_log.recovery import Recovery, segment_names
 from metadata_log.segment import Segment, SegmentHeader
 from metadata_log.segments import Extent, Segments
-from metadata_log.tail import Tail
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
-
-MayLose: TypeAlias = Callable[[Sequence[tuple[Offset, QuorumRecord]]], bool]
-"""Whether a log may be opened without its durable end, given what is left in it about who votes."""
 
 
 class LogConfig(NamedTuple):
@@ -95,28 +82,26 @@ class FlushTicket(NamedTuple):
 class Log:
     """See the file's head. Made by `Log.open`."""
 
-    _start: LogStart
-    _end: Offset
     _flushed_end: Offset
-    _chain: bytes
     _flushed_chain: bytes
-    _history: LogHistory
-    _tail: Tail
     _snapshot: OffsetAndEpoch | None
     _shape: LogShape | None
     """Made when asked for; None after every change."""
 
-    def __init__(self, directory: Directory, config: LogConfig, note: FlushedNote) -> None:
+    def __init__(
+        self, directory: Directory, config: LogConfig, note: FlushedNote, segments: Segments, found: Found
+    ) -> None:
         self._directory = directory
         self._config = config
         self._note = note
+        self._segments = segments
+        self._memory = found.memory
+        self._lost = found.lost
         self._generation = 0
         """Grows with every truncation and reset; a ticket of another generation is void."""
-        self._segments = Segments(directory, archive=config.archive)
-        self._lost: Flushed | None = None
         self.on_damage: Callable[[str], None] = lambda _: None
         """Is told whenever damage is noted, also where the log has come upon it by itself, and mended it."""
-        self._begin_at(LogStart(LOG_BEGINNING, bytes(CHAIN_BYTES), 0))
+        self._stand_at_end()
 
     @classmethod
     def open(
@@ -145,24 +130,22 @@ class Log:
             CorruptLog: what is there is not what was written.
             OSError, FlushFailed: the disk's.
         """
-        log = cls(directory, config, FlushedNote(directory))
+        note = FlushedNote(directory)
+        segments = Segments(directory, archive=config.archive)
         try:
-            discard_unfinished(directory)
-            log._lost = read_lost(directory)
-            may_lose = accept_loss if callable(accept_loss) else lambda _: bool(accept_loss)
-            found = read_start(directory)
-            begin = found or LogStart(start, chain or genesis_chain("", b""), timestamp_ms)
-            note = log._note.read() or Flushed(0, b"")
-            is_new = found is None and not segment_names(directory) and note.end <= begin.start.offset
-            if is_new or begin.resetting:
-                log._refuse_earlier_loss(may_lose)
-                log._start_anew(begin)
-            else:
-                log._recover(found, begin, may_lose)
+            found = find(
+                directory,
+                segments,
+                note,
+                begin=LogStart(start, chain or genesis_chain("", b""), timestamp_ms),
+                tail_bytes=config.tail_bytes,
+                may_lose=accept_loss if callable(accept_loss) else lambda _: bool(accept_loss),
+            )
         except BaseException:
-            log.close()
+            segments.close()
+            note.close()
             raise
-        return log
+        return cls(directory, config, note, segments, found)
 
     # --- what others see -------------------------------------------------------------------------------------------
 
@@ -170,12 +153,13 @@ class Log:
     def shape(self) -> LogShape:
         """The log's shape as of now; a value, so it can be kept."""
         if self._shape is None:
+            memory = self._memory
             self._shape = LogShape(
-                start=self._start.start,
-                end=self._end,
+                start=memory.start.start,
+                end=memory.end,
                 flushed_end=self._flushed_end,
-                epochs=self._history.epochs,
-                chain=self._chain,
+                epochs=memory.history.epochs,
+                chain=memory.chain,
                 flushed_chain=self._flushed_chain,
                 snapshot=self._snapshot,
             )
@@ -184,7 +168,7 @@ class Log:
     @property
     def end(self) -> Offset:
         """One past the last record, flushed or not."""
-        return self._end
+        return self._memory.end
 
     @property
     def size_bytes(self) -> int:
@@ -194,14 +178,14 @@ class Log:
     @property
     def last_timestamp_ms(self) -> int:
         """The time of the last batch, or of the last one below the start; 0 where there never was one."""
-        return self._history.last_timestamp_ms
+        return self._memory.history.last_timestamp_ms
 
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
         """What this log has lost between its start and its end, oldest first; nearly always nothing."""
         if not self._segments.ranges:
             return ()
-        start = self._start.start.offset
+        start = self._memory.start.start.offset
         return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
 
     def is_damaged_at(self, offset: Offset) -> bool:
@@ -225,12 +209,13 @@ class Log:
             DamagedRangeRead: that is not known any more.
             CorruptLog: the search came upon damage that nobody knew of.
         """
-        if not self._start.start.offset <= offset <= self._end:
+        memory = self._memory
+        if not memory.start.start.offset <= offset <= memory.end:
             return None
-        if offset == self._start.start.offset:
-            return self._start.chain
-        if offset >= self._tail.start_offset:
-            return self._tail.chain_at(offset)
+        if offset == memory.start.start.offset:
+            return memory.start.chain
+        if offset >= memory.tail.start_offset:
+            return memory.tail.chain_at(offset)
         return self._segments.chain_at(offset)
 
     def is_boundary(self, offset: Offset) -> bool:
@@ -239,7 +224,7 @@ class Log:
 
     def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
         """The records of this log that say who votes, each with its offset, oldest first."""
-        return tuple(self._history.quorum_records)
+        return tuple(self._memory.history.quorum_records)
 
     def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
         """Batches from the one that begins at `offset`, which must be a boundary; none where `offset` is the end.
@@ -250,15 +235,18 @@ class Log:
             DamagedRangeRead: the first of them is damaged. Intact ones before that are given.
             CorruptLog: the disk no longer holds what was written, and nobody knew; see `note_damage`.
         """
-        until = self._end if until is None else min(until, self._end)
-        assert self._start.start.offset <= offset <= self._end, f"{offset} is not in {self}"
-        if offset >= self._tail.start_offset:
-            assert self._tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
-            return tuple(self._tail.read(offset, max_bytes, until))
+        memory = self._memory
+        until = memory.end if until is None else min(until, memory.end)
+        assert memory.start.start.offset <= offset <= memory.end, f"{offset} is not in {self}"
+        tail = memory.tail
+        if offset >= tail.start_offset:
+            assert tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
+            return tuple(tail.read(offset, max_bytes, until))
         return tuple(self._segments.read(offset, max_bytes, until))
 
     def __str__(self) -> str:
-        return f"log [{self._start.start}, {self._end}) flushed {self._flushed_end} in {self._directory.path_text}"
+        start, end = self._memory.start.start, self._memory.end
+        return f"log [{start}, {end}) flushed {self._flushed_end} in {self._directory.path_text}"
 
     # --- appending -------------------------------------------------------------------------------------------------
 
@@ -273,17 +261,18 @@ class Log:
         """
         is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
         assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
-        assert epoch >= self._history.last_epoch, f"epoch {epoch} in {self}"
-        timestamp_ms = max(wall_ms, self.last_timestamp_ms)
+        memory = self._memory
+        assert epoch >= memory.history.last_epoch, f"epoch {epoch} in {self}"
+        timestamp_ms = max(wall_ms, memory.history.last_timestamp_ms)
         batch = encode(
             encode_records(records),
-            base_offset=self._end,
+            base_offset=memory.end,
             epoch=epoch,
             record_count=len(records),
             first_timestamp_ms=timestamp_ms,
             last_timestamp_ms=timestamp_ms,
             is_control=is_control,
-            previous_chain=self._chain,
+            previous_chain=memory.chain,
         )
         self._write((batch,))
         return batch
@@ -295,7 +284,8 @@ class Log:
             LogFormatError: they do not; nothing was appended.
             OSError: the disk is full or broken; some of the first batches may have been appended, see `shape`.
         """
-        end, epoch, chain = self._end, self._history.last_epoch, self._chain
+        memory = self._memory
+        end, epoch, chain = memory.end, memory.history.last_epoch, memory.chain
         for batch in batches:
             if batch.base_offset != end:
                 raise LogFormatError(f"a batch with base offset {batch.base_offset}; the log goes on at {end}")
@@ -328,29 +318,25 @@ class Log:
         if run:
             data = run[0].data if len(run) == 1 else b"".join([batch.data for batch in run])
             active.append(data, self._config.segment_bytes)
+        memory = self._memory
+        self._shape = None
         for batch in run:
-            active.extend(batch, self._chain)
-            self._take_note(batch)
+            active.extend(batch, memory.chain)
+            memory.take(batch)
 
     def _roll(self) -> Segment:
         """Seals the active segment and begins the next."""
-        place = OffsetAndEpoch(self._end, self._history.last_epoch)
-        return self._segments.create(SegmentHeader(place, self._chain, self.last_timestamp_ms))
-
-    def _take_note(self, batch: Batch) -> None:
-        """What the log knows of its last batch, once that is in the file."""
-        self._history.take(batch)
-        self._tail.append(batch)
-        self._end = batch.end_offset
-        self._chain = batch.chain
-        self._shape = None
+        memory = self._memory
+        place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
+        return self._segments.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
 
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket:
         """A ticket for making durable all that the log holds now."""
-        file = self._segments.active.file if self._flushed_end < self._end else None
-        return FlushTicket(self._generation, self._end, self._chain, file)
+        memory = self._memory
+        file = self._segments.active.file if self._flushed_end < memory.end else None
+        return FlushTicket(self._generation, memory.end, memory.chain, file)
 
     def complete_flush(self, ticket: FlushTicket) -> bool:
         """`ticket.sync()` has returned. False if the ticket was void: what it flushed is not what the log holds now."""
@@ -387,7 +373,7 @@ class Log:
         chain = self.chain_at(end) if found is None else found[1]
         assert chain is not None, f"{end} is not a batch boundary of {self}"
         self._generation += 1
-        if end == self._end:
+        if end == self._memory.end:
             return
         if end < self._flushed_end:
             # Before the bytes go: a power cut after the cut must not find a note that says they are still there.
@@ -395,12 +381,13 @@ class Log:
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
             self._shape = None
-        if end == self._start.start.offset and self._segments.damaged_at(end) is not None:
-            self._start_anew(self._start)  # there is no file of which a beginning could be kept
+        if end == self._memory.start.start.offset and self._segments.damaged_at(end) is not None:
+            self._start_anew(self._memory.start)  # there is no file of which a beginning could be kept
             return
         assert found is not None, f"{end} lies in damage of {self}"
         self._segments.cut(end, found[0])
-        self._forget_from(end, chain, found[2])
+        self._memory.cut(end, chain, found[2], self._segments.active.header.previous_timestamp_ms)
+        self._shape = None
 
     def _look_at(self, end: Offset) -> tuple[int, bytes, Batch | None] | None:
         """See `Segments.ending_at`; None also if that is lost. What is damaged there, and can be read again, is put back.
@@ -433,19 +420,6 @@ class Log:
         where = DamagedRangeRead.of(self._directory.path_text, damaged)
         raise LostTail.what(where, damaged.start, *lost)
 
-    def _forget_from(self, end: Offset, chain: bytes, last: Batch | None) -> None:
-        self._end, self._chain = end, chain
-        if end >= self._tail.start_offset:
-            self._tail.truncate(end)
-        else:
-            self._tail.clear(end, chain)
-        timestamp_ms = max(self._start.timestamp_ms, self._segments.active.header.previous_timestamp_ms)
-        last = self._tail.last_batch() or last
-        if last is not None and end > self._start.start.offset:
-            timestamp_ms = last.last_timestamp_ms
-        self._history.forget_from(end, self._start.start.epoch, timestamp_ms)
-        self._shape = None
-
     # --- starting anew ---------------------------------------------------------------------------------------------
 
     def reset_to(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int = 0) -> None:
@@ -458,22 +432,15 @@ class Log:
         self._start_anew(LogStart(start, chain, timestamp_ms))
 
     def _start_anew(self, start: LogStart) -> None:
-        write_start(self._directory, start._replace(resetting=True))  # from here on no old segment counts
-        self._segments.remove_all()
-        self._begin_at(start)
-        self._segments.create(SegmentHeader(start.start, start.chain, start.timestamp_ms))
-        self._note.write(start.start.offset, start.chain)
-        self._note.flush()
-        write_start(self._directory, start._replace(resetting=False))
+        start_anew(self._directory, self._segments, self._note, start)
+        self._memory.begin_at(start)
+        self._stand_at_end()
 
-    def _begin_at(self, start: LogStart) -> None:
-        """An empty log in memory."""
-        self._start = start._replace(resetting=False)
-        self._end = self._flushed_end = start.start.offset
-        self._chain = self._flushed_chain = start.chain
-        self._history = LogHistory(start)
-        self._tail = Tail(start.start.offset, start.chain, self._config.tail_bytes)
-        self._snapshot = start.start if start.start.offset else None
+    def _stand_at_end(self) -> None:
+        """All that the log holds is durable, and no snapshot is known but the one that it starts at."""
+        start = self._memory.start.start
+        self._flushed_end, self._flushed_chain = self._memory.end, self._memory.chain
+        self._snapshot = start if start.offset else None
         self._shape = None
 
     def drop_prefix(self, snapshot: OffsetAndEpoch) -> list[str]:
@@ -482,8 +449,8 @@ class Log:
         Segments wholly below that are retired: moved to `archive/`, or removed. Gives their names. The snapshot must be
         durable, its directory too: nothing else holds these records now.
         """
-        offset = snapshot.offset
-        if offset <= self._start.start.offset:
+        offset, memory = snapshot.offset, self._memory
+        if offset <= memory.start.start.offset:
             return []
         assert offset <= self._flushed_end, f"{snapshot} is not durable in {self}"
         assert self.shape.epoch_below(offset) == snapshot.epoch, f"{snapshot} is another history than {self}"
@@ -494,9 +461,9 @@ class Log:
         timestamp_ms = last.last_timestamp_ms if last else segment.header.previous_timestamp_ms
         start = LogStart(snapshot, chain, timestamp_ms)
         write_start(self._directory, start)
-        self._start = start
+        memory.start = start
         self._snapshot = max(snapshot, self._snapshot or snapshot)
-        self._history.forget_below(offset, self._end)
+        memory.history.forget_below(offset, memory.end)
         self._shape = None
         return self._segments.retire_below(offset)
 
@@ -506,13 +473,14 @@ class Log:
         Within damage only the epochs on both sides of it can tell.
         """
         offset, epoch = snapshot
-        if offset > self._end:
+        start = self._memory.start.start.offset
+        if offset > self._memory.end:
             return True
         if not self.is_within_damage(offset):
-            return offset >= self._start.start.offset and self.shape.epoch_below(offset) != epoch
+            return offset >= start and self.shape.epoch_below(offset) != epoch
         damaged = self._segments.damaged_at(offset)
         assert damaged is not None
-        before = self.shape.epoch_below(max(damaged.start, self._start.start.offset))
+        before = self.shape.epoch_below(max(damaged.start, start))
         return before is None or not before <= epoch <= damaged.epoch_after
 
     def stand_on(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
@@ -531,9 +499,9 @@ class Log:
             assert damaged is not None
             start = LogStart(snapshot, chain, timestamp_ms)
             write_start(self._directory, start)
-            self._start = start
+            self._memory.start = start
             self._segments.forget_damage_below(start)
-            self._history.begin_within(start, damaged.above(snapshot.offset, chain))
+            self._memory.history.begin_within(start, damaged.above(snapshot.offset, chain))
             self.note_snapshot(snapshot)
             self._segments.retire_below(snapshot.offset)
 
@@ -555,21 +523,21 @@ class Log:
         name = (error.file or "").removeprefix(f"{self._directory.path_text}/")
         # The active segment's file may be opened anew, and a flush of the old one says nothing of it.
         self._generation += 1
-        damaged = self._segments.damage(name, error.position or 0, self._chain, self.shape.epoch_below)
+        damaged = self._segments.damage(name, error.position or 0, self._memory.chain, self.shape.epoch_below)
         if damaged is None:
             raise error
         self.on_damage(str(error))
-        self._segments.forget_damage_below(self._start)
+        self._segments.forget_damage_below(self._memory.start)
         self._note.flush()  # as at the opening: an older note must not come back while there is damage
-        return damaged.above(self._start.start.offset, self._start.chain)
+        return damaged.above(self._memory.start.start.offset, self._memory.start.chain)
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
         """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
-        ranges = self._segments.ranges
-        batches = read_again(self._directory, damaged, ranges) if damaged.start < self._tail.start_offset else []
+        ranges, tail = self._segments.ranges, self._memory.tail
+        batches = read_again(self._directory, damaged, ranges) if damaged.start < tail.start_offset else []
         end = batches[-1].end_offset if batches else damaged.start
-        if self._tail.start_offset <= end < damaged.end:
-            batches += self._tail.between(end, damaged.end)
+        if tail.start_offset <= end < damaged.end:
+            batches += tail.between(end, damaged.end)
         is_all = bool(batches) and (batches[-1].end_offset, batches[-1].chain) == (damaged.end, damaged.chain_after)
         return batches if is_all else []
 
@@ -583,9 +551,9 @@ class Log:
         """
         assert damaged in self._segments.ranges, damaged
         check_filling(damaged, batches)
-        self._segments.mend(damaged, batches, self._start)
+        self._segments.mend(damaged, batches, self._memory.start)
         self._generation += 1
-        self._history.fill(damaged, batches)
+        self._memory.history.fill(damaged, batches)
         self._shape = None
 
     def forget_loss(self) -> None:
@@ -616,72 +584,9 @@ class Log:
 
     def forget_snapshot(self, newest: OffsetAndEpoch | None) -> None:
         """A snapshot is gone; the newest one now is `newest`."""
-        assert newest is not None or self._start.start.offset == 0, f"nothing to stand on: {self}"
+        assert newest is not None or self._memory.start.start.offset == 0, f"nothing to stand on: {self}"
         self._snapshot = newest
         self._shape = None
-
-    # --- opening and closing ---------------------------------------------------------------------------------------
-
-    def _refuse_earlier_loss(self, may_lose: MayLose) -> None:
-        if self._lost is not None and not may_lose(self.control_records()):
-            where = CorruptLog(f"{self._directory.path_text}: the log was cut at damage, and is not what it was since")
-            raise LostTail.what(where, 0, *self._lost)
-
-    def _recover(self, found: LogStart | None, begin: LogStart, may_lose: MayLose) -> None:
-        note = self._note.read()
-        recovery = Recovery(self._directory, found, note)
-        began = False
-        for item in recovery.read():
-            if not began:
-                self._begin_at(recovery.start)
-                began = True
-            self._follow(item)
-        self._refuse_earlier_loss(may_lose)
-        lost = recovery.settle(may_lose=lambda: may_lose(self.control_records()))
-        if not began:  # before the note is written below: with no record left, it must have this log's own first chain
-            self._begin_at(recovery.start if recovery.segments else begin)
-        if lost is not None:
-            # In this order: no crash in here may leave a node that has forgotten what it has forgotten.
-            recovery.set_aside()
-            self._lost = max(lost, self._lost or lost)
-            write_lost(self._directory, self._lost)
-            self._note.write(self._end, self._chain)
-            self._note.flush()
-        recovery.cut(keep_files=lost is not None)
-        if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
-            # (The damage may stand below the start, in the segment that the start stands in: the log is empty then.)
-            self._start_anew(begin)
-            return
-        self._segments.adopt(recovery.segments, recovery.ranges)
-        for piece in recovery.segments:
-            # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
-            # continues the chain just as well, would be back after a power cut.
-            is_active = piece is self._segments.active
-            if is_active or note is None or piece.end_offset > note.end:
-                piece.write_again(0 if note is None else note.end)
-                piece.file.flush()
-            if not is_active:
-                piece.release()
-        self._directory.flush()
-        self._flushed_end, self._flushed_chain = self._end, self._chain
-        self._note.write(self._end, self._chain)
-        # Nothing else says that what is damaged had been durable. An older note, back after a power cut, would make of it a
-        # torn tail, which is cut.
-        self._note.flush()
-        self._segments.retire(recovery.retired_names)
-        while empty := self._segments.empty_ranges():
-            self._segments.mend(empty[0], (), self._start)  # no record is missing: what stands around it says all
-
-    def _follow(self, item: Batch | DamagedRange) -> None:
-        """Takes note of what recovery has read next."""
-        start = self._start.start.offset
-        if isinstance(item, Batch):
-            if item.base_offset >= start:
-                self._take_note(item)
-        elif item.end > max(start, item.start):
-            self._history.step_over(item)
-            self._end, self._chain = item.end, item.chain_after
-            self._tail.clear(self._end, self._chain)
 
     def close(self) -> None:
         """Closes the files. What was not flushed stays as the operating system has it."""

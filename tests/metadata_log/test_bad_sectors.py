@@ -124,7 +124,7 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
         noted = note(log, lambda: read(log))
     assert all(covers(each, name, position) for each in noted)
     assert 0 < sum(each.end - each.start for each in log.damage) <= 24, "two entries of the index at most"
-    if log.damage[-1].end <= log._tail.start_offset:  # memory gives what the disk does not
+    if log.damage[-1].end <= log._memory.tail.start_offset:  # memory gives what the disk does not
         check_damaged(log, log, written)
     mend(log, written)
     assert seen(directory) == before
@@ -370,7 +370,11 @@ def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(p
         kept = [batch for batch in written if batch.end_offset <= end]
         shape = log.shape
         shape.check_invariants()
-        assert (shape.end, shape.flushed_end, shape.chain) == (end, end, kept[-1].chain if kept else log._start.chain)
+        assert (shape.end, shape.flushed_end, shape.chain) == (
+            end,
+            end,
+            kept[-1].chain if kept else log._memory.start.chain,
+        )
         note(log, partial(read, log))
         mend(log, written)
         assert everything(log) == kept
@@ -402,7 +406,7 @@ def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
     active = log._segments.active
     directory.break_sector(active.name, active.end_position - 100)
     (damaged,) = note(log, lambda: log._segments.active.last_batch_below(log.end))
-    assert damaged.start < log._tail.start_offset < damaged.end
+    assert damaged.start < log._memory.tail.start_offset < damaged.end
     assert log.read_again(damaged) == within(damaged, written)
     log.truncate(written[-1].base_offset)
     assert log.lost is None

@@ -74,7 +74,7 @@ def test_rot_just_below_anothers_snapshot_is_noted_when_the_log_is_to_start_ther
     found(it, names[0])
     it.lone.turn()
     log = it.lone.node.log
-    end = log._tail.start_offset + 2
+    end = log._memory.tail.start_offset + 2
     name = log._segments.of(end).name
     assert log.damage[0].end < end and base_offset_of(name) != end
     snapshot = it.snapshot_at(end)
