@@ -7,7 +7,8 @@ Fast failover begins here. A stream that breaks tells that something happened to
 what: refused means that nobody listens there any more, so the process is gone, while a paused, slow or unreachable peer, a
 rotated certificate or a server that sheds connections does not refuse. Only a refusal is reported to `on_peer_refused`.
 
-Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from.
+Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from, also when the peer
+is not asked any more, because it has moved or votes no longer. Only when all is closed is nobody told.
 
 Where a peer is, the voter set says, overlaid by what the configuration knows better (`set_endpoints`). A node whose log does
 not name the leader yet, because one of the two has joined lately, hears of its endpoint where it hears of the leader (`learn`).
@@ -124,7 +125,7 @@ class Peers:
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:
                 del self._peers[node_id]
-                self._start(peer.close())
+                self._start(peer.close(Failure.BROKEN))
         for node_id, endpoint in endpoints.items():
             if node_id not in self._peers:
                 self._peers[node_id] = _Peer(node_id, endpoint, self._dial(endpoint), self)
@@ -153,7 +154,7 @@ class Peers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for peer in peers:
-            await peer.close()
+            await peer.close(None)
 
     @property
     def me(self) -> voter_pb2.Sender:
@@ -208,6 +209,13 @@ class _Peer:
         except BadMessage as e:
             logger.warning("controller %d answered nonsense: %s", self.node_id, e)
             on_failure(Failure.BROKEN)
+        except (asyncio.CancelledError, grpc.aio.UsageError):
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # all is being closed
+            # This peer's channel was closed under the call. A damaged node that asked a voter who was removed meanwhile would
+            # wait for it for ever, and ask nobody else.
+            on_failure(Failure.BROKEN)
         else:
             on_response(response)
 
@@ -246,9 +254,10 @@ class _Peer:
             stream = self._stream = _FetchStream(self, self._peers)
         stream.send(asked, timeout_ms)
 
-    async def close(self) -> None:
+    async def close(self, failure: Failure | None) -> None:
+        """Who waits is told why, unless `failure` is None: then nobody is left who would hear it."""
         if self._stream is not None:
-            self._stream.abandon(None)
+            self._stream.abandon(failure)
         await self._channel.close()
 
 

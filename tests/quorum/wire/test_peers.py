@@ -131,6 +131,50 @@ async def test_a_new_fetch_supersedes_the_one_in_flight(peers: Peers, served: Fa
     assert await first is Failure.BROKEN
 
 
+@pytest.mark.parametrize("endpoints", [{}, {1: Endpoint("CONTROLLER", "127.0.0.1", 1)}], ids=["dropped", "moved"])
+async def test_whoever_waits_for_a_peer_that_is_left_hears_of_it_once(
+    peers: Peers, served: FakeNode, endpoints: dict[int, Endpoint]
+) -> None:
+    """Who would wait for an answer that never comes would ask nobody else: no mending, no fetch, no step of a dispute."""
+    told, outcomes = await asked_of_a_silent_peer(peers, served)
+    peers.set_endpoints(endpoints)
+    await asyncio.wait_for(told.wait(), 5)
+    await peers.close()
+    assert outcomes == {1: [Failure.BROKEN], 2: [Failure.BROKEN], 3: [Failure.BROKEN]}
+
+
+async def test_nobody_is_told_any_more_when_all_is_closed(peers: Peers, served: FakeNode) -> None:
+    _, outcomes = await asked_of_a_silent_peer(peers, served)
+    await peers.close()
+    assert outcomes == {}
+
+
+async def asked_of_a_silent_peer(
+    peers: Peers, served: FakeNode
+) -> tuple[asyncio.Event, dict[int, list[PeerResponse | Failure]]]:
+    """A fetch and two calls are in flight to node 1, which answers none; what became of each, and when all are told."""
+    entered, told = asyncio.Semaphore(0), asyncio.Event()
+    outcomes: dict[int, list[PeerResponse | Failure]] = {}
+
+    async def silent(request: PeerRequest) -> NoReturn:
+        entered.release()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+    def over(number: int, outcome: PeerResponse | Failure) -> None:
+        outcomes.setdefault(number, []).append(outcome)
+        if len(outcomes) == 3:
+            told.set()
+
+    served.raft = silent  # type: ignore[method-assign]
+    questions = (fetch(1), ReadLogRequest(ME, 17, 29, 1 << 20), VoteRequest(ME, THEM, 3, 1, 10, pre_vote=True))
+    for number, request in enumerate(questions, 1):
+        peers.send(1, request, 60_000, partial(over, number), partial(over, number))
+    for _ in questions:
+        await asyncio.wait_for(entered.acquire(), 5)
+    return told, outcomes
+
+
 async def test_a_dead_process_is_reported_at_once(peers: Peers, node: FakeNode) -> None:
     """The stream breaks, the reconnect is refused: no timer has to pass."""
     refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
