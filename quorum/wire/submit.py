@@ -48,6 +48,10 @@ class Load:
         self.used_bytes = 0
 
 
+class _Stalled(Exception):
+    """The client takes no answers."""
+
+
 class SubmitConversation:
     """One stream, from its opening to its end."""
 
@@ -64,23 +68,37 @@ class SubmitConversation:
         self._is_read = False
 
     async def run(self) -> None:
-        """Until the client says no more, and everything is answered."""
-        writer = asyncio.get_running_loop().create_task(self._write())
+        """Until the client says no more, and everything is answered, or until it is let go because it takes no answer."""
         try:
-            while (message := await self._context.read()) is not grpc.aio.EOF:
-                for request in message.requests:
-                    size = request.ByteSize()
-                    while self._is_full(size):
-                        self._left.clear()
-                        await self._left.wait()
-                    self._count(1, size)
-                    self._begin_one(request, size)
-            self._is_read = True
-            self._news.set()
-            await writer
+            await self._converse()
+        except _Stalled:
+            text = f"no answer was taken for {STALLED_S:g} s; what was not answered may have happened"
+            # Only now that nothing is counted any more: the status, too, waits until the client reads.
+            await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+
+    async def _converse(self) -> None:
+        loop = asyncio.get_running_loop()
+        reader, writer = loop.create_task(self._read()), loop.create_task(self._write())
+        try:
+            # If the writer ends, so does the reader: it may wait for room that only the writer makes.
+            await asyncio.gather(reader, writer)
         finally:
+            reader.cancel()
             writer.cancel()
             self._count(-self._open, -self._open_bytes)
+            self._answers.clear()
+
+    async def _read(self) -> None:
+        while (message := await self._context.read()) is not grpc.aio.EOF:
+            for request in message.requests:
+                size = request.ByteSize()
+                while self._is_full(size):
+                    self._left.clear()
+                    await self._left.wait()
+                self._count(1, size)
+                self._begin_one(request, size)
+        self._is_read = True
+        self._news.set()
 
     def _is_full(self, size: int) -> bool:
         """Whether a call of so many bytes must wait for answers to leave."""
@@ -119,9 +137,8 @@ class SubmitConversation:
                 try:
                     async with asyncio.timeout(STALLED_S):
                         await self._context.write(admin_pb2.SubmitResponses(responses=responses))
-                except TimeoutError:
-                    text = f"no answer was taken for {STALLED_S:g} s; what was not answered may have happened"
-                    await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+                except TimeoutError as e:
+                    raise _Stalled from e
                 self._count(-len(responses), -call_bytes)
                 self._left.set()
 

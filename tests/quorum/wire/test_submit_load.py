@@ -12,11 +12,15 @@ from quorum.wire import submit
 from quorum.wire.submit import STREAM_BYTES_MAX, Load, MakeResponse, SubmitConversation
 
 
+class Aborted(Exception):
+    """As gRPC's `abort` raises it, once the status has left: that waits for the client as any message does."""
+
+
 class Stream:
     """A client that has much to say; it takes answers only while `reads` is set."""
 
     def __init__(self, calls: int, call_bytes: int) -> None:
-        self.reads = asyncio.Event()
+        self.reads, self.aborting = asyncio.Event(), asyncio.Event()
         self.taken = 0
         self.aborted: grpc.StatusCode | None = None
         self._messages = [
@@ -39,7 +43,9 @@ class Stream:
 
     async def abort(self, code: grpc.StatusCode, text: str) -> None:
         self.aborted = code
-        raise asyncio.CancelledError(text)
+        self.aborting.set()
+        await self.reads.wait()
+        raise Aborted(text)
 
 
 class Controller:
@@ -100,10 +106,20 @@ async def test_a_call_larger_than_the_stream_goes_alone() -> None:
     assert stream.taken == 3
 
 
-async def test_a_client_that_takes_no_answer_for_long_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("calls,call_bytes", [(5, 100), (100, STREAM_BYTES_MAX // 10)], ids=["all read", "full"])
+async def test_a_client_that_takes_no_answer_for_long_is_let_go(
+    monkeypatch: pytest.MonkeyPatch, calls: int, call_bytes: int
+) -> None:
+    """Also one whose stream is full. What it had under way holds nobody back any more, whether it ever reads that or not."""
     monkeypatch.setattr(submit, "STALLED_S", 0.01)
-    stream, load = Stream(5, 100), Load()
-    with pytest.raises(asyncio.CancelledError):
-        await SubmitConversation(stream, Controller().begin, load).run()
+    stream, load = Stream(calls, call_bytes), Load()
+    talk = asyncio.ensure_future(SubmitConversation(stream, Controller().begin, load).run())
+
+    await asyncio.wait_for(stream.aborting.wait(), 5)
+    assert load.used_bytes == 0
+
+    stream.reads.set()
+    with pytest.raises(Aborted):
+        await asyncio.wait_for(talk, 5)
     assert stream.aborted is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert load.used_bytes == 0
