@@ -21,8 +21,6 @@ from tests.chaos.nemesis import FAULTS
 from tests.chaos.run import Report, run
 from tests.chaos.wellness import until_terminated
 
-PROBLEMS_SHOWN = 10
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(
@@ -53,9 +51,8 @@ def main() -> int:
     say(table(report))
     problems = report.judgement.problems
     if problems:
-        for problem in problems[:PROBLEMS_SHOWN]:
-            say(f"\n{problem}")
-        say(f"\n{len(problems)} problems; everything is kept in {directory}")
+        say("\n" + "\n\n".join(problems))
+        say(f"\neverything is kept in {directory}")
         say(f"the same schedule again: make chaos MINUTES={arguments.minutes:g} SEED={seed}")
         return 1
     if arguments.keep:

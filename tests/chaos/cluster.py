@@ -2,7 +2,7 @@
 
 Somebody has to start again what has died, as a service manager would; here that is `supervise`. Which ends are *allowed* is
 decided here, too: a daemon may be killed by us, and may give up (exit code 1) while its disk fails. Anything else, an
-assertion for example or a directory that it does not trust any more (78), is a finding.
+assertion for example, a directory that it does not trust any more (78) or a kill that was not ours, is a finding.
 """
 
 import asyncio
@@ -70,6 +70,8 @@ class Daemon:
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._expected = False
+        self._may_die = False
+        """It was told to, in a disk call. Whom nobody has told the kernel has killed, as it does when memory runs out."""
 
     def start(self, environment: Mapping[str, str]) -> None:
         module = "broker_agent" if self.node.role == "broker" else "tests.chaos.launch"
@@ -80,7 +82,7 @@ class Daemon:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment
             )
         self.starts += 1
-        self._expected = self.paused = False
+        self._expected = self._may_die = self.paused = False
 
     @property
     def runs(self) -> bool:
@@ -99,14 +101,20 @@ class Daemon:
 
     def order(self, **fault: object) -> bool:
         """Tells the launcher what is to go wrong; False if nobody was there to be told."""
-        return self.runs and not self.paused and order(self.control, **fault)
+        if not self.runs or self.paused:
+            return False
+        if fault["fault"] == "kill_at":
+            self._may_die = True  # before it is told: it may die before it says that it has heard
+        return order(self.control, **fault)
 
     def reaped(self) -> Ended | None:
         """Once after each end: what was wrong with it, or None. A process that runs is not reaped."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self._process = None
-        if code == -signal.SIGKILL or (self._expected and code == EXIT_OK):
+        if self._expected and code in (-signal.SIGKILL, EXIT_OK):
+            return None
+        if self._may_die and code == -signal.SIGKILL:
             return None
         if code == EXIT_FAILURE and self.may_give_up:
             return None

@@ -6,6 +6,7 @@ over them is verified. All controllers' histories have to be one.
 """
 
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ from metadata_log.identity import read_identity
 from metadata_log.log import Log
 from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
-from metadata_log.replay import Replay
+from metadata_log.replay import Replay, ReplayStopped
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
@@ -40,18 +41,31 @@ class Change(NamedTuple):
 
 
 class FinalLog(NamedTuple):
-    """One controller's history. `chains` is the chain at each batch's end, from the `first` batch on."""
+    """One controller's history: its `batches`, and the digest of the image that it holds at their end."""
 
     name: str
-    first: Batch
-    end: int
+    batches: list[Batch]
     digest: bytes
-    chains: dict[int, bytes]
     changes: list[Change]
 
     @property
     def start(self) -> int:
-        return self.first.base_offset
+        return self.batches[0].base_offset
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].end_offset
+
+
+class Joined(NamedTuple):
+    """One history out of all: its changes in their order, from the offset on at which it begins, and where it is none."""
+
+    changes: list[Change]
+    known_from: int
+    problems: list[str]
+
+
+NOTHING_KNOWN: Final = Joined([], sys.maxsize, ["no log can be read"])
 
 
 def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
@@ -89,14 +103,7 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
     if len(digests) > 1:
         raise LogFormatError("the log replayed from 0 and from its newest snapshot differ")
     opened.log.close()
-    return FinalLog(
-        node.name,
-        batches[0],
-        batches[-1].end_offset,
-        digests.pop(),
-        {batch.end_offset: batch.chain for batch in batches},
-        [change for batch in batches for change in _changes(batch)],
-    )
+    return FinalLog(node.name, batches, digests.pop(), [change for batch in batches for change in _changes(batch)])
 
 
 def _digest(replay: Replay, batches: list[Batch]) -> bytes:
@@ -104,16 +111,18 @@ def _digest(replay: Replay, batches: list[Batch]) -> bytes:
     return replay.image.digest_bytes
 
 
-def merged(logs: list[FinalLog], recorded: Path) -> tuple[list[Change], list[str]]:
+def merged(logs: list[FinalLog], recorded: Path) -> Joined:
     """One history out of all, and where they contradict each other. `recorded`: what `record` has copied."""
+    if not logs:
+        return NOTHING_KNOWN
     problems = []
     known: dict[int, tuple[bytes, str]] = {}
     changes: dict[int, list[Change]] = {}
     for log in logs:
-        for end, value in log.chains.items():
-            first, whose = known.setdefault(end, (value, log.name))
-            if first != value:
-                problems.append(f"{log.name} and {whose} have different histories up to offset {end}")
+        for batch in log.batches:
+            first, whose = known.setdefault(batch.end_offset, (batch.chain, log.name))
+            if first != batch.chain:
+                problems.append(f"{log.name} and {whose} have different histories up to offset {batch.end_offset}")
                 break
         changes.update(_by_end(log.changes))
     if len({log.end for log in logs}) > 1:
@@ -121,11 +130,25 @@ def merged(logs: list[FinalLog], recorded: Path) -> tuple[list[Change], list[str
     if len({log.digest for log in logs}) > 1:
         problems.append("images differ: " + ", ".join(f"{log.name} {log.digest.hex()[:12]}" for log in logs))
     oldest = min(logs, key=lambda log: log.start)
-    earlier = _before(oldest.first, recorded)
-    if (earlier[0].base_offset if earlier else oldest.start) > 0:
+    earlier = _before(oldest.batches[0], recorded)
+    known_from = earlier[0].base_offset if earlier else oldest.start
+    if known_from > 0:
         problems.append(f"nobody has the log from its beginning, the oldest is {oldest.name} with {oldest.start}")
+    elif earlier:
+        problems += _from_the_beginning(oldest, earlier)
     changes.update(_by_end([change for batch in earlier for change in _changes(batch)]))
-    return [change for end in sorted(changes) for change in changes[end]], problems
+    return Joined([change for end in sorted(changes) for change in changes[end]], known_from, problems)
+
+
+def _from_the_beginning(log: FinalLog, earlier: list[Batch]) -> list[str]:
+    """What is wrong with its image. Where every log begins at a snapshot, all the images are the snapshots', right or wrong."""
+    try:
+        digest = _digest(Replay(), [*earlier, *log.batches])
+    except ReplayStopped as e:
+        return [f"{log.name} has a history that cannot be replayed from 0: {e}"]
+    if digest != log.digest:
+        return [f"{log.name} has an image that is not the replay of its history from 0"]
+    return []
 
 
 def _by_end(changes: Iterable[Change]) -> dict[int, list[Change]]:

@@ -1,5 +1,6 @@
 """Every checker over what a run has left: the clients' history, and the controllers' directories."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -8,24 +9,26 @@ from tests.chaos import history as histories
 from tests.chaos import witness as witnesses
 from tests.chaos.clients import KEYS
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.final_log import Change, merged, read_final_log
-from tests.chaos.history import Operation
+from tests.chaos.final_log import NOTHING_KNOWN, Joined, merged, read_final_log
+from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.linearizability import check, topic_step
 from tests.chaos.witness import Witness
 
 SHOWN_BEFORE: Final = 14
 SHOWN_AFTER: Final = 7
 """Operations drawn around a violation."""
-
-
 RECORDED: Final = "recorded"
-DRAWN_MAX: Final = 10
+TEXTS_MAX: Final = 10
+"""Of one kind. A thousand lost writes are one bug, and must not hide the stale read that is another."""
+DRAWN_MAX: Final = 3
+"""Of one kind."""
 
 
 class Judgement(NamedTuple):
     """`problems` are whole texts; none means that every law held."""
 
-    linearizable: bool
+    linearizable: bool | None
+    """None: it was not judged, because the log is not known from its beginning."""
     lost: int
     equal: bool
     log_end: int
@@ -35,12 +38,26 @@ class Judgement(NamedTuple):
         """For the end of a table."""
         rows = [
             ("end of the log", f"{self.log_end:,}"),
-            ("linearizable", "yes" if self.linearizable else "NO"),
+            ("linearizable", {True: "yes", False: "NO", None: "not judged"}[self.linearizable]),
             ("acknowledged writes lost", f"{self.lost}"),
             ("logs and digests equal", "yes" if self.equal else "NO"),
             ("problems", f"{len(self.problems)}"),
         ]
         return [f"{name:<26}{value}" for name, value in rows]
+
+
+class Hearing(NamedTuple):
+    """What the log says of the answers."""
+
+    linearizable: bool | None
+    lost: int
+    problems: list[str]
+
+
+def at_most(texts: Sequence[str]) -> list[str]:
+    """The first of several texts of one kind."""
+    more = len(texts) - TEXTS_MAX
+    return [*texts[:TEXTS_MAX], f"and {more} more like these"] if more > 0 else list(texts)
 
 
 def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], problems: list[str]) -> Judgement:
@@ -52,30 +69,61 @@ def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], prob
             logs.append(read_final_log(node, directory / "scratch"))
         except LogFormatError as e:
             found.append(f"{node.name} is not what a controller can start from: {e}")
-    changes: list[Change] = []
-    contradictions = ["no log can be read"]
-    if logs:
-        changes, contradictions = merged(logs, directory / RECORDED)
-    found += contradictions
-    witness = Witness(changes)
-    for number, (why, operation) in enumerate(witnesses.problems_of(history, witness)):
-        picture = f"\n{_around(history, operation)}" if number < DRAWN_MAX else ""
-        found.append(f"{operation} {why}{picture}")
-    linearizable = True
+    joined = merged(logs, directory / RECORDED)
+    heard = against(history, joined)
+    return Judgement(
+        heard.linearizable,
+        heard.lost,
+        len(logs) == len(cluster.layout.controllers) and not joined.problems,
+        max((log.end for log in logs), default=0),
+        [*found, *joined.problems, *heard.problems],
+    )
+
+
+def against(history: list[Operation], joined: Joined) -> Hearing:
+    """The answers, held against the log as far as it is known, and topic by topic against each other."""
+    witness = Witness(joined.changes, joined.known_from)
+    found = _untried(history) + _unknown(history, witness, joined.known_from)
+    by_law: dict[str, list[str]] = {}
+    for law, why, operation in witnesses.problems_of(history, witness):
+        same = by_law.setdefault(law, [])
+        picture = f"\n{_around(history, operation)}" if len(same) < DRAWN_MAX else ""
+        same.append(f"{operation} {why}{picture}")
+    for same in by_law.values():
+        found += at_most(same)
+    linearizable = None
+    if joined.known_from == 0:
+        blocked = _blocked(history, witness)
+        linearizable = not blocked
+        found += blocked
+    return Hearing(linearizable, len(witnesses.lost(history, witness)), found)
+
+
+def _untried(history: list[Operation]) -> list[str]:
+    """Client 0 is the harness, which asks whether the cluster is well."""
+    if any(each.client >= 1 and each.is_change and each.outcome is Outcome.DONE for each in history):
+        return []
+    return ["no change of any client at work was acknowledged: nothing was tried"]
+
+
+def _unknown(history: list[Operation], witness: Witness, known_from: int) -> list[str]:
+    """One line, however much it is: that the log's beginning is lost says nothing against an answer, and nothing for it."""
+    dark = [each.offset or 0 for each in history if each.outcome in TELLING and not witness.can_tell(each)]
+    if not dark:
+        return []
+    known = f"the log is known from {known_from:,} on" if known_from < NOTHING_KNOWN.known_from else "no log is known"
+    return [f"{len(dark):,} answers up to {max(dark):,} cannot be judged: {known}"]
+
+
+def _blocked(history: list[Operation], witness: Witness) -> list[str]:
+    found = []
     for key in KEYS:
         part = [each for each in history if each.key == key]
         verdict = check(witnesses.settled(part, witness), None, topic_step)
         if verdict.blocked is not None:
-            linearizable = False
             text = f"{key} is not linearizable: nothing explains {verdict.blocked}"
             found.append(f"{text}\n{_around(part, verdict.blocked)}")
-    return Judgement(
-        linearizable,
-        len(witnesses.lost(history, witness)),
-        len(logs) == len(cluster.layout.controllers) and not contradictions,
-        max((log.end for log in logs), default=0),
-        found,
-    )
+    return found
 
 
 def _around(history: list[Operation], operation: Operation) -> str:

@@ -13,7 +13,7 @@ from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.final_log import record
 from tests.chaos.history import TELLING, Operation, Outcome
-from tests.chaos.judging import RECORDED, Judgement, judge
+from tests.chaos.judging import RECORDED, Judgement, at_most, judge
 from tests.chaos.launch import NO_MUTANT
 from tests.chaos.nemesis import Nemesis, schedule
 from tests.chaos.wellness import NotWell, client_of, leader_of, observer_of, until_equal, until_well
@@ -86,7 +86,7 @@ async def run(
         nemesis.counts,
         Counter(each.outcome for each in worker.history),
         sum(daemon.starts - 1 for daemon in cluster.daemons.values()),
-        judge(cluster, directory, worker.history, problems + worker.oddities),
+        judge(cluster, directory, worker.history, problems + at_most(worker.oddities)),
     )
 
 

@@ -41,7 +41,7 @@ def said(history: Sequence[Operation]) -> list[tuple[int, str]]:
     """What the log (as far as these operations wrote it) has to say."""
     written = {each.value for each in history if each.is_change} | {None}
     witness = Witness([change for change in LOG if change.state in written])
-    return [(operation.number, why) for why, operation in problems_of(history, witness)]
+    return [(operation.number, why) for _, why, operation in problems_of(history, witness)]
 
 
 def test_the_truth() -> None:
@@ -88,7 +88,7 @@ def test_what_failed_and_is_there() -> None:
 def test_what_is_there_twice() -> None:
     twice = Witness([Change("k", 1, 10), Change("k", 2, 12), Change("k", 2, 14)])
     history = [TRUE[0], did(2, Kind.SET, None, 2, Outcome.UNKNOWN)]
-    assert "is in the log 2 times" in [why for why, _ in problems_of(history, twice)]
+    assert "is in the log 2 times" in [each.why for each in problems_of(history, twice)]
 
 
 def test_unknown_changes_are_bounded_by_the_log() -> None:
@@ -105,3 +105,36 @@ def test_unknown_changes_are_bounded_by_the_log() -> None:
     spans = {span.operation.number: (span.called, span.returned) for span in settled(history, Witness(LOG))}
     assert spans == {1: (1, 4), 2: (3, 4), 3: (5, 10), 5: (9, 10), 7: (13, None)}
     assert check(settled(history, Witness(LOG)), None, topic_step).is_linearizable
+
+
+def test_where_the_beginning_is_lost_nobody_is_accused() -> None:
+    """Known from 11 on: of `k` all behind its first change there, of other topics their acknowledged changes."""
+    half = Witness(LOG[1:], known_from=11)
+    assert not half.can_tell(TRUE[0])
+    assert not half.can_tell(did(9, Kind.SET, 11, 9)), "a batch that ends there is not known any more"
+    assert half.can_tell(did(9, Kind.SET, 12, 9))
+    assert half.can_tell(TRUE[2])
+    assert not half.can_tell(did(9, Kind.READ, 11, 1)), "as of the beginning, before any change that is known"
+    assert not half.can_tell(did(9, Kind.READ, 30, 1)._replace(key="other"))
+    assert half.can_tell(did(9, Kind.SET, 30, 1)._replace(key="other"))
+    assert problems_of(TRUE, half) == []
+    assert lost(TRUE, half) == []
+
+
+def test_where_the_beginning_is_lost_lies_about_the_rest_are_found() -> None:
+    half = Witness(LOG[1:], known_from=11)
+    lies = [
+        did(10, Kind.READ, 12, 1),
+        did(11, Kind.CREATE, 14, 9, Outcome.EXISTS),
+        did(12, Kind.SET, 21, 9),
+        did(13, Kind.READ, 11, 1),
+        did(14, Kind.READ, 10, 1),
+    ]
+    found = [(each.law, each.operation.number) for each in problems_of([TRUE[0], TRUE[1], TRUE[7], *lies], half)]
+    assert sorted(found) == [("lost", 12), ("order", 13), ("order", 14), ("read", 10), ("refusal", 11)]
+    assert [each.number for each in lost(lies, half)] == [12]
+
+
+def test_with_the_whole_log_every_answer_is_judged() -> None:
+    """An acknowledgement of nothing is no answer from before the beginning."""
+    assert [each.law for each in problems_of([did(1, Kind.CREATE, 0, 1)], Witness([]))] == ["lost"]

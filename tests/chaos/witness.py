@@ -15,17 +15,27 @@ test.) The history itself stays the clients' own.
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tests.chaos.final_log import Change
 from tests.chaos.history import TELLING, Kind, Operation, Outcome, State
 from tests.chaos.linearizability import Span
 
 
-class Witness:
-    """The changes of the final log, by key and in their order."""
+class Contradiction(NamedTuple):
+    """An answer, and why it cannot be true. `law` is short, and the same for all of its kind."""
 
-    def __init__(self, changes: Iterable[Change]) -> None:
+    law: str
+    why: str
+    operation: Operation
+
+
+class Witness:
+    """The changes of the final log, by key and in their order. `known_from`: what ends there or before nobody has any more."""
+
+    def __init__(self, changes: Iterable[Change], known_from: int = 0) -> None:
+        self._known_from = known_from
         self._by_key: dict[str, list[Change]] = defaultdict(list)
         self._all: set[tuple[str, State, int | None]] = set()
         for change in changes:
@@ -35,6 +45,14 @@ class Witness:
 
     def changes(self, key: str) -> list[Change]:
         return self._by_key.get(key, [])
+
+    def can_tell(self, operation: Operation) -> bool:
+        """Whether this answer is about what is known: a change behind the beginning, or a topic that was changed there."""
+        if self._known_from == 0:
+            return True
+        offset = _offset(operation)
+        has_changed = bisect_right(self._ends.get(operation.key, []), offset) > 0
+        return offset > self._known_from and (_is_done(operation) or has_changed)
 
     def state(self, key: str, offset: int) -> State:
         """The topic after all batches that end at or below `offset`."""
@@ -47,17 +65,17 @@ class Witness:
         return (operation.key, expected, operation.offset) in self._all
 
 
-def problems_of(history: Sequence[Operation], witness: Witness) -> list[tuple[str, Operation]]:
-    """Every answer that the log contradicts."""
+def problems_of(history: Sequence[Operation], witness: Witness) -> list[Contradiction]:
+    """Every answer that the log contradicts, as far as it is known."""
     return [*_order(history), *_answers(history, witness), *_counts(history, witness)]
 
 
 def lost(history: Sequence[Operation], witness: Witness) -> list[Operation]:
     """The acknowledged changes that are not where they were acknowledged."""
-    return [each for each in history if each.is_change and each.outcome is Outcome.DONE and not witness.wrote(each)]
+    return [each for each in history if _is_done(each) and witness.can_tell(each) and not witness.wrote(each)]
 
 
-def _order(history: Sequence[Operation]) -> Iterable[tuple[str, Operation]]:
+def _order(history: Sequence[Operation]) -> Iterator[Contradiction]:
     told = [each for each in history if each.outcome in TELLING]
     ended = sorted(told, key=lambda each: each.returned_ns)
     newest: Operation | None = None
@@ -68,28 +86,25 @@ def _order(history: Sequence[Operation]) -> Iterable[tuple[str, Operation]]:
                 newest = ended[place]
             place += 1
         if newest is not None and _offset(each) < _offset(newest):
-            yield f"began after [{newest}] had ended, and has a lower offset", each
-        writes = each.is_change and each.outcome is Outcome.DONE
-        if newest is not None and writes and _offset(each) == _offset(newest):
-            yield f"began after [{newest}] had ended, and wrote at its offset", each
+            yield Contradiction("order", f"began after [{newest}] had ended, and has a lower offset", each)
+        if newest is not None and _is_done(each) and _offset(each) == _offset(newest):
+            yield Contradiction("order", f"began after [{newest}] had ended, and wrote at its offset", each)
 
 
-def _answers(history: Sequence[Operation], witness: Witness) -> Iterable[tuple[str, Operation]]:
+def _answers(history: Sequence[Operation], witness: Witness) -> Iterator[Contradiction]:
+    for each in lost(history, witness):
+        yield Contradiction("lost", "was acknowledged and is not in the log there", each)
     for each in history:
-        if each.outcome not in TELLING:
-            continue
-        if each.is_change and each.outcome is Outcome.DONE:
-            if not witness.wrote(each):
-                yield "was acknowledged and is not in the log there", each
+        if each.outcome not in TELLING or _is_done(each) or not witness.can_tell(each):
             continue
         state = witness.state(each.key, _offset(each))
         if each.kind is Kind.READ and state != each.value:
-            yield f"the log up to there says {state}", each
+            yield Contradiction("read", f"the log up to there says {state}", each)
         if each.is_change and (state is not None) != (each.outcome is Outcome.EXISTS):
-            yield f"was refused, and the log up to there says {state}", each
+            yield Contradiction("refusal", f"was refused, and the log up to there says {state}", each)
 
 
-def _counts(history: Sequence[Operation], witness: Witness) -> Iterable[tuple[str, Operation]]:
+def _counts(history: Sequence[Operation], witness: Witness) -> Iterator[Contradiction]:
     by_value = {each.value: each for each in history if each.kind in (Kind.CREATE, Kind.SET)}
     for key in {each.key for each in history}:
         written = Counter(each.state for each in witness.changes(key) if each.state is not None)
@@ -97,11 +112,11 @@ def _counts(history: Sequence[Operation], witness: Witness) -> Iterable[tuple[st
             assert value in by_value, f"nobody has ever asked to set {key} to {value}"
             operation = by_value[value]
             if operation.outcome not in (Outcome.DONE, Outcome.UNKNOWN):
-                yield "did not happen, it was said, and is in the log", operation
+                yield Contradiction("undone", "did not happen, it was said, and is in the log", operation)
             if times > 1:
-                yield f"is in the log {times} times", operation
+                yield Contradiction("once", f"is in the log {times} times", operation)
             if operation.key != key:
-                yield f"is in the log under {key}", operation
+                yield Contradiction("key", f"is in the log under {key}", operation)
 
 
 def settled(history: Sequence[Operation], witness: Witness) -> list[Span]:
@@ -130,6 +145,11 @@ def settled(history: Sequence[Operation], witness: Witness) -> list[Span]:
     gone = [each.end_offset for each in changes if each.state is None and each.end_offset not in acknowledged]
     deletions = sorted((each for each in unknown if each.kind is Kind.DELETE), key=lambda each: each.called_ns)
     return spans + [span(each, end_offset) for each, end_offset in zip(deletions, gone, strict=False)]
+
+
+def _is_done(operation: Operation) -> bool:
+    """An acknowledged change. (The one other answer that is DONE is a read's.)"""
+    return operation.is_change and operation.outcome is Outcome.DONE
 
 
 def _offset(operation: Operation) -> int:
