@@ -112,6 +112,7 @@ class SimBroker:
         if recovered.dropped is not None:
             hold(self.is_damaged, "D2 CrashIsNotCorruption", f"{self.name} drops its store: {recovered.dropped}")
             self.cluster.coverage["broker store dropped at start"] += 1
+            self.is_damaged = False
         self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
         self._lead()
 

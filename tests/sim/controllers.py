@@ -91,6 +91,8 @@ class SimController:
         self.paused = False
         self.disk_is_bad = False
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
+        self._excused_boot = 0
+        """The life in which a job has met a bad disk: it stops when it hears of that, by when the disk may be well again."""
         self.disk_slow_until_ms = 0.0
         self.died: LogShape | None = None
         """The log as the last crash met it; None while there was none."""
@@ -146,17 +148,10 @@ class SimController:
         """What the core holds for committed; a new leader does not say it yet, but will act on it when it is deposed."""
         return self.core._q.known_high_watermark
 
-    def holds_durably(self, offset: Offset, chain: bytes | None) -> bool:
-        """Whether the history up to `offset` is on this node's disk, up or down."""
-        if self.node is None:
-            died = self.died
-            if died is None:
-                return offset == 0
-            return died.flushed_chain == chain if died.flushed_end == offset else died.flushed_end > offset
-        shape = self.log.shape
-        if shape.start.offset > offset:
-            return True
-        return shape.flushed_end >= offset and self.chain_at(offset) in (chain, None)
+    @property
+    def shape_on_disk(self) -> LogShape | None:
+        """Its log, up or as the last crash met it; None where that is not to be expected back."""
+        return self.died if self.node is None else self.log.shape
 
     def chain_at(self, offset: Offset) -> bytes | None:
         """The chain of its log there; None where that is no boundary, or rotten."""
@@ -214,6 +209,7 @@ class SimController:
             return
         if opened.identity != self.identity:
             self._become(opened.identity)
+        self.disk_is_bad = self.disk.has_orders
         self.node = Node(opened, self.config, self, self._rng, self.clock.now_ms(), self.clock.wall_ms())
         self.cluster.laws.quorum.restarted(self)
         self._during(lambda node: node.start(self.clock.now_ms(), self.clock.wall_ms()), "start")
@@ -487,6 +483,8 @@ class SimController:
                 self.cluster.coverage["crash inside a job"] += 1
                 self.crash(power_cut=self._rng.random() < POWER_CUT_INSIDE_CHANCE)
                 return
+            if done.error is not None and self.disk_is_bad:
+                self._excused_boot = boot
             self.cluster.schedule(rng.uniform(0.0, 0.5), lambda: self._job_done(done, boot))
 
         self.cluster.schedule(rng.uniform(0.05, slowest_ms), run)
@@ -511,9 +509,8 @@ class SimController:
         hold(stopped, "R16 FailStop", f"{self.name} lives on although a job's flush failed: {done.error}")
 
     def stop_node(self, reason: str) -> None:
-        is_bad = (
-            self.disk_is_bad or "had been durable" in reason
-        )  # a truncation inside damage, of which nothing can be kept
+        is_bad = self.disk_is_bad or self._excused_boot == self.boot
+        is_bad = is_bad or "had been durable" in reason  # a truncation inside damage, of which nothing can be kept
         hold(is_bad, "R16 FailStop", f"{self.name} stopped itself on a healthy disk: {reason}")
         self.cluster.coverage["stopped itself"] += 1
         self._stop_reason = reason

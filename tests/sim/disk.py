@@ -415,6 +415,12 @@ class MemoryDirectory:
         """The volume has room for so many bytes in all; None for no limit."""
         self._volume.space_bytes = space_bytes
 
+    @property
+    def has_orders(self) -> bool:
+        """Whether something that was ordered has not come yet, or lasts."""
+        volume = self._volume
+        return bool(volume.failing_flushes) or volume.failing_read or volume.space_bytes is not None
+
     def heal(self) -> None:
         """Takes back all orders."""
         self._volume.cut_at = None

@@ -98,6 +98,11 @@ class History:
         """The voter set in force for whoever holds the history up to `offset`."""
         return next(voters for at, voters in reversed(self._voters) if at < offset or at == 0)
 
+    def epoch_below(self, offset: Offset) -> Epoch:
+        """The epoch of the committed record at `offset - 1`; 0 at 0."""
+        assert offset <= self.end
+        return self._batches[bisect_left(self._ends, offset)].epoch if offset > 0 else 0
+
     def chain_at(self, offset: Offset) -> bytes | None:
         """The chain at a committed batch boundary above 0; None elsewhere."""
         return self._chains.get(offset)

@@ -39,6 +39,25 @@ class _Loss(NamedTuple):
     epoch: Epoch
 
 
+def _holds(shape: LogShape | None, offset: Offset, epoch: Epoch) -> bool:
+    """Whether a log has durably what lies below `offset`, the last of it a record of `epoch`.
+
+    Two logs that hold a record of one epoch at one offset hold the same below (R6). What is below a log's start is committed.
+    """
+    if shape is None or shape.flushed_end < offset:
+        return False
+    return shape.start.offset > offset or shape.epoch_below(offset) == epoch
+
+
+def _stands_anew(died: LogShape, shape: LogShape) -> bool:
+    """Whether `shape` begins with a snapshot of another history than that in which `died` ended.
+
+    The crash came in the middle of that. The end of the log that was there never was committed.
+    """
+    start = shape.start
+    return died.start.offset < start.offset <= died.flushed_end and died.epoch_below(start.offset) != start.epoch
+
+
 class QuorumLaws:
     """Looks at a controller after each of its events, and at each message before it leaves."""
 
@@ -63,8 +82,8 @@ class QuorumLaws:
         """No sooner than then can a majority of these voters have been silent for too long: they speak ever later."""
         self._before_pre_vote: ElectionState | None = None
         self._committed_voters = history.voters
-        self._gone: dict[ReplicaKey, Offset] = {}
-        """Replicas that will never speak again, and how far each had its log on disk."""
+        self._gone: dict[ReplicaKey, LogShape | None] = {}
+        """Replicas that will never speak again, and the log that each had on disk."""
         self._losses: dict[ReplicaKey, _Loss] = {}
         """Who has lost the end of what it had durably, and has not made that good."""
         self._damaged: set[Process] = set()
@@ -120,11 +139,13 @@ class QuorumLaws:
         self.check_still_followed(controller, now_ms)
 
     def _check_complete(self, controller: "SimController") -> None:
-        end, shape = self._history.end, controller.log.shape
-        if end == 0 or shape.start.offset > end:
+        """A candidate that was cut off when it was elected may hear of that late, when others have committed in a later epoch:
+        what it leads is an earlier one, which can commit nothing any more."""
+        end, epoch, shape = self._history.end, self._history.epoch, controller.log.shape
+        if end == 0 or shape.start.offset > end or controller.core.epoch < epoch:
             return
         hold(
-            controller.chain_at(end) in (self._history.chain_at(end), None),
+            shape.epoch_below(end) == epoch and controller.chain_at(end) in (self._history.chain_at(end), None),
             "R7 LeaderCompleteness",
             f"c{controller.node_id} leads epoch {controller.core.epoch} without what is committed below {end}",
         )
@@ -187,12 +208,21 @@ class QuorumLaws:
                 hold(len(before ^ after) <= 1, law, f"from {before} to {after} at {step.batch.base_offset}")
 
     def _check_one_pending(self, controller: "SimController") -> None:
-        """No leader appends a set before the last one is committed."""
-        watermark = self._history.end
+        """No leader appends a set before the last one is committed.
+
+        One that has been elected since may hold two: the commit of the first, and with it that leader, may have been lost in
+        the very turn in which the second was appended, before anybody was told.
+        """
+        watermark, shape = self._history.end, controller.log.shape
         pending = [
             at for at, record in controller.log.control_records() if isinstance(record, Voters) and at >= watermark
         ]
-        hold(len(pending) <= 1, "R15 OnePending", f"c{controller.node_id} holds uncommitted voter sets at {pending}")
+        own = bool(pending) and shape.epoch_below(pending[-1] + 1) == controller.core.epoch
+        hold(
+            len(pending) <= 1 or not own,
+            "R15 OnePending",
+            f"c{controller.node_id} holds uncommitted voter sets at {pending}",
+        )
 
     def gone_for_good(self, controller: "SimController") -> None:
         """This replica will never speak again; what comes back is another one, which has promised nothing.
@@ -201,7 +231,7 @@ class QuorumLaws:
         without, since no two replicas are lost at a time (`Membership.lose`).
         """
         self._epochs.pop(controller.node_id, None)
-        self._gone[controller.key] = 0 if controller.died is None else controller.died.flushed_end
+        self._gone[controller.key] = controller.died
 
     # --- logs ------------------------------------------------------------------------------------------------------
 
@@ -257,7 +287,7 @@ class QuorumLaws:
         if died is None:
             return
         found = shape.start.offset > died.flushed_end or controller.chain_at(died.flushed_end) == died.flushed_chain
-        lost = died.flushed_end > 0 and not found
+        lost = died.flushed_end > 0 and not found and not _stands_anew(died, shape)
         hold(not lost, "D1 FlushedSurvives", f"c{controller.node_id} had {died.flushed_end} on disk, found {shape.end}")
         if shape.end < died.end:
             self._coverage["lost unflushed records"] += 1
@@ -279,49 +309,49 @@ class QuorumLaws:
         if watermark <= self._history.end:
             self._check_verified(controller, watermark)
             return []
-        # A leader that is removed resigns in the very step that commits its removal.
-        led = core.role is Role.RESIGNED and self._leaders.get(core.epoch) == process
-        if not core.is_leading and not led:
+        # A leader that is removed resigns in the very step that commits its removal; and in the turn in which it commits, one
+        # may hear of a later epoch.
+        epoch = core.epoch if core.is_leading else controller.log.shape.epoch_below(watermark) or 0
+        if not core.is_leading and self._leaders.get(epoch) != process:
             raise LawBroken("R9 FollowerHW", f"{who} knows {watermark}; committed is {self._history.end}")
-        self._check_commit(controller, watermark)
+        self._check_commit(controller, watermark, epoch)
         return list(self._history.extend(self._who_hold(controller, watermark), watermark))
 
     def _who_hold(self, controller: "SimController", watermark: Offset) -> list[Log]:
         """The logs in which what the controller calls committed can be read: its own, and those that are the same there."""
-        chain = controller.chain_at(watermark)
-        others = [each for each in self._everyone if each.is_up and each is not controller]
-        logs = [each.log for each in others if chain is not None and each.chain_at(watermark) == chain]
-        return [controller.log, *(log for log in logs if log.shape.start.offset <= self._history.end)]
+        epoch = controller.log.shape.epoch_below(watermark)
+        logs = [each.log for each in self._everyone if each.is_up and each is not controller]
+        same = [log for log in logs if log.shape.epoch_below(watermark) == epoch]
+        return [controller.log, *(log for log in same if log.shape.start.offset <= self._history.end)]
 
     def _check_verified(self, controller: "SimController", watermark: Offset) -> None:
         """What a node holds below its high watermark is what is committed there, not something else of that length."""
-        if watermark <= controller.log.shape.start.offset:
+        shape = controller.log.shape
+        if watermark <= shape.start.offset:
             return
-        chain = controller.chain_at(watermark)
-        if chain is not None and chain != self._history.chain_at(watermark):
+        same = shape.epoch_below(watermark) == self._history.epoch_below(watermark)
+        if not same or controller.chain_at(watermark) not in (self._history.chain_at(watermark), None):
             law = "R9 VerifiedHW"
             raise LawBroken(law, f"c{controller.node_id} calls {watermark} committed, and holds another history below")
 
-    def _check_commit(self, controller: "SimController", watermark: Offset) -> None:
-        shape, epoch = controller.log.shape, controller.core.epoch
-        last = shape.epoch_below(watermark)
+    def _check_commit(self, controller: "SimController", watermark: Offset, epoch: Epoch) -> None:
+        last = controller.log.shape.epoch_below(watermark)
         who = f"c{controller.node_id}"
         hold(last == epoch, "R8 CommitRule", f"{who} committed {watermark}, a record of epoch {last}, in epoch {epoch}")
-        chain = controller.log.chain_at(watermark)
         voters = self._voters_of(controller)
         holders = [
             other.name
             for other in self._everyone
-            if other.key in voters.keys and self._is_holder(other, watermark, chain, epoch)
+            if other.key in voters.keys and self._is_holder(other, watermark, epoch)
         ]
-        holders += [f"{key.node_id}, gone" for key in voters.keys if self._gone.get(key, 0) >= watermark]
+        holders += [f"{key.node_id}, gone" for key in voters.keys if _holds(self._gone.get(key), watermark, epoch)]
         hold(
             len(holders) >= voters.majority,
             "R11 MajorityReachedHW",
             f"{who} committed {watermark}, which of {voters} only {', '.join(holders) or 'nobody'} holds durably",
         )
 
-    def _is_holder(self, other: "SimController", watermark: Offset, chain: bytes | None, epoch: Epoch) -> bool:
+    def _is_holder(self, other: "SimController", watermark: Offset, epoch: Epoch) -> bool:
         """Whether `other` may count for what lies below `watermark`.
 
         One that has lost its end counts for what it had then, in the epoch that it was in: its acknowledgements may still be
@@ -329,8 +359,8 @@ class QuorumLaws:
         """
         loss = self._losses.get(other.key)
         if loss is None or self._is_restored(other, loss):
-            return other.holds_durably(watermark, chain)
-        return loss.epoch >= epoch and loss.held.flushed_end >= watermark and loss.held.epoch_below(watermark) == epoch
+            return _holds(other.shape_on_disk, watermark, epoch)
+        return loss.epoch >= epoch and _holds(loss.held, watermark, epoch)
 
     # --- damage ----------------------------------------------------------------------------------------------------
 
@@ -361,13 +391,18 @@ class QuorumLaws:
             del self._losses[controller.key]
 
     def _is_restored(self, controller: "SimController", loss: _Loss) -> bool:
-        """See `quorum.core.standing`: all that it had is committed and here, or here is a record of a later epoch."""
+        """See `quorum.core.standing`: all that it had is committed and here, or here is a record of a later epoch.
+
+        Or what is committed here is of a later epoch than the end of what it had: then that end never can be. (A leader that
+        is cut off appends up to 26 in epoch 7, hears of epoch 8, loses its end, and finds 24 to 25 of epoch 8 committed.)
+        """
         if controller.node is None:
             return False
-        shape = controller.log.shape
-        last_epoch = shape.epoch_below(shape.flushed_end)
-        is_committed = min(shape.flushed_end, self._history.end) >= loss.held.flushed_end
-        return is_committed or (last_epoch is not None and last_epoch > loss.epoch)
+        shape, held = controller.log.shape, loss.held
+        committed = min(shape.flushed_end, self._history.end)
+        if committed >= held.flushed_end or (shape.epoch_below(shape.flushed_end) or 0) > loss.epoch:
+            return True
+        return (shape.epoch_below(committed) or 0) > (held.epoch_below(held.flushed_end) or 0)
 
     def _check_damage(self, controller: "SimController", process: "Process") -> None:
         """A node with a hole in its log does not lead; and one day it has none."""
