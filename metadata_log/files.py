@@ -26,6 +26,8 @@ from metadata_log.errors import LogFormatError
 DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 LOCK_NAME = ".lock"
+_HOLDER_BYTES = 20
+"""Of the number in it."""
 
 
 class FlushFailed(Exception):
@@ -219,11 +221,14 @@ class RealFile:
 
 
 class RealDirectory:
-    """A directory of the operating system's, made (0700) if it is not there. Files in it are 0600."""
+    """A directory of the operating system's, made (0700, and durably) if it is not there. Files in it are 0600."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        missing = [each for each in (self.path, *self.path.parents) if not each.exists()]
         self.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        for made in missing:
+            _flush_directory(made.parent)
         self._lock_fd = -1
 
     @property
@@ -270,13 +275,7 @@ class RealDirectory:
         self._at(name).unlink()
 
     def flush(self) -> None:
-        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        except OSError as e:
-            raise FlushFailed(f"{self.path}: fsync of the directory failed ({e})") from e
-        finally:
-            os.close(fd)
+        _flush_directory(self.path)
 
     def subdirectory(self, name: str) -> "RealDirectory":
         path = self._at(name)
@@ -291,11 +290,17 @@ class RealDirectory:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as e:
-            holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            holder = os.pread(fd, _HOLDER_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
             raise DirectoryInUse(f"{self.path} is in use by process {holder}; one process at a time") from e
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            # In place and always as long: a full disk has the block already, and may have no other.
+            os.pwrite(fd, f"{os.getpid()}\n".rjust(_HOLDER_BYTES).encode(), 0)
+        except OSError as e:
+            if not is_full(e):
+                os.close(fd)
+                raise
+            os.ftruncate(fd, 0)  # it is locked; the holder's number is only for people
         self._lock_fd = fd
 
     def unlock(self) -> None:
@@ -310,3 +315,13 @@ class RealDirectory:
     def _at(self, name: str) -> Path:
         assert "/" not in name and name not in ("", ".", ".."), name
         return self.path / name
+
+
+def _flush_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    except OSError as e:
+        raise FlushFailed(f"{path}: fsync of the directory failed ({e})") from e
+    finally:
+        os.close(fd)

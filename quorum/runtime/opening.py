@@ -5,16 +5,17 @@ be large, and a node that is still loading it can already vote and replicate.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
-from metadata_log.files import Directory
+from metadata_log.files import Directory, is_full
 from metadata_log.identity import Identity
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_history import QuorumRecord
+from metadata_log.log_notes import read_start, write_start
 from metadata_log.records import Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
@@ -70,7 +71,7 @@ def open_directory(
         UnfinishedRecovery: if an operator has begun to make something of it; the text names the command that finishes that.
         CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
     """
-    # (Its removal may be durable only since the flush in `election_file.load` below, which is before anybody speaks.)
+    # (Its removal may be durable only since `_write_again` below, which is before anybody speaks.)
     refuse_unfinished(directory)
     metadata = directory.subdirectory(LOG_DIRECTORY)
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
@@ -83,6 +84,7 @@ def open_directory(
                 "%s/%s is damaged: this node starts from what is older", metadata.path_text, snapshot_name(info.end)
             )
     election, forgotten = _election(directory, is_new=not segment_names(metadata))
+    _write_again(directory, metadata, election)
     known = bootstrap if load is None else load.store.read_meta(load.end)
 
     def may_lose(left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
@@ -159,6 +161,32 @@ def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | No
         election_file.save(directory, election_file.FIRST_STATE)
         return election_file.FIRST_STATE, ""
     return election, "" if election is not None else f"{where} is missing although this directory was in use"
+
+
+def _write_again(directory: Directory, metadata: Directory, election: ElectionState | None) -> None:
+    """Makes durable what was read, which only the page cache may have.
+
+    The flush of a directory that fails leaves the new name there, marked clean; a later flush succeeds and proves nothing. Asked
+    again by the candidate that has its vote the node would save nothing, and say yes; after a power cut it would vote again. A log
+    that has begun would, on the disk, still be beginning, and no segment in it count. With these two their directories are
+    written, and so the names of snapshots and segments.
+    """
+    start = read_start(metadata)
+    if election is not None:
+        _with_room(directory, lambda: election_file.save(directory, election))
+    if start is not None:
+        _with_room(directory, lambda: write_start(metadata, start))
+
+
+def _with_room(directory: Directory, write: Callable[[], None]) -> None:
+    """`write`, with the ballast's room if need be."""
+    try:
+        write()
+    except OSError as e:
+        if not is_full(e):
+            raise
+        Ballast(directory).release()
+        write()
 
 
 def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:

@@ -167,6 +167,53 @@ def test_the_message_about_a_locked_directory_names_the_process(tmp_path: Path) 
     directory.unlock()
 
 
+def test_a_full_disk_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new block for a process number would keep a node from voting, for whose votes the room is kept."""
+    pwrite = os.pwrite
+
+    def full(fd: int, data: bytes, position: int) -> int:
+        if position + len(data) > os.fstat(fd).st_size:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data, position)
+
+    used, new = RealDirectory(tmp_path / "used"), RealDirectory(tmp_path / "new")
+    used.lock()
+    used.unlock()
+    monkeypatch.setattr(os, "pwrite", full)
+    for directory, holder in ((used, str(os.getpid())), (new, "unknown")):
+        directory.lock()
+        with pytest.raises(DirectoryInUse, match=f"is in use by process {holder};"):
+            RealDirectory(directory.path).lock()
+        directory.unlock()
+
+
+@pytest.mark.parametrize("before", ["", "7\n", f"{123_456_789:<19}\n"])
+def test_the_lock_names_its_holder_and_not_the_one_before(tmp_path: Path, before: str) -> None:
+    (tmp_path / ".lock").write_text(before)
+    directory = RealDirectory(tmp_path)
+    directory.lock()
+    with pytest.raises(DirectoryInUse, match=f"is in use by process {os.getpid()};"):
+        RealDirectory(tmp_path).lock()
+    directory.unlock()
+
+
+def test_what_is_made_above_a_directory_is_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the power cut takes a formatted directory with the one that it was made in."""
+    fsync, flushed = os.fsync, set()
+
+    def noting(fd: int) -> None:
+        flushed.add(os.fstat(fd).st_ino)
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    path = tmp_path / "a" / "b" / "data"
+    RealDirectory(path)
+    assert flushed == {each.stat().st_ino for each in (tmp_path, tmp_path / "a", tmp_path / "a" / "b")}
+    flushed.clear()
+    RealDirectory(path)
+    assert not flushed
+
+
 def test_an_atomic_write_goes_file_rename_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order is the promise: any other loses a vote in a power cut."""
     directory = RealDirectory(tmp_path)
@@ -405,6 +452,22 @@ def test_a_flush_that_was_told_to_fail_fails_once_and_its_file_for_ever() -> Non
             bad.flush()
     with pytest.raises(FlushFailed):
         bad.write_at(0, b"1")
+
+
+def test_a_name_whose_flush_failed_is_there_until_the_power_goes_and_a_later_flush_does_not_help() -> None:
+    """It does where something in the directory has changed again."""
+    for changes_again in (False, True):
+        directory = MemoryDirectory()
+        directory.write_atomic("a", b"old")
+        directory.fail_next_flush("/memory")
+        with pytest.raises(FlushFailed):
+            directory.write_atomic("a", b"new")
+        after = directory.kill()
+        if changes_again:
+            after.open("b", create=True)
+        after.flush()
+        assert (after.read("a", 9), after.is_durable("a")) == (b"new", changes_again)
+        assert after.crash(Random(1)).read("a", 9) == (b"new" if changes_again else b"old")
 
 
 def test_a_flipped_bit_is_there_for_programs_and_after_a_crash() -> None:

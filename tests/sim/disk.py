@@ -14,7 +14,8 @@ raises `PowerCut` at the n-th operation that changes the disk, so that a test ca
 
 A flush that fails does so as Linux does it: the pages are marked clean all the same. Whoever reads on, in this process or
 the next, sees what was written; whoever flushes again is told that all is well; and the power cut after that brings back
-what the disk had held before. Only bytes that are *written again* become durable.
+what the disk had held before. Only bytes that are *written again* become durable. A directory's entries do when one of them
+changes again and that is flushed: directories are small, and all of one is in one block.
 """
 
 from collections.abc import Callable
@@ -312,7 +313,11 @@ class MemoryDirectory:
         self._volume.used_bytes -= len(content.current)
 
     def flush(self) -> None:
-        self._volume.flush(self._path_text)
+        try:
+            self._volume.flush(self._path_text)
+        except FlushFailed:
+            self._pending.clear()  # clean now, and not on the disk
+            raise
         if self._pending:
             self._durable = dict(self._entries)
             self._pending.clear()

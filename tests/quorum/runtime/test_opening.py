@@ -3,14 +3,16 @@
 import json
 import zlib
 from contextlib import closing
+from random import Random
 
 import pytest
 
 from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.files import Directory
+from metadata_log.files import Directory, FlushFailed
 from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import ReplicaKey, uuid_text
 from metadata_log.log import Log
+from metadata_log.log_notes import read_start, write_start
 from metadata_log.records import NoOp, Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
@@ -124,6 +126,49 @@ def test_a_vote_in_the_first_election_of_all_is_a_vote() -> None:
     disk.remove(election_file.FILE_NAME)
     opened = _reopened(disk)
     assert opened.identity.directory_id == NEW_ID and opened.log.shape.end == 0
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_vote_that_only_the_page_cache_has_is_written_again_before_it_is_spoken_of(is_full: bool) -> None:
+    """
+    1. Node 1 votes in epoch 6. The flush of the directory fails, the process stops: the disk has the vote of epoch 5.
+    2. The next process reads the vote of epoch 6 in the page cache; a flush succeeds now, and proves nothing. Asked again
+       by the same candidate, it would save nothing, and say yes.
+    3. The power goes. What is found must be what 2 has read: else another one gets a vote in epoch 6.
+    """
+    vote = ElectionState(6, ReplicaKey(3, directory_id(3)), None)
+    for seed in range(5):
+        disk = _voter_that_has_voted()
+        disk.fail_next_flush("/lone")
+        with pytest.raises(FlushFailed):
+            election_file.save(disk, vote)
+        disk = disk.kill()
+        if is_full:
+            disk.limit_space(disk.used_bytes)
+        assert _reopened(disk).election == vote
+        assert election_file.load(disk.crash(Random(seed))) == vote
+
+
+def test_a_log_whose_beginning_only_the_page_cache_has_does_not_begin_again() -> None:
+    """
+    1. A log begins. The very last flush, with which the beginning is over, fails: the disk has it still under way.
+    2. The next process finds it done, and appends; what it has flushed is acknowledged.
+    3. The power goes. The disk must not say that the log was just beginning, and that no segment counts.
+    """
+    disk = formatted_disk(THREE)
+    _reopened(disk).log.close()
+    metadata = disk.subdirectory("@metadata")
+    begun = read_start(metadata)
+    assert begun is not None
+    write_start(metadata, begun._replace(resetting=True))
+    metadata.fail_next_flush("/lone/@metadata")
+    with pytest.raises(FlushFailed):
+        write_start(metadata, begun)
+
+    log = _reopened(disk.kill()).log
+    log.append([NoOp()], 4, 1)
+    log.flush()
+    assert _reopened(disk.crash(Random(1))).log.shape.end == 1
 
 
 def test_the_vote_of_a_later_release_is_not_forgotten() -> None:
