@@ -7,14 +7,20 @@
     generation=1
     role=controller
     genesis.chain=8f3a...          (64 hexadecimal digits; left out where it is not known)
+    crc32c=0a1b2c3d                (of the lines above as they are written; earlier releases left it out)
 
 A node without it does not start. Otherwise an empty mount point, or another cluster's disk, would join as a voter that has
 forgotten its votes, and two majorities could each be sure of themselves (KAFKA-14077). The directory id is new at every
 formatting, so that a wiped disk is another voter than the one it replaces (KIP-853). The generation grows when an operator
 recovers a cluster whose majority was lost for good: what is left of the older generation must not come back.
+
+Hence the checksum: brokers join a later generation as soon as one controller speaks of it, so a single bit that rots in
+`generation` would take them away for good. It is of what the lines say, not of their bytes: comments may be added.
 """
 
 from typing import Final, NamedTuple
+
+import google_crc32c
 
 from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory
@@ -53,6 +59,11 @@ def write_identity(directory: Directory, identity: Identity) -> None:
     """Makes `directory` belong to `identity`, durably."""
     assert identity.role in ROLES, identity
     assert "\n" not in identity.cluster_id, identity
+    text = _lines(identity)
+    directory.write_atomic(IDENTITY_NAME, f"{text}crc32c={_crc(text)}\n".encode())
+
+
+def _lines(identity: Identity) -> str:
     properties = {
         "version": _VERSION,
         "cluster.id": identity.cluster_id,
@@ -63,15 +74,18 @@ def write_identity(directory: Directory, identity: Identity) -> None:
     }
     if identity.genesis_chain:
         properties["genesis.chain"] = identity.genesis_chain.hex()
-    text = "".join(f"{key}={value}\n" for key, value in properties.items())
-    directory.write_atomic(IDENTITY_NAME, text.encode())
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def _crc(text: str) -> str:
+    return f"{google_crc32c.value(text.encode()):08x}"
 
 
 def read_identity(directory: Directory) -> Identity | None:
     """Whose directory this is; None where it was never formatted.
 
     Raises:
-        LogFormatError: the file is there and cannot be read; the message names file and line.
+        LogFormatError: the file is there and cannot be read, or was damaged; the message names file and line.
     """
     try:
         data = directory.read(IDENTITY_NAME, _BYTES_MAX)
@@ -107,7 +121,7 @@ def _parse(text: str) -> Identity:
     genesis_chain = bytes.fromhex(properties.get("genesis.chain", ""))
     if len(genesis_chain) not in (0, 32):
         raise ValueError(f"genesis.chain has {len(genesis_chain)} bytes; 32 are needed")
-    return Identity(
+    identity = Identity(
         properties["cluster.id"],
         _number(properties, "node.id"),
         parse_uuid(properties["directory.id"]),
@@ -115,6 +129,13 @@ def _parse(text: str) -> Identity:
         properties["role"],
         genesis_chain,
     )
+    expected = _crc(_lines(identity))
+    if properties.get("crc32c", expected) != expected:
+        raise ValueError(
+            "its checksum does not fit: put it back from a copy, or give this node a new directory. Only if you know that every "
+            "other line of it is right, delete the line crc32c"
+        )
+    return identity
 
 
 def _number(properties: dict[str, str], key: str) -> int:

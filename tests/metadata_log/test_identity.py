@@ -31,6 +31,40 @@ def test_a_directory_that_was_never_formatted_has_none() -> None:
     assert read_identity(MemoryDirectory()) is None
 
 
+def test_a_flipped_bit_makes_nobody_else_of_it() -> None:
+    """A later generation than there is would be believed by every broker that hears of it, and they would be gone for good."""
+    directory = MemoryDirectory()
+    write_identity(directory, MINE)
+    refused = 0
+    for position in range(directory.size("meta.properties")):
+        for bit in range(8):
+            directory.flip_bit("meta.properties", position, bit)
+            try:
+                assert read_identity(directory) == MINE, (position, bit)
+            except LogFormatError:
+                refused += 1
+            directory.flip_bit("meta.properties", position, bit)
+    assert refused > 8 * 100
+
+
+def test_a_changed_value_is_refused_with_what_to_do() -> None:
+    directory = MemoryDirectory()
+    write_identity(directory, MINE)
+    text = directory.read("meta.properties", 1000)
+    directory.write_atomic("meta.properties", text.replace(b"generation=1\n", b"generation=5\n"))
+    with pytest.raises(LogFormatError, match=r"/memory/meta.properties: its checksum .* put it back from a copy"):
+        read_identity(directory)
+
+
+def test_a_file_of_an_earlier_release_has_no_checksum() -> None:
+    directory = MemoryDirectory()
+    write_identity(directory, MINE)
+    lines = directory.read("meta.properties", 1000).splitlines(keepends=True)
+    assert lines[-1].startswith(b"crc32c=")
+    directory.write_atomic("meta.properties", b"".join(lines[:-1]))
+    assert read_identity(directory) == MINE
+
+
 def test_the_file_is_for_people_too() -> None:
     directory = MemoryDirectory()
     write_identity(directory, MINE)
