@@ -167,9 +167,9 @@ def _write_again(directory: Directory, metadata: Directory, election: ElectionSt
     """Makes durable what was read, which only the page cache may have.
 
     The flush of a directory that fails leaves the new name there, marked clean; a later flush succeeds and proves nothing. Asked
-    again by the candidate that has its vote the node would save nothing, and say yes; after a power cut it would vote again. A log
-    that has begun would, on the disk, still be beginning, and no segment in it count. With these two their directories are
-    written, and so the names of snapshots and segments.
+    again by the candidate that has its vote, the node would save nothing and say yes; after a power cut it would vote again.
+    And a log that has begun may, on the disk, be one that is still beginning, in which no segment counts. With these two their
+    directories are written, and so the names of snapshots and segments.
     """
     start = read_start(metadata)
     if election is not None:
