@@ -133,7 +133,7 @@ def _whose(view: admin_pb2.LocalView) -> str:
     heard = (
         f"it heard its leader {view.leader_heard_age_ms} ms ago"
         if view.HasField("leader_heard_age_ms")
-        else "it knows of no leader"
+        else "it has heard no leader since it started"
     )
     return f"this is what controller {view.node_id} has applied; {heard}"
 

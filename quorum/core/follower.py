@@ -139,6 +139,7 @@ def _heard_well(
     A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
     better successor gives up first.
     """
+    q.heard_ms = q.now_ms
     q.failures = 0
     q.retry_at_ms = q.now_ms
     patience_ms = q.config.fetch_timeout_ms + wait_of_rank(q, successors)

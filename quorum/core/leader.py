@@ -144,7 +144,9 @@ def count_echoes(q: QuorumState, term: Leader) -> None:
     """Confirms the round in flight if a majority of the latest voters, this node counted, has repeated its tokens."""
     if term.reads.mark is None:
         return
-    echoes = newest_of_majority([term.replicas[v].echoed_token for v in q.latest_voters.others(q.me)], needed(q))
+    voters = q.latest_voters
+    echoed = [term.replicas[voter].echoed_token for voter in voters.others(q.me)]
+    echoes = newest_of_majority(echoed, voters.needed_besides(q.me))
     token = None if echoes is None else term.reads.confirm(echoes)
     if token is not None:
         q.effects.append(ReadsConfirmed(token))
@@ -154,24 +156,11 @@ def count_echoes(q: QuorumState, term: Leader) -> None:
 # --- is there still a quorum? ----------------------------------------------------------------------------------------
 
 
-def needed(q: QuorumState) -> int:
-    """How many other voters make a majority together with this node."""
-    voters = q.latest_voters
-    return voters.majority - (1 if voters.contains(q.me) else 0)
-
-
-def last_round_began_ms(q: QuorumState, term: Leader) -> int | None:
-    """At this time, or later, a majority still followed this epoch; None: not shown yet; FOREVER_MS for a quorum of one.
-
-    It is the time when the replies left whose receipt the followers have since shown, not when their fetches came in: a
-    leader that was paused finds old fetches at its door, and they prove nothing about now.
-    """
-    return newest_of_majority([term.replicas[v].confirmed_ms for v in q.latest_voters.others(q.me)], needed(q))
-
-
 def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
     """When this leader has been without a majority that gets further for too long."""
-    newest_ms = newest_of_majority([term.replicas[v].progress_ms for v in q.latest_voters.others(q.me)], needed(q))
+    voters = q.latest_voters
+    progress_ms = [term.replicas[voter].progress_ms for voter in voters.others(q.me)]
+    newest_ms = newest_of_majority(progress_ms, voters.needed_besides(q.me))
     assert newest_ms is not None, "a majority that is larger than the voter set"
     return newest_ms + q.config.check_quorum_ms
 

@@ -88,6 +88,7 @@ class QuorumState:
         "election",
         "failed_install",
         "failures",
+        "heard_ms",
         "heard_of",
         "in_flight",
         "incarnation",
@@ -157,6 +158,9 @@ class QuorumState:
         self.failed_install: tuple[OffsetAndEpoch | None, int, str] = (None, 0, "")
         """Which snapshot could not be installed, how often, and why."""
         self.shutting_down = False
+        self.heard_ms: int | None = None
+        """When a leader last answered this node well, or when it last led: whatever it knows may be as old as that. None: not
+        since it started. (The follower's deadline would not do: it is also moved by whoever only hopes for an answer.)"""
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
         self.standing = standing
@@ -300,6 +304,8 @@ class QuorumState:
         if isinstance(left, Leader) or isinstance(role, Leader):
             self.disputes.clear()
         if isinstance(left, Leader):
+            began_ms = left.last_round_began_ms(self.latest_voters, self.me)
+            self.heard_ms = self.heard_ms if began_ms is None else min(began_ms, self.now_ms)
             for parked in left.parked.values():
                 self.reply(parked.reply_to, self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, parked.request))
             left.parked.clear()

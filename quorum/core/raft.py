@@ -368,16 +368,14 @@ class RaftCore:
 
     @property
     def last_quorum_round_began_ms(self) -> int | None:
-        """When leading: at this time, or later, a majority still followed this epoch (see `leader.last_round_began_ms`)."""
-        return leader.last_round_began_ms(self._q, self._q.role) if isinstance(self._q.role, Leader) else None
+        """When leading: at this time, or later, a majority still followed this epoch (see `roles.Leader`)."""
+        q = self._q
+        return q.role.last_round_began_ms(q.latest_voters, q.me) if isinstance(q.role, Leader) else None
 
     @property
     def leader_heard_ms(self) -> int | None:
-        """When this node last heard its leader, or when leading a majority; None while it knows of no leader."""
-        role = self._q.role
-        if isinstance(role, Follower):
-            return role.fetch_deadline_ms - self._q.config.fetch_timeout_ms
-        return self.last_quorum_round_began_ms
+        """When a leader last answered this node, or when leading a majority; None: not since it started."""
+        return self.last_quorum_round_began_ms if self.is_leading else self._q.heard_ms
 
     def keeps_majority_without(self, down: Collection[NodeId]) -> bool | None:
         """Whether a majority of caught-up voters would be left if the nodes `down` were stopped; None: only a leader knows."""

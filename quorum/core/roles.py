@@ -23,7 +23,7 @@ from typing import ClassVar, Final, TypeAlias
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from quorum.core.messages import FetchRequest
 from quorum.core.pending import Changes
-from quorum.core.progress import ReplicaProgress
+from quorum.core.progress import ReplicaProgress, newest_of_majority
 from quorum.core.reads import ReadRounds
 from quorum.core.voters import VoterSet
 
@@ -183,6 +183,15 @@ class Leader:
     parked: dict[ReplicaKey, ParkedFetch]
     reads: ReadRounds
     changes: Changes = field(default_factory=Changes)
+
+    def last_round_began_ms(self, voters: VoterSet, me: ReplicaKey) -> int | None:
+        """At this time, or later, a majority still followed this epoch; None: not shown yet; FOREVER_MS for a quorum of one.
+
+        It is the time when the replies left whose receipt the followers have since shown, not when their fetches came in: a
+        leader that was paused finds old fetches at its door, and they prove nothing about now.
+        """
+        confirmed_ms = [self.replicas[voter].confirmed_ms for voter in voters.others(me)]
+        return newest_of_majority(confirmed_ms, voters.needed_besides(me))
 
 
 @dataclass(frozen=True, slots=True)

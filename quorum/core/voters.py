@@ -55,6 +55,10 @@ class VoterSet:
             others = self._others[me] = tuple(key for key in self.keys if key != me)
         return others
 
+    def needed_besides(self, me: ReplicaKey) -> int:
+        """How many other voters make a majority together with `me`; all of a majority if `me` does not vote."""
+        return self.majority - (1 if self.contains(me) else 0)
+
     def key_of(self, node_id: NodeId) -> ReplicaKey | None:
         return next((key for key in self.keys if key.node_id == node_id), None)
 

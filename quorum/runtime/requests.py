@@ -87,7 +87,7 @@ class LocalView:
 
     node_id: NodeId
     leader_heard_age_ms: int | None
-    """Since this node last heard a leader, or as leader a majority; None: it knows of no leader."""
+    """Since a leader last answered this node, or as leader a majority; None: not since it started."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from quorum.core.effects import ElectionState
+from quorum.core.progress import ReplicaProgress
 from quorum.core.quorum_state import QuorumState
 from quorum.core.reads import ReadRounds
 from quorum.core.roles import (
@@ -22,7 +23,7 @@ from quorum.core.roles import (
     Votes,
     Why,
 )
-from tests.core.solo import Solo
+from tests.core.solo import Solo, key
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_VOTES = Votes(frozenset(), frozenset(), {})
@@ -38,7 +39,7 @@ def state_of(role: Role) -> RoleState:
         case Role.CANDIDATE:
             return Candidate(NO_VOTES, 1_000, 9_000)
         case Role.LEADER:
-            return Leader(2, 1_000, {}, {}, ReadRounds())
+            return Leader(2, 1_000, {key(node_id): ReplicaProgress(1_000) for node_id in (2, 3)}, {}, ReadRounds())
         case Role.FOLLOWER:
             return Follower(2, 9_000)
         case Role.RESIGNED:
