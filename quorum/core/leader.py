@@ -1,8 +1,8 @@
 """A leader's term: how it opens, what keeps it alive, where the high watermark moves, and how it ends.
 
 It opens with a `LeaderChange` record, the first of its epoch; nothing of older epochs is committed before that is. It ends
-when somebody speaks of a higher epoch, when no majority gets further for `check_quorum_ms`, or when it is asked to. Then the
-node rests as RESIGNED and tells the voters who of them should run first.
+when somebody speaks of a higher epoch, when no majority gets further for `check_quorum_ms`, when this node's own disk gets no
+further, or when it is asked to. Then the node rests as RESIGNED and tells the voters who of them should run first.
 
 Check-quorum counts progress, not fetches (KAFKA-15911): a follower that asks for the same offset again and again, because
 it cannot write what it gets, would keep a leader in office that commits nothing. A follower that stands at the end that it
@@ -10,6 +10,7 @@ was last told has nothing to get further with, and counts.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset, ReplicaKey
@@ -28,6 +29,12 @@ from quorum.core.progress import FOREVER_MS, ReplicaProgress, newest_of_majority
 from quorum.core.quorum_state import QuorumState
 from quorum.core.reads import ReadRounds
 from quorum.core.roles import Leader, Resigned, Why
+
+FLUSH_PATIENCE: Final = 5
+"""So many times `check_quorum_ms` may a flush take here. The followers' disks commit without this one, but what is committed
+can be applied only when it is durable here too: a leader whose flush hangs, and does not fail, would tell no client what has
+become of its change, and no broker any news, for as long as it hangs. A second now and then is a slow disk's way, and better
+than an election; five are nobody's, and to be wrong about it costs one election."""
 
 # --- the beginning ---------------------------------------------------------------------------------------------------
 
@@ -165,6 +172,22 @@ def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
     return newest_ms + q.config.check_quorum_ms
 
 
+def flush_deadline_ms(q: QuorumState) -> int | None:
+    """When this leader has waited for its own disk for too long. The only voter waits on: nobody could do better."""
+    if q.unflushed_since_ms is None or not q.latest_voters.others(q.me):
+        return None
+    return q.unflushed_since_ms + FLUSH_PATIENCE * q.config.check_quorum_ms
+
+
+def complaint(q: QuorumState) -> str:
+    """Why it does not lead any more, if that is its own disk's fault; empty if not."""
+    return (
+        "the disk has kept a flush waiting for so long that this node leads no more until it ends"
+        if q.is_stalled
+        else ""
+    )
+
+
 def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
     elected_ms, change = term.elected_ms, term.changes.pending
     silent_since_ms = soonest(*[term.replicas[v].silent_since_ms(elected_ms) for v in q.latest_voters.others(q.me)])
@@ -172,6 +195,7 @@ def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
     return soonest(
         None if silent_since_ms is None else silent_since_ms + _begin_every_ms(q),
         check_quorum_ms if check_quorum_ms < FOREVER_MS else None,
+        flush_deadline_ms(q),
         None if change is None else change.deadline_ms,
         *[parked.deadline_ms for parked in term.parked.values()],
     )
@@ -180,6 +204,11 @@ def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
 def on_timer(q: QuorumState, term: Leader) -> None:
     if check_quorum_deadline_ms(q, term) <= q.now_ms:
         resign(q, term, Why.QUORUM_LOST)
+        return
+    flush_ms = flush_deadline_ms(q)
+    if flush_ms is not None and flush_ms <= q.now_ms:
+        q.is_stalled = True
+        resign(q, term, Why.STALLED)
         return
     complete_parked(q, term, lambda parked: parked.deadline_ms <= q.now_ms)
     _begin_quorum_epoch(q, term)

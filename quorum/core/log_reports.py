@@ -45,21 +45,23 @@ def on_report(q: QuorumState, report: LogReport) -> None:
             q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
         case Truncated(shape=shape):
             assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
-            q.shape, q.awaiting_log = shape, False
+            q.take_shape(shape)
+            q.awaiting_log = False
             q.voters = q.voters.truncate(shape.end)
         case Flushed(shape=shape):
-            q.shape = shape
+            q.take_shape(shape)
             if isinstance(q.role, Leader):
                 leader.advance_high_watermark(q, q.role)
         case LogMended(shape=shape, control=control):
-            q.shape = shape
+            q.take_shape(shape)
             found = ((offset, record) for offset, record in control if isinstance(record, Voters))
             q.voters = q.voters.fill(found)
         case LogStartMoved(shape=shape):
-            q.shape = shape
+            q.take_shape(shape)
         case SnapshotInstalled(shape=shape, voters=voters, control=control):
             assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
-            q.shape, q.awaiting_log = shape, False
+            q.take_shape(shape)
+            q.awaiting_log = False
             above = ((offset, record) for offset, record in control if isinstance(record, Voters))
             q.voters = VoterHistory.from_snapshot(voters, shape.start.offset, above)
             download.on_installed(q)
@@ -74,7 +76,8 @@ def on_report(q: QuorumState, report: LogReport) -> None:
 
 def _on_appended(q: QuorumState, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]) -> None:
     assert shape.end >= q.shape.end, f"an append that shortens the log: {q.shape.end} -> {shape.end}"
-    q.shape, q.awaiting_log = shape, False
+    q.take_shape(shape)
+    q.awaiting_log = False
     voters_changed = False
     for offset, record in control:
         if isinstance(record, Voters):

@@ -93,6 +93,7 @@ class QuorumState:
         "in_flight",
         "incarnation",
         "installing",
+        "is_stalled",
         "joining",
         "known_high_watermark",
         "me",
@@ -106,6 +107,7 @@ class QuorumState:
         "shutting_down",
         "standing",
         "stranger",
+        "unflushed_since_ms",
         "voters",
     )
 
@@ -145,6 +147,10 @@ class QuorumState:
         self.failures = 0
         self.retry_at_ms = now_ms
         """No fetch leaves before."""
+        self.unflushed_since_ms = None if shape.flushed_end == shape.end else now_ms
+        """Since when the flushed end has stood still short of the log's; None: all is flushed."""
+        self.is_stalled = False
+        """It led, and its disk kept it waiting for too long (`leader`): it does not run before that has got further."""
         self.awaiting_log = False
         """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
         self.disputes: dict[ReplicaKey, Dispute] = {}
@@ -206,7 +212,7 @@ class QuorumState:
         1 leads {1,2}, appends {2}, and resigns before 2 has that record. 2 cannot win, for it needs the vote of 1, whose log
         is longer; so 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
         """
-        return self.standing.may_campaign and (self.is_voter or self._may_have_to_lead)
+        return self.standing.may_campaign and not self.is_stalled and (self.is_voter or self._may_have_to_lead)
 
     @property
     def _may_have_to_lead(self) -> bool:
@@ -247,6 +253,19 @@ class QuorumState:
     def election_deadline_ms(self) -> int:
         """A random time from now, so that two nodes rarely run at once (Raft 5.2)."""
         return self.now_ms + self.rng.randint(self.config.election_timeout_min_ms, self.config.election_timeout_max_ms)
+
+    # --- the log --------------------------------------------------------------------------------------------------
+
+    def take_shape(self, shape: LogShape) -> None:
+        """The log is as it says itself. Whether its disk gets further with it is noted here."""
+        is_flushed, has_moved = shape.flushed_end == shape.end, shape.flushed_end != self.shape.flushed_end
+        self.shape = shape
+        if is_flushed or has_moved:
+            self.is_stalled = False
+        if is_flushed:
+            self.unflushed_since_ms = None
+        elif has_moved or self.unflushed_since_ms is None:
+            self.unflushed_since_ms = self.now_ms
 
     # --- effects --------------------------------------------------------------------------------------------------
 

@@ -347,8 +347,8 @@ class RaftCore:
 
     @property
     def complaint(self) -> str:
-        """What this node holds against another, or another against it, in one sentence; empty: nothing."""
-        return disputes.complaint(self._q) or download.complaint(self._q)
+        """What this node holds against another or its own disk, or another against it, in one sentence; empty: nothing."""
+        return disputes.complaint(self._q) or download.complaint(self._q) or leader.complaint(self._q)
 
     @property
     def is_loading_snapshot(self) -> bool:

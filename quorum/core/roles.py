@@ -54,6 +54,7 @@ class Why(Enum):
     REMOVED = "a voter set without this leader is committed"
     ACCUSED = "a majority of the voters has another history than this leader"
     UNFIT = "its log is damaged, and until that is mended it neither leads nor runs"
+    STALLED = "its disk has not got further with a flush for too long, so that it could apply nothing"
     REST_IS_OVER = "a resigned leader has given the others an election timeout"
 
 
@@ -76,6 +77,7 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_L, _R, Why.REMOVED),
         (_L, _R, Why.UNFIT),
         (_L, _R, Why.ACCUSED),
+        (_L, _R, Why.STALLED),
         (_C, _U, Why.UNFIT),
         (_R, _U, Why.REST_IS_OVER),
     }
