@@ -24,6 +24,11 @@ class Agreement:
         self._told = ""
         self._odd = False
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether the image here is known to be none that a majority has, or ever had."""
+        return self._odd and self._state.stopped is not None
+
     def applied(self) -> None:
         """The image has moved, or stands still for good: the next fetches say so."""
         state = self._state

@@ -1,8 +1,9 @@
 """Reads that any controller answers from what it has applied, leader or not: perhaps of the past, never of another history.
 
 Nobody else is asked, so there is an answer also while nobody leads. It is a state that was committed, as of the offset that
-comes with it. Monotone within one client: it brings the highest offset that it was told of (`at_least`), and a node that has
-not come so far waits until it has, or refuses at the deadline.
+comes with it: a node whose image is known to be the odd one refuses (`agreement`). Monotone within one client: it brings the
+highest offset that it was told of (`at_least`), and a node that has not come so far waits until it has, or refuses at the
+deadline.
 """
 
 from collections.abc import Iterator

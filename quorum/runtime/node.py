@@ -284,7 +284,9 @@ class Node:
         else:
             self._local_reads.add(event)
 
-    def _local_view(self) -> ReadView:
+    def _local_view(self) -> ReadView | Refused:
+        if self._agreement.is_odd:
+            return Refused(ErrorCode.NOT_READY, self.state.stopped or "")
         heard_ms = self.core.leader_heard_ms
         local = LocalView(self.me.node_id, None if heard_ms is None else max(0, self._now_ms - heard_ms))
         controller = self.active.controller if self.active.on else None

@@ -1,10 +1,11 @@
 """Any node answers from what it has applied; never from before what its client has seen."""
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset
+from metadata_log.ids import Offset, ReplicaKey
+from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
 from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.world import LocalRead, ReplyTo
-from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
+from quorum.runtime.world import LocalRead, RaftRequest, ReplyTo
+from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 
 def ask(lone: LoneNode, at_least: Offset) -> ReplyTo:
@@ -59,3 +60,20 @@ def test_a_read_that_waits_in_vain_is_refused_at_its_deadline() -> None:
     refused = lone.answers[reply_to]
     assert isinstance(refused, Refused)
     assert refused.code is ErrorCode.NOT_READY
+
+
+def test_what_a_majority_says_is_wrong_is_told_to_nobody() -> None:
+    """The image here differs from a majority's: it is no state that was ever committed."""
+    lone = LoneNode(formatted_disk(voters_of([1, 2, 3])))
+    me, leader = (ReplicaKey(node_id, directory_id(node_id)) for node_id in (1, 2))
+    lone.turn(RaftRequest(BeginQuorumEpochRequest(leader, me, 3), lone.new_reply_to()))
+    lone.run_until_idle()
+    assert isinstance(lone.answers[ask(lone, 0)], ReadView)
+
+    _, fetch = lone.sent[-1]
+    assert isinstance(fetch, FetchRequest)
+    lone.respond(FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, high_watermark=0, image_differs=True))
+
+    refused = lone.answers[ask(lone, 0)]
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.NOT_READY and "differs from that of a majority" in refused.message
