@@ -58,14 +58,16 @@ class ReplicaProgress:
     """As the runtime has told (`runtime.digests`); each answer passes it on."""
     damaged: bool = False
     """Its log is, as it says itself."""
+    applies_nothing: bool = False
+    """Its replay has stopped: it says how far its image reaches, and has no digest of it."""
     processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
     """Tokens of the newest replies and when they left."""
 
     @property
     def is_unfit(self) -> bool:
-        """Whether it would leave the lead to others: its log is damaged, or its image differs from a majority's."""
-        return self.damaged or self.image_differs
+        """Whether it should leave the lead to others: its log is damaged, or its image is the odd one, or stands still."""
+        return self.damaged or self.image_differs or self.applies_nothing
 
     @property
     def newest_sent(self) -> int:
@@ -83,6 +85,7 @@ class ReplicaProgress:
         self.fetch_offset = offset
         self.last_fetch_ms = now_ms
         self.damaged = request.damaged
+        self.applies_nothing = request.applied_offset > 0 and not request.digest
 
     def echoed(self, read_token: int) -> None:
         """It has accepted the reply that carried this token, if it is one that is remembered."""

@@ -49,7 +49,10 @@ def why_no_target(q: QuorumState, term: Leader, wanted: NodeId | None) -> str:
     progress = next(term.replicas[key] for key in q.latest_voters.others(q.me) if key.node_id == wanted)
     if not is_live(q, progress):
         return f"controller {wanted} has not fetched from this leader lately"
-    what = "its log is damaged, and not mended yet" if progress.damaged else "its image differs from a majority's"
+    if progress.damaged:
+        what = "its log is damaged, and not mended yet"
+    else:
+        what = "its image differs from a majority's" if progress.image_differs else "it applies nothing any more"
     return f"controller {wanted} would not lead: {what}"
 
 

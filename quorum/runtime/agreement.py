@@ -43,9 +43,11 @@ class Agreement:
         """As leader: a replica says what its image is."""
         core, state = self._core, self._state
         voters = core.voters.keys
-        if not core.is_leading or state.stopped is not None or request.replica not in voters:
+        if not core.is_leading or request.replica not in voters:
             return
-        if state.digests.heard(request.replica, request.applied_offset, request.digest):
+        if state.stopped is not None:
+            self._make_way_for(request)
+        elif state.digests.heard(request.replica, request.applied_offset, request.digest):
             core.carry_verdict(request.replica, image_differs=False)
         elif state.digests.am_odd(voters):
             self._stop(f"{ODD_ONE}; it differs from {state.digests.differing()}")
@@ -64,9 +66,21 @@ class Agreement:
             self._stop(ODD_ONE)
 
     def resign_if_stopped(self) -> None:
-        """Whose image is not to be believed must not decide by it; somebody else can."""
-        if self._odd and self._state.stopped is not None and self._core.is_leading:
-            self._resign(ODD_ONE)
+        """As active controller: whose image is not to be believed must not decide by it; somebody else can."""
+        if self._state.stopped is not None:
+            self._resign(self._state.stopped)
+
+    def _make_way_for(self, request: FetchRequest) -> None:
+        """As a leader that applies nothing any more, and so never becomes active: a voter that could has fetched.
+
+        Not before that voter holds all of the log. Of two that are left, each needs the other's vote: a leader that resigned
+        as soon as it was elected would refuse its own to whoever lacks the record of its epoch, and be elected again, for ever.
+        """
+        core, state = self._core, self._state
+        assert state.stopped is not None
+        holds_all = request.epoch == core.epoch and request.fetch_offset == core.shape.end
+        if holds_all and not request.damaged and request.digest and request.applied_offset > state.applied:
+            self._resign(state.stopped)
 
     def _stop(self, reason: str) -> None:
         if self._state.stopped is None:

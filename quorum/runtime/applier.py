@@ -115,7 +115,7 @@ class Applier:
                 return
             if job is not None:
                 self._world.start_job(job)
-        if self._state.applied != before:
+        if self._state.applied != before or self._state.stopped is not None:
             self._agreement.applied()
 
     def _applied_marks(self, until: Offset) -> list[Mark]:

@@ -440,8 +440,10 @@ class Node:
 
     def _maybe_activate(self) -> None:
         core = self.core
-        self._agreement.resign_if_stopped()
-        if self.active.on or not core.is_leading or core.high_watermark is None or self._applier.is_loading:
+        if self.active.on:
+            self._agreement.resign_if_stopped()
+            return
+        if not core.is_leading or core.high_watermark is None or self._applier.is_loading:
             return
         if self.state.applied == self.log.shape.end:
             self.active.begin(core.epoch, self._now_ms)

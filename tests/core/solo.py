@@ -172,6 +172,7 @@ class Solo:
         wait_ms: int = 150,
         generation: int = 0,
         damaged: bool = False,
+        applied_offset: int = 0,
     ) -> list[Effect]:
         """A fetch of a follower whose log is this one's, up to `offset` (the end, if None)."""
         offset = self.log.end if offset is None else offset
@@ -190,6 +191,7 @@ class Solo:
                 max_bytes=1 << 20,
                 read_token=read_token,
                 damaged=damaged,
+                applied_offset=applied_offset,
             )
         )
 

@@ -500,6 +500,15 @@ def test_a_voter_whose_image_is_the_odd_one_is_no_target() -> None:
     assert "its image differs" in answer(solo.request(transfer(2))).message
 
 
+def test_a_voter_that_applies_nothing_any_more_is_no_target_and_the_last_of_the_successors() -> None:
+    """It would be elected, and never answer anybody. How far its image reaches it says, and has no digest of it."""
+    solo = working_leader()
+    solo.append()
+    solo.fetch(2, applied_offset=3)
+    assert "applies nothing" in answer(solo.request(transfer(2))).message
+    assert ended(solo.step(Resign(solo.core.epoch, "asked"))) == (3, 2), "although 2 is further"
+
+
 def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
     """And it is waited for; meanwhile proposals are taken, and in the end the leader leads on."""
     solo = working_leader()
