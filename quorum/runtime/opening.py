@@ -15,9 +15,9 @@ from metadata_log.identity import Identity
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_history import QuorumRecord
-from metadata_log.log_notes import read_start, write_start
+from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
 from metadata_log.records import Voters
-from metadata_log.recovery import segment_names
+from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
 from quorum.core.roles import Download
 from quorum.core.standing import FULL, Lost, Standing
@@ -28,7 +28,7 @@ from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.recovery_plan import refuse_unfinished
 from quorum.runtime.snapshotter import Snapshotter
-from snapshots.format import SnapshotMeta, snapshot_name
+from snapshots.format import BOOTSTRAP_END, SnapshotMeta, parse_name, snapshot_name
 from snapshots.store import SnapshotStore, genesis
 
 LOG_DIRECTORY = "@metadata"
@@ -83,7 +83,7 @@ def open_directory(
             logger.error(
                 "%s/%s is damaged: this node starts from what is older", metadata.path_text, snapshot_name(info.end)
             )
-    election, forgotten = _election(directory, is_new=not segment_names(metadata))
+    election, forgotten = _election(directory, is_new=_is_new(metadata))
     _write_again(directory, metadata, election)
     known = bootstrap if load is None else load.store.read_meta(load.end)
 
@@ -144,6 +144,22 @@ def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) 
     chain = genesis(identity.cluster_id, bootstrap.voters)
     _check_origin(metadata, "the bootstrap checkpoint", identity.genesis_chain or chain, chain)
     return bootstrap
+
+
+def _is_new(metadata: Directory) -> bool:
+    """Whether no log has ever been here: nothing is left of one, neither segments nor what is kept beside them.
+
+    Where only the segments and the vote are gone this node knows that it has lost something, but not since which epoch; any
+    record of the leader's would give it back its full standing, with a vote to give that it has given already.
+    """
+
+    def is_of_a_log(name: str) -> bool:
+        snapshot = parse_name(name)
+        if snapshot is not None:
+            return snapshot[0] != BOOTSTRAP_END
+        return base_offset_of(name) is not None or name in (FLUSHED_NAME, START_NAME, LOST_NAME)
+
+    return not any(map(is_of_a_log, metadata.names()))
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:

@@ -10,9 +10,9 @@ import pytest
 from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.files import Directory, FlushFailed
 from metadata_log.identity import Identity, read_identity
-from metadata_log.ids import ReplicaKey, uuid_text
+from metadata_log.ids import OffsetAndEpoch, ReplicaKey, uuid_text
 from metadata_log.log import Log
-from metadata_log.log_notes import read_start, write_start
+from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
 from metadata_log.records import NoOp, Voters
 from metadata_log.recovery import segment_names
 from quorum.core.effects import ElectionState
@@ -169,6 +169,29 @@ def test_a_log_whose_beginning_only_the_page_cache_has_does_not_begin_again() ->
     log.append([NoOp()], 4, 1)
     log.flush()
     assert _reopened(disk.crash(Random(1))).log.shape.end == 1
+
+
+def test_what_is_left_beside_a_log_that_is_gone_tells_that_there_was_one() -> None:
+    """Vote and segments are gone. Taken for a new directory it would vote again, as soon as any record at all is here."""
+    disk = _voter_that_has_voted()
+    metadata = disk.subdirectory("@metadata")
+    assert metadata.exists(FLUSHED_NAME)
+    disk.remove(election_file.FILE_NAME)
+    for name in segment_names(metadata):
+        metadata.remove(name)
+    opened = _reopened(disk)
+    assert opened.identity.directory_id == NEW_ID and read_identity(disk) == opened.identity
+    assert opened.log.shape.end == 0 and opened.standing == FULL
+
+
+@pytest.mark.parametrize("name", [FLUSHED_NAME, START_NAME, LOST_NAME, snapshot_name(OffsetAndEpoch(7, 4))])
+def test_any_of_what_a_log_leaves_tells_that_there_was_one(name: str) -> None:
+    """A tool that only looks says so; it gives no ids, so nothing is changed. (What the file says is not read for that.)"""
+    disk = formatted_disk(THREE)
+    disk.subdirectory("@metadata").write_atomic(name, b"")
+    with pytest.raises(CorruptLog):
+        open_directory(disk, _identity(), NodeConfig())
+    assert not disk.exists(election_file.FILE_NAME)
 
 
 def test_the_vote_of_a_later_release_is_not_forgotten() -> None:
