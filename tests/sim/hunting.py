@@ -3,6 +3,9 @@
 A few seeds of each mutant that is still at large, then the next few of those, and so on: most are found by their first seeds,
 and the cores that this leaves free are all put on the last ones. What is in the table does not depend on who was quicker: it is
 always the lowest seed that finds the bug.
+
+Found is what breaks a law, or an assert of production's. Any other exception is the mutant's own: it no longer fits the code that
+it replaces, and would fall whatever the laws say. Then the hunt fails, as it does for a bug that nothing finds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,17 +47,20 @@ class Catch(NamedTuple):
 
 def hunt_all(names: Sequence[str], first: int, count: int, events: int, page: Path | None = None) -> int:
     """Each of these mutants must be found within `count` seeds. Puts what was found into the table of `page`, if one is given."""
-    caught: dict[str, Catch] = {}
+    fallen: dict[str, Outcome] = {}
     with progress_bar("mutants") as bar:
         task = bar.add_task("mutants", total=len(names))
-        for hunt, outcome in on_all_cores(run_hunt, _hunts(names, first, count, events, caught)):
-            if outcome.failure is None:
-                continue
-            known, catch = caught.get(hunt.mutant), _catch(hunt, outcome.failure, outcome)
-            if known is None or catch.seed < known.seed:
-                caught[hunt.mutant] = catch
-                bar.console.print(_line(hunt.mutant, catch), highlight=False, markup=False, soft_wrap=True)
-            bar.update(task, completed=len(caught))
+        for hunt, outcome in on_all_cores(run_hunt, _hunts(names, first, count, events, fallen)):
+            known = fallen.get(hunt.mutant)
+            if outcome.failure is not None and (known is None or outcome.seed < known.seed):
+                fallen[hunt.mutant] = outcome
+                line = _line(hunt.mutant, _catch(hunt.mutant, outcome))
+                bar.console.print(line, highlight=False, markup=False, soft_wrap=True)
+            bar.update(task, completed=len(fallen))
+    caught = {name: catch for name, outcome in fallen.items() if (catch := _catch(name, outcome)) is not None}
+    for name in names:
+        if name in fallen and name not in caught:
+            print(f"{name} is broken itself, which shows nothing: {fallen[name].failure}\n")
     print("\n".join(_line(name, caught.get(name)) for name in names))
     if page is not None:
         write_rows(page, caught)
@@ -63,16 +69,19 @@ def hunt_all(names: Sequence[str], first: int, count: int, events: int, page: Pa
     return 1 if survivors else 0
 
 
-def _hunts(names: Sequence[str], first: int, count: int, events: int, caught: Mapping[str, Catch]) -> Iterator[Hunt]:
-    """A few seeds of each that is not `caught` by then."""
+def _hunts(names: Sequence[str], first: int, count: int, events: int, fallen: Mapping[str, Outcome]) -> Iterator[Hunt]:
+    """A few seeds of each that has not `fallen` by then."""
     for begin in range(first, first + count, SEEDS_A_HUNT):
         for name in names:
-            if name not in caught:
+            if name not in fallen:
                 yield Hunt(name, begin, min(SEEDS_A_HUNT, first + count - begin), events)
 
 
-def _catch(hunt: Hunt, failure: str, outcome: Outcome) -> Catch:
-    return Catch(hunt.mutant, law_of(failure), outcome.seed, outcome.events)
+def _catch(name: str, outcome: Outcome) -> Catch | None:
+    """None: the seed did not find the mutant, but broke off over it."""
+    if outcome.failure is None or outcome.by == "error":
+        return None
+    return Catch(name, law_of(outcome.failure), outcome.seed, outcome.events)
 
 
 def _line(name: str, catch: Catch | None) -> str:

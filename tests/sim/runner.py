@@ -5,18 +5,25 @@ import logging
 import multiprocessing
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from tests.sim.cluster import Cluster, SimulationFailed
 from tests.sim.coverage import Coverage
+from tests.sim.laws import LawBroken
 from tests.sim.memory import remembered
 from tests.sim.mutants import put_in
+
+By: TypeAlias = Literal["law", "assert", "error"]
+"""What has ended a run: a law of these tests, an assert of production's, or anything else that was raised."""
+TESTS = Path(__file__).parents[1]
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -45,6 +52,8 @@ class Outcome(NamedTuple):
     coverage: Coverage
     failure: str | None
     """The broken law, how to see it again, and the last events; None: every law held."""
+    by: By | None
+    """None as well."""
 
 
 def run_job(job: Job) -> Outcome:
@@ -62,12 +71,23 @@ def run_job(job: Job) -> Outcome:
 
 def _run(job: Job) -> Outcome:
     cluster = Cluster(job.seed)
-    failure = None
+    failure, by = None, None
     try:
         cluster.run(job.events)
     except SimulationFailed as e:
         failure = f"{e.law}\n\nTo see it again:\n\n    {job.command}\n\n{e.story}"
-    return Outcome(job.seed, cluster.events, cluster.now_ms, cluster.coverage, failure)
+        by = _ended_by(e.__cause__)
+    return Outcome(job.seed, cluster.events, cluster.now_ms, cluster.coverage, failure, by)
+
+
+def _ended_by(cause: BaseException | None) -> By:
+    """An assert counts where it stands: one in the tests says that a mutant, or a fake, is not used as it was meant to be."""
+    if isinstance(cause, LawBroken):
+        return "law"
+    if not isinstance(cause, AssertionError):
+        return "error"
+    (last,) = traceback.extract_tb(cause.__traceback__, limit=-1)
+    return "error" if Path(last.filename).is_relative_to(TESTS) else "assert"
 
 
 class Hunt(NamedTuple):

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from metadata_log.ids import uuid_text
+from quorum.core.raft import RaftCore
 from tests.sim import hunting
 from tests.sim.cluster import Cluster
 from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
-from tests.sim.laws import brokers, clients, metadata, quorum, snapshots
+from tests.sim.laws import brokers, clients, hold, metadata, quorum, snapshots
 from tests.sim.mutants import MUTANTS
+from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.report import Report
 from tests.sim.runner import Hunt, Job, on_all_cores, run, run_hunt, run_job, seeds
 
@@ -51,7 +54,53 @@ def test_a_seeded_bug_is_found(mutant: str) -> None:
     """The laws have teeth: a bug that was put in on purpose breaks one of them."""
     outcomes = run(seeds(1, 1_000, 2_000, mutant))
 
-    assert outcomes[-1].failure is not None
+    assert outcomes[-1].by in ("law", "assert")
+
+
+def _slip(*_: Any) -> None:
+    """A mutant's own mistake: what it replaces has another signature now."""
+    len(7)  # type: ignore[arg-type]
+
+
+def _complaint(*_: Any) -> None:
+    raise AssertionError("of the mutant, or of a fake")
+
+
+def _invariant(*_: Any) -> None:
+    uuid_text(b"not sixteen bytes")
+
+
+def _law(*_: Any) -> None:
+    hold(False, "R0 Example", "is broken")
+
+
+@pytest.mark.parametrize(
+    ("bug", "by"), [(_slip, "error"), (_complaint, "error"), (_invariant, "assert"), (_law, "law")]
+)
+def test_who_has_found_a_bug(bug: Any, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A law, or an assert of production's; not whatever is raised."""
+    monkeypatch.setitem(MUTANTS, "example", Mutant("an example", lambda: patched(RaftCore, "step", bug)))
+
+    assert run_job(Job(1, 50, "example")).by == by
+    assert run_job(Job(1, 50)).by is None
+
+
+def test_a_mutant_that_is_broken_itself_is_no_catch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The hunt took a TypeError for a find: when the code under a mutant changed, the mutant proved nothing any more."""
+    monkeypatch.setitem(MUTANTS, "slip", Mutant("raises", lambda: patched(RaftCore, "step", _slip)))
+    monkeypatch.setattr(hunting, "on_all_cores", map)
+    page = tmp_path / "page.md"
+    page.write_text(f"{hunting.BEGIN}\n{hunting.END}\n")
+
+    assert hunting.hunt_all(["slip"], 1, 100, 50, page) == 1
+    said = capsys.readouterr().out
+    assert "slip is broken itself, which shows nothing: TypeError: object of type 'int' has no len()\n" in said
+    assert "    python -m tests.sim --seed 1 --events 50 --mutant slip\n" in said
+    assert "The last events:" in said
+    assert said.endswith("0 passed, 1 failed\n")
+    assert hunting.rows_of(page) == []
 
 
 @pytest.mark.timeout(60)
