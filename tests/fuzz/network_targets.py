@@ -44,7 +44,8 @@ from quorum.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from quorum.runtime.world import RaftResponse, StopRequested
+from quorum.runtime.node import Node
+from quorum.runtime.world import RaftRequest, RaftResponse, StopRequested
 from quorum.wire import convert, convert_membership
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
@@ -54,10 +55,10 @@ from tests.fuzz.disk_targets import packed, unpacked
 from tests.fuzz.mutation import Mutate, messages_mutated, mutated
 from tests.fuzz.sealing import sealed
 from tests.fuzz.target import Target
-from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
+from tests.quorum.runtime.lone_controller import LoneController, elected, follower, key, leader, unattached
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.quorum.wire.calling import METHODS, call, codes_of
-from tests.quorum.wire.good_requests import good_requests, register
+from tests.quorum.wire.good_requests import good_requests, register, sender, voter
 
 IDENTITY = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
 CALLS_MAX: Final = 100
@@ -101,7 +102,25 @@ def busy() -> LoneNode:
     return _started(LoneNode(unpacked(busy_disk())))
 
 
-ROLES: Final[Sequence[Callable[[], LoneNode]]] = (leader, follower, unattached, busy)
+def followed() -> LoneNode:
+    """It leads, of two voters; the other one, 3, and controller 4, which does not vote, have fetched all that it has.
+
+    So a voter can be let in or sent away. Without 3 it commits alone, and with it nothing: nobody fetches while a call lasts.
+    """
+    lone = elected(LoneNode(formatted_disk(voters_of((1, 3)))), 3)
+    for number in range(1, 5):  # what is committed may make it append more
+        for node_id in (3, 4):
+            shape = lone.node.log.shape
+            fetch = FetchRequest(
+                key(node_id), lone.node.core.epoch, number, shape.end, shape.last_epoch, shape.chain, 0, 0, 1 << 20
+            )
+            lone.turn(RaftRequest(fetch, lone.new_reply_to()))
+            lone.run_until_idle()
+    return lone
+
+
+BUSY, FOLLOWED = 3, 4
+ROLES: Final[Sequence[Callable[[], LoneNode]]] = (leader, follower, unattached, busy, followed)
 SERVICES: Final[dict[str, Callable[[LoneController], Any]]] = {
     "VoterService": lambda controller: VoterService(controller, IDENTITY, lambda *_: None),
     "BrokerService": lambda controller: BrokerService(controller, IDENTITY),
@@ -176,9 +195,26 @@ def _with_role(mutate: Mutate, roles: Sequence[int]) -> Mutate:
     return with_role
 
 
+def _know(name: str, request: Any, node: Node) -> None:
+    """Makes it the request of somebody who knows how the busy node stands, and that it is the only voter."""
+    if "epoch" in request.DESCRIPTOR.fields_by_name:
+        request.epoch = node.core.epoch
+    match name:
+        case "VoterService.Fetch":
+            request.chain = node.log.chain_at(request.fetch_offset)
+        case "VoterService.UpdateVoter":
+            request.sender.CopyFrom(sender(1))
+            request.voter.CopyFrom(voter(1))
+        case "AdminService.TransferLeadership":
+            request.target_id = 1
+        case _:
+            pass
+
+
 def _request_target(name: str) -> Target:
     message_type = METHODS[name].input_type._concrete_class
-    roles = (0, 0, 1, 2, 3) if name.startswith("VoterService") else (3, 3, 3, 3, 3, 3, 0, 1)
+    is_voters = name.startswith("VoterService")
+    roles = (0, 0, 1, 2, BUSY, FOLLOWED) if is_voters else (BUSY, BUSY, BUSY, BUSY, BUSY, BUSY, 0, 1, FOLLOWED)
 
     def samples() -> list[bytes]:
         node = busy().node
@@ -188,10 +224,8 @@ def _request_target(name: str) -> Target:
         snapshot = node.snapshotter.store.list()[0].end
         request = good_requests(image.brokers[0].broker_epoch, topic.topic_id, image.offset, snapshot)[name]
         samples = [bytes([role]) + request.SerializeToString(deterministic=True) for role in sorted(set(roles))]
-        if "epoch" in request.DESCRIPTOR.fields_by_name and 3 in roles:
-            request.epoch = node.core.epoch
-            samples.append(bytes([3]) + request.SerializeToString(deterministic=True))
-        return samples
+        _know(name, request, node)
+        return [*samples, bytes([BUSY]) + request.SerializeToString(deterministic=True)]
 
     return Target(
         name, samples, _request_taker(name), (DecodeError,), _with_role(messages_mutated(message_type), roles)

@@ -10,10 +10,11 @@ from tests.fuzz.mutation import mutated
 from tests.fuzz.running import CPU_SECONDS_MAX, chunks, judge, run
 from tests.fuzz.target import ACCEPTED, Target
 from tests.fuzz.targets import targets
-from tests.quorum.wire.calling import SERVICES
 
 INPUTS = 20_000
-AT_THE_DOOR = {"DecodeError", "INVALID_REQUEST", "INCONSISTENT_CLUSTER_ID", "INVALID_CONTROL_GENERATION"}
+NEVER_ACCEPTED = {"AdminService.AddVoter": "REQUEST_TIMED_OUT"}
+"""What no sample is answered but with this. An operator's new voter is acknowledged when it is committed, for which another voter
+has to fetch it; and while a call lasts there is nobody here but the node that is asked."""
 REGRESSIONS = [
     (each["target"], each["input"]) for each in json.loads((Path(__file__).parent / "regressions.json").read_text())
 ]
@@ -33,8 +34,9 @@ def test_what_is_not_hurt_is_accepted(name: str) -> None:
     """Else the inputs would never come past the first check. (Some samples are only there to be mixed with others.)"""
     target = targets()[name]
     outcomes = {target.outcome(sample) for sample in target.samples}
-    if name.partition(".")[0] in SERVICES:
-        assert outcomes - AT_THE_DOOR
+    if name in NEVER_ACCEPTED:
+        assert NEVER_ACCEPTED[name] in outcomes
+        assert ACCEPTED not in outcomes, "it need not stand in that list any more"
     else:
         assert ACCEPTED in outcomes
 

@@ -78,11 +78,15 @@ def follower() -> LoneNode:
 
 def leader() -> LoneNode:
     """Node 1 of three, elected by node 2. Its own disk has what opens the epoch; nobody has fetched it yet."""
-    lone = unattached()
+    return elected(unattached(), 2)
+
+
+def elected(lone: LoneNode, by: NodeId) -> LoneNode:
+    """It runs, and the voter `by` gives it the vote that it lacks."""
     lone.now_ms += 10_000
     lone.turn()
     for _ in range(2):
-        destination, request = next(each for each in reversed(lone.sent) if each[0] == 2)
+        destination, request = next(each for each in reversed(lone.sent) if each[0] == by)
         assert isinstance(request, VoteRequest), request
         epoch = lone.node.core.epoch
         lone.turn(RaftResponse(destination, request, VoteResponse(ErrorCode.NONE, epoch, None, vote_granted=True)))

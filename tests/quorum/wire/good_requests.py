@@ -24,20 +24,18 @@ def voter(node_id: NodeId) -> voter_pb2.Voter:
     return voter_pb2.Voter(replica=key(node_id), endpoints=[endpoint], kraft_version_min=0, kraft_version_max=1)
 
 
-def _voters() -> dict[str, Any]:
-    me = sender()
+def _voters(snapshot: OffsetAndEpoch) -> dict[str, Any]:
+    me, snapshot_id = sender(), common_pb2.SnapshotId(end_offset=snapshot.offset, epoch=snapshot.epoch)
     return {
         "Vote": voter_pb2.VoteRequest(sender=me, receiver=key(1), epoch=2, last_epoch=1, end_offset=9),
         "BeginQuorumEpoch": voter_pb2.BeginQuorumEpochRequest(sender=me, receiver=key(1), epoch=2),
         "EndQuorumEpoch": voter_pb2.EndQuorumEpochRequest(sender=me, epoch=1, preferred_successors=[key(1), key(3)]),
         "Fetch": voter_pb2.FetchRequest(sender=me, epoch=1, number=1, max_bytes=1 << 20),
         "FetchSnapshot": voter_pb2.FetchSnapshotRequest(
-            sender=me, epoch=1, number=1, snapshot=common_pb2.SnapshotId(end_offset=3, epoch=1), max_bytes=1 << 20
+            sender=me, epoch=1, number=1, snapshot=snapshot_id, max_bytes=1 << 20
         ),
         "ReadLog": voter_pb2.ReadLogRequest(sender=me, offset=0, end_offset=1, max_bytes=1 << 20),
-        "ReadSnapshot": voter_pb2.ReadSnapshotRequest(
-            sender=me, snapshot=common_pb2.SnapshotId(end_offset=3, epoch=1), max_bytes=1 << 20
-        ),
+        "ReadSnapshot": voter_pb2.ReadSnapshotRequest(sender=me, snapshot=snapshot_id, max_bytes=1 << 20),
         "DescribeChain": voter_pb2.DescribeChainRequest(sender=me, offset=1, epoch=1),
         "AddVoter": voter_pb2.AddVoterRequest(sender=me, voter=voter(4), timeout_ms=200),
         "RemoveVoter": voter_pb2.RemoveVoterRequest(sender=me, voter=key(3), timeout_ms=200),
@@ -134,7 +132,7 @@ def good_requests(
     return {
         f"{service}.{method}": request
         for service, requests in (
-            ("VoterService", _voters()),
+            ("VoterService", _voters(snapshot)),
             ("BrokerService", _brokers(broker_epoch, topic_id, offset, snapshot)),
             ("AdminService", _operators()),
         )
