@@ -19,9 +19,11 @@ One thread owns a store. `SnapshotJob.run` is the exception: it may run on anoth
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from broker_agent.lifecycle import EMPTY_POSITION, Position
+from metadata_log.bad_sectors import read_twice
 from metadata_log.batch import Batch, decode_all
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, FileTooLarge
@@ -32,7 +34,7 @@ from metadata_log.log import Log, LogConfig
 from metadata_log.records import KRaftVersion, Voters
 from metadata_log.replay import Replay, ReplayResult
 from snapshots.format import SnapshotMeta
-from snapshots.reader import read_records
+from snapshots.reader import read_records, unreadable_is_damaged
 from snapshots.store import SnapshotStore
 
 METADATA_DIRECTORY: Final = "@metadata"
@@ -147,13 +149,17 @@ class BrokerStore:
         self._due = None  # what is due at a restart was due long ago; the next mark comes
 
     def _load_newest(self) -> SnapshotMeta | None:
-        """The newest snapshot that verifies; the others are left where they are."""
+        """The newest snapshot that the disk gives, asked twice, and that verifies; the others are left where they are."""
         for info in reversed(self._snapshots.list()):
             try:
-                return self._load(self._snapshots.read_meta(info.end))
+                with unreadable_is_damaged():
+                    return read_twice(partial(self._load_at, info.end))
             except LogFormatError:
                 continue
         return None
+
+    def _load_at(self, end: OffsetAndEpoch) -> SnapshotMeta:
+        return self._load(self._snapshots.read_meta(end))
 
     def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
         """Replaces the image by that of a snapshot that was found whole."""

@@ -164,12 +164,16 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, length: int) -> bytes:
-        data = os.pread(self._fd, length, position)
-        while data and len(data) < length:
-            more = os.pread(self._fd, length - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            data = os.pread(self._fd, length, position)
+            while data and len(data) < length:
+                more = os.pread(self._fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as e:
+            e.filename = str(self._path)  # the kernel does not say, and whoever has to act must know
+            raise
         return data
 
     def write_at(self, position: int, data: bytes) -> None:
@@ -246,7 +250,11 @@ class RealDirectory:
 
     def read(self, name: str, max_bytes: int) -> bytes:
         with self._at(name).open("rb") as f:
-            data = f.read(max_bytes + 1)
+            try:
+                data = f.read(max_bytes + 1)
+            except OSError as e:
+                e.filename = str(self._at(name))
+                raise
         if len(data) > max_bytes:
             raise FileTooLarge(f"{self._at(name)}: more than the {max_bytes} bytes that it could rightly have")
         return data

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
+from metadata_log.bad_sectors import read_twice
 from metadata_log.batch import CHAIN_BYTES
 from metadata_log.errors import CorruptLog
-from metadata_log.files import Directory, FileTooLarge
+from metadata_log.files import Directory, FileTooLarge, is_unreadable
 from metadata_log.ids import Offset, OffsetAndEpoch
 
 FLUSHED_NAME: Final = "flushed"
@@ -96,8 +97,13 @@ class FlushedNote:
             directory.flush()
 
     def read(self) -> Flushed | None:
-        """The note; None if there is none that can be read."""
-        return _unpack(self._file.read_at(0, _FLUSHED.size))
+        """The note; None if there is none that can be read, by the disk too: the next one is written into the same sector."""
+        try:
+            return _unpack(read_twice(lambda: self._file.read_at(0, _FLUSHED.size)))
+        except OSError as e:
+            if not is_unreadable(e):
+                raise
+            return None
 
     def write(self, end: Offset, chain: bytes) -> None:
         """Notes that all below `end` is durable, which it must be."""

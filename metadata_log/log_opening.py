@@ -5,12 +5,14 @@ which a crash anywhere leaves what the next opening understands: first a loss is
 that is left is made durable, and last what harms nobody is put right.
 """
 
-from collections.abc import Callable, Sequence
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias
 
 from metadata_log.damage import LostTail
 from metadata_log.errors import CorruptLog
-from metadata_log.files import Directory
+from metadata_log.files import Directory, is_full
 from metadata_log.ids import Offset
 from metadata_log.log_history import QuorumRecord
 from metadata_log.log_memory import LogMemory
@@ -60,6 +62,19 @@ def start_anew(directory: Directory, segments: Segments, note: FlushedNote, star
     write_start(directory, start._replace(resetting=False))
 
 
+@contextmanager
+def _read_a_moment_ago() -> Iterator[None]:
+    """For what recovery has just read, all of it, and found intact.
+
+    Raises:
+        OSError: in place of CorruptLog. A process that ends with damage is not started again; the next start judges this damage.
+    """
+    try:
+        yield
+    except CorruptLog as e:
+        raise OSError(errno.EIO, f"{e}; the disk gave it a moment ago") from e
+
+
 class _Opening:
     """One opening of one log: `find`, once."""
 
@@ -97,7 +112,8 @@ class _Opening:
         lost = self._judge(recovery, begin)
         if lost is not None:
             self._lose(recovery, lost)
-        recovery.cut(keep_files=lost is not None)
+        # Also where an earlier opening has noted the loss, and ended before its cut: what is cut now looks torn.
+        recovery.cut(keep_files=self.lost is not None)
         if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
             # (The damage may stand below the start, in the segment that the start stands in: the log is empty then.)
             self._start_anew(begin)
@@ -144,7 +160,8 @@ class _Opening:
             # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
             # continues the chain just as well, would be back after a power cut.
             if piece is active or durable is None or piece.end_offset > durable.end:
-                piece.write_again(0 if durable is None else durable.end)
+                with _read_a_moment_ago():
+                    piece.write_again(0 if durable is None else durable.end)
                 piece.file.flush()
             if piece is not active:
                 piece.release()
@@ -155,9 +172,15 @@ class _Opening:
         self._note.flush()
 
     def _mend_empty_ranges(self) -> None:
-        while empty := self._segments.empty_ranges():
-            # No record is missing: what stands around it says all.
-            self._segments.mend(empty[0], (), self.memory.start)
+        """No record is missing in those: what stands around each says all."""
+        try:
+            while empty := self._segments.empty_ranges():
+                with _read_a_moment_ago():
+                    self._segments.mend(empty[0], (), self.memory.start)
+        except OSError as e:
+            if not is_full(e):
+                raise
+            # They are in nobody's way, and a node that cannot write can vote: the next start with room mends them.
 
     def _start_anew(self, start: LogStart) -> None:
         start_anew(self._directory, self._segments, self._note, start)

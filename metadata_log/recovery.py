@@ -46,6 +46,7 @@ from metadata_log.segment import (
     UnsupportedSegment,
     base_offset_of,
     is_leftover,
+    segment_name,
     walk,
 )
 
@@ -359,13 +360,21 @@ class Recovery:
         lost = promised if self._end < promised.end else None
         if lost is None and damage is not None and (self._note is None or damage.is_unreadable):
             lost = self._last_intact_behind(damage)
-        if not self.segments and lost is None:
+        if not self.segments and lost is None and not self._is_empty():
             raise where
         if self.segments:
             self._check_promises_kept()
         if lost is not None and not may_lose():
             raise LostTail.what(where, self._end, lost.end, lost.chain)
         return lost
+
+    def _is_empty(self) -> bool:
+        """Whether there is nothing but a file without a header where the log starts, and the note knows of nothing above that.
+
+        After an install on an idle cluster the header may be all that a log has, for hours.
+        """
+        start = self._start.start.offset if self._start else 0
+        return self._note is not None and not self._names and self._leftovers == [segment_name(start)]
 
     def _where(self) -> CorruptLog:
         damage, path = self._damage, self._directory.path_text

@@ -5,8 +5,10 @@ leads to the removal of a good one. Names that are not snapshots' are none of it
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, TypeAlias
 
+from metadata_log.bad_sectors import read_twice
 from metadata_log.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
 from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory, File, is_unreadable
@@ -109,6 +111,29 @@ class SnapshotStore:
             if self._is_whole(info.end):
                 return info
         return None
+
+    def newest_at_start(self, log_start: Offset) -> SnapshotInfo | None:
+        """As `newest_valid`; but one that the disk cannot read, asked twice, is passed over like a damaged one.
+
+        Provided that it can be done without: an older one, or nothing, reaches up to `log_start`, where the log goes on.
+
+        Raises:
+            OSError: it cannot. A start that fails with that is tried again, and the next read may succeed.
+        """
+        unreadable: OSError | None = None
+        found: SnapshotInfo | None = None
+        for info in reversed(self.list()):
+            try:
+                if read_twice(partial(self._is_whole, info.end)):
+                    found = info
+                    break
+            except OSError as e:
+                if not is_unreadable(e):
+                    raise
+                unreadable = unreadable or e
+        if unreadable is not None and (found.end.offset if found else 0) < log_start:
+            raise unreadable
+        return found
 
     def _is_whole(self, end: OffsetAndEpoch) -> bool:
         if end not in self._verified:

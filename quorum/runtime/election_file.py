@@ -9,8 +9,9 @@ given (hashicorp/raft #661).
 import json
 import zlib
 
+from metadata_log.bad_sectors import read_twice
 from metadata_log.errors import CorruptLog
-from metadata_log.files import Directory
+from metadata_log.files import Directory, is_unreadable
 from metadata_log.ids import ReplicaKey, parse_uuid, uuid_text
 from quorum.core.effects import ElectionState
 
@@ -49,13 +50,15 @@ def load(directory: Directory) -> ElectionState | None:
         ForgottenVote: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
             guess: it could vote twice in one epoch.
         CorruptLog: if a later release has written it.
+        OSError: if the disk cannot read it, asked twice. That is no forgotten vote: the next start may be given it, and where a
+            majority's disks hang for a moment nobody must give up its vote.
     """
     directory.flush()
     if not directory.exists(FILE_NAME):
         return None
     where = f"{directory.path_text}/{FILE_NAME}"
     try:
-        data = directory.read(FILE_NAME, FILE_BYTES_MAX)
+        data = _read(directory, where)
         outer = json.loads(data)
         body = outer["state"]
         if zlib.crc32(json.dumps(body, sort_keys=True).encode()) != outer["crc32"]:
@@ -70,6 +73,18 @@ def load(directory: Directory) -> ElectionState | None:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise ForgottenVote(f"{where}: unreadable ({e})") from e
+
+
+def _read(directory: Directory, where: str) -> bytes:
+    try:
+        return read_twice(lambda: directory.read(FILE_NAME, FILE_BYTES_MAX))
+    except OSError as e:
+        if not is_unreadable(e):
+            raise
+        text = f"{where}: the disk cannot read this node's vote ({e.strerror}). If it never can again, remove the file: the "
+        raise OSError(
+            e.errno, f"{text}node goes on under another directory id, as an observer until that is admitted"
+        ) from e
 
 
 def _number(value: object) -> int:

@@ -6,8 +6,10 @@ be large, and a node that is still loading it can already vote and replicate.
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from metadata_log.bad_sectors import read_twice
 from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory, is_full
@@ -15,7 +17,7 @@ from metadata_log.identity import Identity
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_history import QuorumRecord
-from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
+from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, LogStart, read_start, write_start
 from metadata_log.records import Voters
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
@@ -70,6 +72,7 @@ def open_directory(
     Raises:
         UnfinishedRecovery: if an operator has begun to make something of it; the text names the command that finishes that.
         CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
+        OSError: the disk cannot read, asked twice, what cannot be done without. It may the next time.
     """
     # (Its removal may be durable only since `_write_again` below, which is before anybody speaks.)
     refuse_unfinished(directory)
@@ -77,15 +80,16 @@ def open_directory(
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
     bootstrap = read_origin(directory, identity, snapshotter.store)
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
-    load = snapshotter.newest_load_job()
+    start = read_start(metadata)
+    load = snapshotter.newest_load_job(start.start.offset if start else 0)
     for info in snapshotter.store.list():
         if load is None or info.end > load.end:
             logger.error(
                 "%s/%s is damaged: this node starts from what is older", metadata.path_text, snapshot_name(info.end)
             )
     election, forgotten = _election(directory, is_new=_is_new(metadata))
-    _write_again(directory, metadata, election)
-    known = bootstrap if load is None else load.store.read_meta(load.end)
+    _write_again(directory, metadata, election, start)
+    known = bootstrap if load is None else read_twice(partial(load.store.read_meta, load.end))
 
     def may_lose(left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
         # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
@@ -97,7 +101,7 @@ def open_directory(
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
     if load is not None:
-        _stand_on_snapshot(log, load)
+        _stand_on_snapshot(log, known)
     if log.shape.start.offset > 0 and (load is None or load.end.offset < log.shape.start.offset):
         raise CorruptLog(
             f"{metadata.path_text}: the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far; "
@@ -131,7 +135,7 @@ def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) 
         CorruptLog: it is gone, or another cluster's.
     """
     metadata = store.directory
-    bootstrap = store.bootstrap()
+    bootstrap = read_twice(store.bootstrap)
     if bootstrap is None:
         if directory.exists(election_file.FILE_NAME):
             raise CorruptLog(
@@ -179,7 +183,9 @@ def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | No
     return election, "" if election is not None else f"{where} is missing although this directory was in use"
 
 
-def _write_again(directory: Directory, metadata: Directory, election: ElectionState | None) -> None:
+def _write_again(
+    directory: Directory, metadata: Directory, election: ElectionState | None, start: LogStart | None
+) -> None:
     """Makes durable what was read, which only the page cache may have.
 
     The flush of a directory that fails leaves the new name there, marked clean; a later flush succeeds and proves nothing. Asked
@@ -187,7 +193,6 @@ def _write_again(directory: Directory, metadata: Directory, election: ElectionSt
     And a log that has begun may, on the disk, be one that is still beginning, in which no segment counts. With these two their
     directories are written, and so the names of snapshots and segments.
     """
-    start = read_start(metadata)
     if election is not None:
         _with_room(directory, lambda: election_file.save(directory, election))
     if start is not None:
@@ -223,13 +228,12 @@ def _history(known: SnapshotMeta, records: Sequence[tuple[Offset, QuorumRecord]]
     return VoterHistory.from_snapshot(known.voters, known.end.offset, entries)
 
 
-def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> None:
-    """The log starts over at the newest snapshot, if that lies beyond its end.
+def _stand_on_snapshot(log: Log, meta: SnapshotMeta) -> None:
+    """The log starts over at the newest snapshot, which `meta` is of, if that lies beyond its end.
 
     That is what a crash between the download's rename and the log's reset leaves behind.
     """
-    meta = load.store.read_meta(load.end)
-    end, shape = load.end, log.shape
+    end, shape = meta.end, log.shape
     is_within = shape.start.offset <= end.offset <= shape.end and not log.is_within_damage(end.offset)
     # Of another epoch there, the log is what the leader has replaced by this snapshot; of the same, it must be the same.
     if end.offset > shape.end or (is_within and shape.epoch_below(end.offset) != end.epoch):
@@ -240,4 +244,4 @@ def _stand_on_snapshot(log: Log, load: LoadSnapshotJob) -> None:
             f"chain is {meta.chain.hex()[:16]}, the log's is not; put back what belongs together from a copy, or give this "
             "node a new directory and let it fetch from the others"
         )
-    log.note_snapshot(load.end)
+    log.note_snapshot(end)

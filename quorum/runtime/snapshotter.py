@@ -8,7 +8,7 @@ byte: comparing them compares the controllers. A node that is busy or late skips
 from collections.abc import Sequence
 
 from metadata_log.files import Directory
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.records import SnapshotMark, Voters
 from quorum.runtime.jobs import Job, LoadSnapshotJob, WriteSnapshotJob
@@ -117,7 +117,11 @@ class Snapshotter:
         """That job is done, or has failed: marks are followed again."""
         self._busy = False
 
-    def newest_load_job(self) -> LoadSnapshotJob | None:
-        """At start-up: the newest snapshot whose bytes are whole; None if there is only the bootstrap one."""
-        newest = self.store.newest_valid()
+    def newest_load_job(self, log_start: Offset) -> LoadSnapshotJob | None:
+        """At start-up: the newest snapshot whose bytes are whole; None if there is only the bootstrap one.
+
+        Raises:
+            OSError: the disk cannot read the one without which nothing reaches up to `log_start`.
+        """
+        newest = self.store.newest_at_start(log_start)
         return None if newest is None else LoadSnapshotJob(self.store, newest.end, install=False)

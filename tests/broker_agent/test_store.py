@@ -11,7 +11,9 @@ from metadata_log.files import RealDirectory
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.records import Topic
 from metadata_log.replay import ReplayStopped
+from snapshots.format import snapshot_name
 from tests.broker_agent.controllers import History, registration
+from tests.sim.disk import MemoryDirectory
 
 
 @pytest.fixture
@@ -250,6 +252,28 @@ def test_a_log_whose_snapshot_is_gone_is_dropped(tmp_path: Path, history: Histor
         snapshot.unlink()
 
     recovered = BrokerStore(RealDirectory(tmp_path / "broker")).recover()
+    assert recovered.dropped is not None
+    assert "no whole snapshot" in recovered.dropped
+    assert recovered.position == EMPTY_POSITION
+
+
+def test_a_log_whose_snapshot_cannot_be_read_is_dropped(history: History) -> None:
+    """All of it is to be had of the controllers. Read once more it may be here, after all."""
+    history.write(topic("a"))
+    end = history.mark()
+    disk = MemoryDirectory("/broker")
+    store = BrokerStore(disk)
+    store.recover()
+    download(store, history, end)
+    store.install(end)
+    store.close()
+    disk.fail_next_read()
+    store = BrokerStore(disk)
+    assert store.recover().image == history.image
+    store.close()
+
+    disk.subdirectory("@metadata").break_sector(snapshot_name(end), 0)
+    recovered = BrokerStore(disk).recover()
     assert recovered.dropped is not None
     assert "no whole snapshot" in recovered.dropped
     assert recovered.position == EMPTY_POSITION

@@ -491,7 +491,7 @@ def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
         log.close()
         fails = True
         for _ in range(3):
-            with contextlib.suppress(CorruptLog):
+            with contextlib.suppress(CorruptLog, OSError):
                 log = Log.open(directory, config=CONFIG)
                 log.close()
         fails = False

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import threading
@@ -290,6 +291,24 @@ def test_short_writes_and_reads_are_finished(tmp_path: Path, monkeypatch: pytest
 
     assert file.read_at(0, 100) == b"\x000123456789"
     file.close()
+
+
+def test_a_read_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says only what, and an operator must know where."""
+
+    class Unreadable(io.FileIO):
+        def readinto(self, _: object) -> int:
+            raise OSError(errno.EIO, "Input/output error")
+
+    directory = RealDirectory(tmp_path)
+    directory.write_atomic("some-file", b"data")
+    with directory.open("some-file") as file:
+        pass
+    with pytest.raises(OSError, match="some-file"):
+        file.read_at(0, 4)
+    monkeypatch.setattr(Path, "open", lambda self, _: io.BufferedReader(Unreadable(self)))
+    with pytest.raises(OSError, match=r"Input/output error: '.*some-file'"):
+        directory.read("some-file", 100)
 
 
 def test_close_waits_for_a_flush_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,254 @@
+"""An opening on a disk that is bad, or full, in some other place than the log's batches: none of it keeps a log from opening
+that could be opened without, and none is called damage that another start would not find."""
+
+import errno
+import random
+from collections.abc import Callable
+
+import pytest
+
+from metadata_log.damage import LostTail
+from metadata_log.errors import CorruptLog
+from metadata_log.ids import OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.log_notes import FLUSHED_NAME
+from metadata_log.mending import REPAIR_SUFFIX
+from metadata_log.records import Topic
+from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, segment_name
+from tests.metadata_log.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
+from tests.sim.disk import MemoryDirectory, MemoryFile, PowerCut
+
+
+def test_a_note_that_cannot_be_read_is_none() -> None:
+    """A missing one would do, and is judged without; the next note is written into the very sector."""
+    directory, healthy, written = filled()
+    healthy.close()
+    directory.break_sector(FLUSHED_NAME, 0)
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, log.lost, log.shape) == ((), None, healthy.shape)
+    assert everything(log) == written
+    directory.flip_bit(segments(directory)[-1], log._segments.active.end_position - 3)
+    log.close()
+    with pytest.raises(LostTail):  # it knows again how far it was durable
+        Log.open(directory, config=CONFIG)
+
+
+def test_a_note_that_cannot_be_read_once_is_read_again() -> None:
+    """
+    1. Nothing of the log's end is intact, and without the note that would be a torn tail.
+    2. The first read of the note fails.
+    """
+    directory, log, _ = filled()
+    directory.flip_bit(segments(directory)[-1], log._segments.active.end_position - 3)
+    log.close()
+    read_at, fails = MemoryFile.read_at, [True]
+
+    def failing(file: MemoryFile, position: int, length: int) -> bytes:
+        if file._name == FLUSHED_NAME and fails and fails.pop():
+            raise OSError(errno.EIO, "once")
+        return read_at(file, position, length)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MemoryFile, "read_at", failing)
+        with pytest.raises(LostTail):
+            Log.open(directory, config=CONFIG)
+    assert not fails
+
+
+# --- an empty log ----------------------------------------------------------------------------------------------------
+
+
+def _flip(directory: MemoryDirectory, name: str) -> None:
+    directory.flip_bit(name, 20)
+
+
+def _break(directory: MemoryDirectory, name: str) -> None:
+    directory.break_sector(name, 20)
+
+
+@pytest.mark.parametrize("spoil", [_flip, _break])
+@pytest.mark.parametrize("start", [OffsetAndEpoch(0, 0), OffsetAndEpoch(100, 7)])
+def test_an_empty_log_without_a_sound_header_begins_again_where_it_begins(
+    start: OffsetAndEpoch, spoil: Callable[[MemoryDirectory, str], None]
+) -> None:
+    """After an install on an idle cluster a log is nothing but its header, for hours; the notes say all that was in that."""
+    directory = MemoryDirectory()
+    log = Log.open(directory)
+    log.append([Topic("before", ID)], 1, 1)
+    log.flush()
+    log.reset_to(start, bytes(range(32)), 5)
+    shape = log.shape
+    log.close()
+    (name,) = segments(directory)
+    spoil(directory, name)
+    log = Log.open(directory)
+    assert (log.shape, log.lost, log.damage, log.last_timestamp_ms) == (shape, None, (), 5)
+    batch = log.append([Topic("behind", ID)], 8, 6)
+    log.flush()
+    log.close()
+    assert everything(Log.open(directory)) == [batch]
+
+
+def test_a_header_of_another_place_is_not_an_empty_log() -> None:
+    """What stands there was begun behind records that are gone: a person has to look."""
+    directory = MemoryDirectory()
+    Log.open(directory).close()
+    (name,) = segments(directory)
+    directory.rename(name, segment_name(40))
+    directory.flip_bit(segment_name(40), 20)
+    with pytest.raises(CorruptLog, match="there is no log"):
+        Log.open(directory)
+
+
+def test_without_a_note_nobody_knows_that_a_log_was_empty() -> None:
+    directory, healthy, _ = filled()
+    healthy.close()
+    for name in segments(directory)[1:]:
+        directory.remove(name)
+    directory.edit(segments(directory)[0], lambda data: data.__delitem__(slice(10, None)))
+    directory.remove(FLUSHED_NAME)
+    with pytest.raises(CorruptLog, match="there is no log"):
+        Log.open(directory, config=CONFIG)
+
+
+def test_an_empty_file_below_what_was_promised_is_a_lost_end() -> None:
+    directory, healthy, _ = filled()
+    healthy.close()
+    for name in segments(directory)[1:]:
+        directory.remove(name)
+    directory.edit(segments(directory)[0], lambda data: data.__delitem__(slice(10, None)))
+    with pytest.raises(LostTail):
+        Log.open(directory, config=CONFIG)
+
+
+# --- reads that fail once ----------------------------------------------------------------------------------------------
+
+
+def _unreadable_during(
+    patched: pytest.MonkeyPatch,
+    directory: MemoryDirectory,
+    owner: object,
+    method: str,
+    place: tuple[str, int],
+) -> None:
+    """A sector fails from the moment on in which `method` is called."""
+    true = getattr(owner, method)
+
+    def failing(*arguments: object) -> object:
+        directory.break_sector(*place)
+        return true(*arguments)
+
+    patched.setattr(owner, method, failing)
+
+
+@pytest.mark.parametrize("method", ["write_again", "locate"])
+def test_what_the_disk_gave_a_moment_ago_and_gives_no_more_is_not_called_damage(method: str) -> None:
+    """A process that ends with damage is not started again; and another start finds the damage itself, and opens with it."""
+    directory, healthy, written = filled()
+    piece = healthy._segments.pieces[0 if method == "write_again" else -1]
+    place = (piece.name, 600 if method == "write_again" else 100)
+    healthy.close()
+    if method == "write_again":
+        directory.remove(FLUSHED_NAME)
+    with pytest.MonkeyPatch.context() as patched:
+        _unreadable_during(patched, directory, Segment, method, place)
+        with pytest.raises(OSError, match="gave it a moment ago") as e:
+            Log.open(directory, config=CONFIG)
+    assert e.value.errno == errno.EIO
+    directory.heal()
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, everything(log)) == ((), written)
+
+
+def test_a_read_that_fails_while_a_header_is_put_right_is_not_called_damage() -> None:
+    directory, healthy, written = filled()
+    name = healthy._segments.pieces[1].name
+    healthy.close()
+    directory.flip_bit(name, 20)
+    with pytest.MonkeyPatch.context() as patched:
+        write_again = Segment.write_again
+
+        def then_break(piece: Segment, offset: int) -> None:
+            write_again(piece, offset)
+            directory.break_sector(name, 100)
+
+        patched.setattr(Segment, "write_again", then_break)
+        with pytest.raises(OSError, match="gave it a moment ago"):
+            Log.open(directory, config=CONFIG)
+    directory.heal()
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, everything(log)) == ((), written)
+
+
+# --- no room -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_and_a_bad_header_do_not_keep_a_log_from_opening() -> None:
+    """A node on a full disk still votes. The header is put right by the first start that has room for it."""
+    directory, healthy, written = filled()
+    before = contents(directory)
+    name = healthy._segments.pieces[1].name
+    healthy.close()
+    directory.flip_bit(name, 20)
+    directory.limit_space(directory.used_bytes)
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, log.shape) == ((), healthy.shape)
+    assert everything(log) == written
+    assert not [each for each in directory.names() if each.endswith(REPAIR_SUFFIX)]
+    log.close()
+    assert contents(directory) != before
+    directory.limit_space(None)
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, everything(log), contents(directory)) == ((), written, before)
+
+
+def test_a_header_that_waits_for_room_is_in_nobody_s_way() -> None:
+    """Meanwhile the log grows, is cut, and is opened again."""
+    for offset in (0, 12, 38):
+        directory, healthy, written = filled(config=SMALL)
+        healthy.close()
+        directory.flip_bit(segments(directory)[2], 20)
+        directory.limit_space(directory.used_bytes)
+        log = Log.open(directory, config=SMALL)
+        directory.limit_space(None)
+        log.truncate(offset)
+        more = [log.append([Topic(f"more-{i}", ID)], 9, 9000 + i) for i in range(20)]
+        log.flush()
+        expected = [*(batch for batch in written if batch.end_offset <= offset), *more]
+        assert everything(log) == expected
+        log.close()
+        again = Log.open(directory, config=SMALL)
+        assert (again.damage, everything(again)) == ((), expected)
+
+
+# --- what was lost is kept ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crash", ["kill", "power cut"])
+def test_wherever_an_opening_ends_what_it_cuts_is_kept(crash: str) -> None:
+    """Whole files behind the damage too, for whoever wants to look into it."""
+    for operations in range(1, 100):
+        directory, healthy, _ = filled()
+        healthy.close()
+        names = segments(directory)
+        rotten = names[len(names) // 2]
+        for name in names[names.index(rotten) :]:
+            directory.flip_bit(name, 20)
+            directory.flip_bit(name, SEGMENT_HEADER_BYTES + 3)
+            directory.edit(name, lambda data: data.__setitem__(slice(200, None), b"\xff" * (len(data) - 200)))
+        before = contents(directory)
+        directory.cut_power_after(operations)
+        is_whole = False
+        try:
+            Log.open(directory, config=CONFIG, accept_loss=True)
+            is_whole = True
+        except PowerCut:
+            pass
+        directory = directory.kill() if crash == "kill" else directory.crash(random.Random(operations))
+        log = Log.open(directory, config=CONFIG, accept_loss=True)
+        assert log.lost is not None
+        kept = [directory.read(name, 1 << 22) for name in directory.names()]
+        assert [name for name in before if before[name] not in kept and name >= rotten] == [], operations
+        if is_whole:
+            break
+    assert 5 < operations < 99
