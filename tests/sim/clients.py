@@ -123,22 +123,38 @@ class SimClient:
     def _change(self) -> None:
         name = self._rng.choice(self._topics)
         if self._rng.random() < 0.4:
-            command: Command = CreatePartitions((NewPartitions(name, self._rng.randint(1, 8)),))
+            self._grow(name, self._rng.randint(1, 8))
         else:
-            command = self._set(TOPIC_RESOURCE, name, "retention.ms")
-        self._submit(command, self._changed)
+            self._set(TOPIC_RESOURCE, name, "retention.ms")
 
     def _set_default(self) -> None:
-        self._submit(self._set(BROKER_RESOURCE, "", "log.retention.ms"), self._changed)
+        self._set(BROKER_RESOURCE, "", "log.retention.ms")
 
-    def _set(self, resource: int, name: str, key: str) -> Command:
-        """Few values, so that it often is so already."""
-        operation = ConfigOperation(ConfigOperationKind.SET, key, str(self._rng.randint(1, 3)))
-        return AlterConfigs((ConfigAlteration(resource, name, (operation,)),))
+    def _grow(self, name: str, count: int) -> None:
+        clients = self.cluster.laws.clients
 
-    def _changed(self, answer: Answer, floor: Offset) -> None:
-        if isinstance(answer, AlterConfigsReply | CreatePartitionsReply):
-            self.cluster.laws.clients.answered(answer.offset, floor)
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, CreatePartitionsReply):
+                if answer.results[0].error is ErrorCode.NONE:
+                    clients.grown(name, count, answer.offset, floor)
+                else:
+                    clients.answered(answer.offset, floor)
+
+        self._submit(CreatePartitions((NewPartitions(name, count),)), answered)
+
+    def _set(self, resource_type: int, name: str, key: str) -> None:
+        """To one of a few values, so that it often is so already."""
+        value, clients = str(self._rng.randint(1, 3)), self.cluster.laws.clients
+        operation = ConfigOperation(ConfigOperationKind.SET, key, value)
+
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, AlterConfigsReply):
+                if answer.results[0].error is ErrorCode.NONE:
+                    clients.configured((resource_type, name, key), value, answer.offset, floor)
+                else:
+                    clients.answered(answer.offset, floor)
+
+        self._submit(AlterConfigs((ConfigAlteration(resource_type, name, (operation,)),)), answered)
 
     def _mark(self) -> None:
         def answered(answer: Answer, floor: Offset) -> None:

@@ -75,6 +75,22 @@ class ClientLaws:
         hold(at is not None, "C1 NoLostAck", f"the removal of {topic} was acknowledged at {end}, and is not there")
         self.answered(end, floor)
 
+    def configured(self, resource: tuple[int, str, str], value: str, end: Offset, floor: Offset) -> None:
+        """A client was told that this key has this value, by a change of its own or already, below `end`."""
+        settings = self._metadata.settings.get(resource, [])
+        found = next((each for at, each in reversed(settings) if at <= end), None)
+        hold(found == value, "C1 NoLostAck", f"{resource} was set to {value}, acknowledged at {end}, and is {found}")
+        self.answered(end, floor)
+
+    def grown(self, topic: str, count: int, end: Offset, floor: Offset) -> None:
+        """A client was told that the topic has so many partitions now."""
+        counts = self._metadata.partition_counts.get(topic, [])
+        found = next((each for at, each in reversed(counts) if at <= end), 0)
+        hold(
+            found == count, "C1 NoLostAck", f"{topic} grew to {count} partitions, acknowledged at {end}; it has {found}"
+        )
+        self.answered(end, floor)
+
     def answered(self, end: Offset, floor: Offset) -> None:
         """A client was told that what it asked for stands below `end`."""
         committed = self._history.end

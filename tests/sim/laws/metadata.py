@@ -13,6 +13,7 @@ from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
 from metadata_log.records import (
     BrokerRegistrationChange,
+    Config,
     Partition,
     PartitionChange,
     RegisterBroker,
@@ -53,6 +54,10 @@ class MetadataLaws:
         self.created_times: dict[str, int] = {}
         self.removed: dict[str, Offset] = {}
         """The end of the batch that has (last) removed the topic."""
+        self.settings: dict[tuple[int, str, str], list[tuple[Offset, str | None]]] = {}
+        """By resource type, name and key: each value that was ever set, and the end of the batch that has set it."""
+        self.partition_counts: dict[str, list[tuple[Offset, int]]] = {}
+        """How many partitions a topic had, each from the end of a batch on."""
         self.led_away: set[LedAway] = set()
         """Who lost a leadership, or was fenced, by the last batch."""
         self.new_topics: list[str] = []
@@ -76,6 +81,8 @@ class MetadataLaws:
                 case Partition(topic_id, partition) | PartitionChange(topic_id, partition):
                     place = topic_id, partition
                     changes[place] = changes.get(place, 0) + (1 if isinstance(record, PartitionChange) else 0)
+                case Config(resource_type, name, key, value):
+                    self.settings.setdefault((resource_type, name, key), []).append((step.batch.end_offset, value))
                 case RequestOutcome():
                     once = record.request_id not in self._request_ids
                     hold(once, "C3 ExactlyOnce", f"request {record.request_id.hex()} was done again at {offset}")
@@ -148,6 +155,9 @@ class MetadataLaws:
         where = f"{topic.name}-{partition} at {step.batch.end_offset}"
         after = topic.state(partition)
         assert after is not None, where
+        counts = self.partition_counts.setdefault(topic.name, [])
+        if not counts or counts[-1][1] != topic.partition_count:
+            counts.append((step.batch.end_offset, topic.partition_count))
         self._check_fenced_out(step.after, after, where)
         strangers = set(after[REPLICAS]) - self._registered
         hold(not strangers, "M7 Referential", f"{where} has replicas on {strangers}, which never registered")
