@@ -22,8 +22,8 @@ class Scrub:
         self._store = store
         self._interval_ms = interval_ms
         self._extents: list[Extent] = []
-        self._pause_ms = EMPTY_PASS_MS
-        self._due_ms = now_ms + EMPTY_PASS_MS
+        self._pause_ms = min(EMPTY_PASS_MS, interval_ms)
+        self._due_ms = now_ms + self._pause_ms
         self._running = False
         self._generation = log.generation
         self.scrubbed_bytes = 0

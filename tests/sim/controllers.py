@@ -18,7 +18,7 @@ from quorum.core.inputs import Failure
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
-from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
@@ -501,6 +501,8 @@ class SimController:
                 self.cluster.coverage["snapshot installed by a controller"] += 1
             case JobDone(_, None):
                 pass
+            case JobDone(ScrubJob(), CorruptLog()):
+                self.cluster.coverage["scrub found rot"] += 1
             case _:
                 self.cluster.coverage["job failed"] += 1
         asleep = self.paused

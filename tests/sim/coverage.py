@@ -55,6 +55,7 @@ _HAPPENINGS = (
     "snapshot installed by a controller",
     "snapshot loaded by a broker",
     "log prefix dropped",
+    "scrub found rot",
     "log mended",
     "standing restored",
     "acknowledged write",

@@ -69,6 +69,7 @@ class Options(NamedTuple):
     slice_changes: int
     request_ids: bool
     outcomes_max: int
+    scrub_interval_ms: int
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -126,6 +127,7 @@ class Options(NamedTuple):
             slice_changes=rng.choice((2, 1_000)),
             request_ids=rng.random() < 0.5,
             outcomes_max=rng.choice((5, 30)),
+            scrub_interval_ms=0,
         )
         # With dice of their own, so that a seed without these is the history that it was.
         apart = random.Random()
@@ -160,7 +162,7 @@ class Options(NamedTuple):
                 session_timeout_ms=1_500,
                 client_every_ms=max(60.0, drawn.client_every_ms),
             )
-        return drawn
+        return drawn._replace(scrub_interval_ms=apart.choice((0, 500, 4_000)))
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
@@ -177,6 +179,7 @@ class Options(NamedTuple):
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
             apply_at_once_records=self.slice_changes,
+            scrub_interval_ms=self.scrub_interval_ms,
         )
         assert not config.problems(), config.problems()
         return config
