@@ -10,6 +10,9 @@ A file that does not verify is fetched once more from its beginning at once (the
 torn piece), then after a while, then not any more: if the leader's own file is bad, fetching it for ever mends
 nothing. The node goes on voting, says so (`complaint`), and takes the next snapshot that the leader offers.
 
+What there was no room for is not such a file, and an idle cluster may never make another: it is fetched anew, as often as it
+takes, but not without a rest.
+
 Reading a snapshot into an image takes long. Meanwhile the follower asks on, at the position that is the end of the file:
 so it knows that its leader is there, and its leader that it is, which for `progress.INSTALL_MS_MAX` counts as getting
 further. Otherwise two of three could lose a leader because one of them is being brought up to date.
@@ -25,6 +28,8 @@ from quorum.core.roles import Download, Follower
 
 INSTALLS_MAX = 3
 """So often is one snapshot fetched that cannot be loaded."""
+NO_ROOM_REST_MS = 5_000
+"""What was written is gone and there may be room for as much again: without a rest the leader would send nothing else."""
 
 
 def request_for(q: QuorumState, download: Download) -> FetchSnapshotRequest:
@@ -42,7 +47,7 @@ def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
         raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
     failed, times, _ = q.failed_install
-    if failed == snapshot and times >= INSTALLS_MAX:
+    if (failed == snapshot and times >= INSTALLS_MAX) or q.now_ms < q.put_off[0]:
         q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
         return
     part = q.part if q.part is not None and q.part.snapshot == snapshot else Download(snapshot)
@@ -95,9 +100,12 @@ def _over(q: QuorumState) -> None:
     q.retry_at_ms = q.now_ms
 
 
-def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str) -> None:
-    """The second time it is begun at once, the next only after a while."""
+def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
+    """The second time it is begun at once, the next only after a while; only a file that `is_damaged` counts."""
     _over(q)
+    if not is_damaged:
+        q.put_off = (q.now_ms + NO_ROOM_REST_MS, snapshot, reason)
+        return
     failed, times, _ = q.failed_install
     times = times + 1 if failed == snapshot else 1
     q.failed_install = (snapshot, times, reason)
@@ -106,6 +114,9 @@ def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str) -> 
 
 
 def complaint(q: QuorumState) -> str:
+    until_ms, put_off, reason = q.put_off
+    if q.now_ms < until_ms:
+        return f"snapshot {put_off} of node {q.leader_id} could not be kept, and is fetched again: {reason}"
     snapshot, times, reason = q.failed_install
     if times < INSTALLS_MAX:
         return ""

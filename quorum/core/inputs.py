@@ -107,10 +107,11 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstallFailed:
-    """The downloaded snapshot did not verify, or its download had to start again."""
+    """The downloaded snapshot did not verify (`is_damaged`), or there is no room for it or no download any more."""
 
     snapshot: OffsetAndEpoch
     reason: str
+    is_damaged: bool
 
 
 @dataclass(frozen=True, slots=True)

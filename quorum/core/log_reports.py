@@ -67,9 +67,9 @@ def on_report(q: QuorumState, report: LogReport) -> None:
             download.on_installed(q)
             q.raise_high_watermark(shape.start.offset)
             follower.on_log_replaced(q)
-        case SnapshotInstallFailed(snapshot=snapshot, reason=reason):
+        case SnapshotInstallFailed(snapshot=snapshot, reason=reason, is_damaged=is_damaged):
             q.awaiting_log = False
-            download.on_install_failed(q, snapshot, reason)
+            download.on_install_failed(q, snapshot, reason, is_damaged=is_damaged)
         case _:
             assert_never(report)
 

@@ -100,6 +100,7 @@ class QuorumState:
         "now_ms",
         "number",
         "part",
+        "put_off",
         "retry_at_ms",
         "rng",
         "role",
@@ -163,6 +164,8 @@ class QuorumState:
         """The snapshot that is whole and being installed."""
         self.failed_install: tuple[OffsetAndEpoch | None, int, str] = (None, 0, "")
         """Which snapshot could not be installed, how often, and why."""
+        self.put_off: tuple[int, OffsetAndEpoch | None, str] = (now_ms, None, "")
+        """Until when no snapshot is fetched, because which one could not be kept, and why."""
         self.shutting_down = False
         self.heard_ms: int | None = None
         """When a leader last answered this node well, or when it last led: whatever it knows may be as old as that. None: not

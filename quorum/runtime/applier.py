@@ -29,6 +29,7 @@ from quorum.runtime.mending import Mending
 from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.state_machine import Mark, StateMachine
 from quorum.runtime.world import NodeStopped, World
+from snapshots.store import SnapshotNotFound
 
 PUT_OFF_TURNS_MAX = 2
 """In one turn it appends, in the next the flush has ended and it acknowledges."""
@@ -140,7 +141,8 @@ class Applier:
         if error is not None and job.install and not is_broken:
             # What came was damaged, or there is no room for it: it is fetched anew.
             self._snapshotter.store.discard_parts()
-            self._step(raft.SnapshotInstallFailed(job.end, str(error)))
+            is_damaged = not isinstance(error, OSError | SnapshotNotFound)
+            self._step(raft.SnapshotInstallFailed(job.end, str(error), is_damaged=is_damaged))
             return
         if not job.install and job is not self._load:
             return  # a snapshot from the leader was installed meanwhile, and is newer

@@ -124,10 +124,10 @@ class LogWriter:
             self._space.write(lambda: store.write_part(snapshot, position, data), now_ms)
         except NoRoom as e:
             store.discard_parts()
-            self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
+            self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
         except PositionOutOfRange as e:
             # The repair of the log has used the one download that there can be, meanwhile: this one begins anew.
-            self._step(raft.SnapshotInstallFailed(snapshot, str(e)))
+            self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
 
     # --- flushing --------------------------------------------------------------------------------------------------
 

@@ -384,7 +384,8 @@ class Node:
             case fx.WriteSnapshotChunk(snapshot, position, data):
                 self._writer.write_chunk(snapshot, position, data, self._now_ms)
             case fx.InstallSnapshot(snapshot):
-                self._world.start_job(self.snapshotter.install_job(snapshot))
+                if self.core.is_loading_snapshot:  # the last piece may have found no room
+                    self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:

@@ -2,7 +2,7 @@
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch
-from quorum.core.download import INSTALLS_MAX
+from quorum.core.download import INSTALLS_MAX, NO_ROOM_REST_MS
 from quorum.core.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
 from quorum.core.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
 from quorum.core.messages import (
@@ -92,7 +92,7 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
     for _ in range(INSTALLS_MAX):
         only(InstallSnapshot, piece(solo, asked, SIZE))
         began_ms = solo.now_ms
-        effects = solo.step(SnapshotInstallFailed(WANTED, "a bad footer"))
+        effects = solo.step(SnapshotInstallFailed(WANTED, "a bad footer", is_damaged=True))
         while none_of(SendRequest, effects):
             effects = solo.wait(10)
         waits.append(solo.now_ms - began_ms)
@@ -106,14 +106,22 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
     assert asked_in(solo.respond(2, fetch, newer)).snapshot.offset == 12
 
 
-def test_a_download_whose_file_is_gone_begins_with_a_fetch() -> None:
-    """There was no room for the next piece: what had been written went, and the position with it."""
+def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> None:
+    """What had been written went, and the position with it. However often: the file is as good as ever."""
     solo, asked = downloading()
-    asked = asked_in(piece(solo, asked, SIZE // 2))
-    assert asked.position > 0
-    effects = solo.step(SnapshotInstallFailed(WANTED, "no room"))
-
-    assert asked_in(redirected(solo, fetch_in(effects))).position == 0
+    for _ in range(2 * INSTALLS_MAX):
+        asked = asked_in(piece(solo, asked, SIZE // 2))
+        assert asked.position > 0
+        effects = solo.step(SnapshotInstallFailed(WANTED, "no room", is_damaged=False))
+        failed_ms = solo.now_ms
+        assert "is fetched again: no room" in solo.core.complaint
+        while none_of(SendRequest, effects := redirected(solo, fetch_in(effects))):
+            assert solo.now_ms < failed_ms + NO_ROOM_REST_MS
+            effects = solo.wait(solo.config.fetch_wait_ms)
+        assert solo.now_ms >= failed_ms + NO_ROOM_REST_MS
+        asked = asked_in(effects)
+        assert asked.position == 0
+    assert not solo.core.complaint
 
 
 def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> None:

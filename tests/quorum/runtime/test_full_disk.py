@@ -5,20 +5,24 @@ import pytest
 from metadata_log.archive import ARCHIVE_NAME
 from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
+from metadata_log.ids import OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log, LogConfig
 from metadata_log.records import Endpoint, Topic, Voter
+from quorum.core.download import INSTALLS_MAX, NO_ROOM_REST_MS
 from quorum.core.inputs import Failure
 from quorum.core.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
     QuorumChangeResponse,
     VoteRequest,
     VoteResponse,
 )
 from quorum.runtime import election_file
+from quorum.runtime.jobs import LoadSnapshotJob
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.requests import Refused, SnapshotMarked
@@ -281,6 +285,54 @@ def test_held_fetches_are_asked_again_when_there_is_room() -> None:
     assert len(fetches(lone)) > before
     lone.turn(RaftFailure(2, fetches(lone)[-1], Failure.TIMED_OUT))
     assert lone.stopped is None
+
+
+SNAPSHOT = OffsetAndEpoch(9, EPOCH)
+SNAPSHOT_BYTES = 8 << 20
+
+
+def lead(lone: LoneNode, wait_ms: int) -> tuple[list[FetchSnapshotRequest], list[LoadSnapshotJob]]:
+    """For so long its leader has nothing for the node but a snapshot, and gives it piece by piece: for which it was asked, and
+    what was installed."""
+    asked: list[FetchSnapshotRequest] = []
+    installed: list[LoadSnapshotJob] = []
+    end_ms = lone.now_ms + wait_ms
+    while lone.now_ms < end_ms:
+        answered = len(lone.sent)
+        match lone.sent[-1][1]:
+            case FetchRequest(number=number):
+                lone.respond(FetchResponse(ErrorCode.NONE, EPOCH, 2, number, snapshot=SNAPSHOT))
+            case FetchSnapshotRequest(number=number, position=position, max_bytes=max_bytes) as request:
+                asked.append(request)
+                data = bytes(min(max_bytes, SNAPSHOT_BYTES - position))
+                lone.respond(FetchSnapshotResponse(ErrorCode.NONE, EPOCH, 2, number, SNAPSHOT_BYTES, position, data))
+        installed += [job for job in lone.jobs if isinstance(job, LoadSnapshotJob)]
+        lone.run_until_idle()
+        while len(lone.sent) == answered and lone.now_ms < end_ms:
+            lone.now_ms += 10
+            lone.turn()
+            lone.run_until_idle()
+    return asked, installed
+
+
+@pytest.mark.parametrize("room_bytes", [5 << 20, SNAPSHOT_BYTES - 1], ids=["some pieces", "all but the last"])
+def test_a_snapshot_that_there_was_no_room_for_is_fetched_when_there_is(room_bytes: int) -> None:
+    """It is not one that cannot be loaded: no newer one may ever come, in a cluster that has nothing to do."""
+    lone = follower()
+    disk = disk_of(lone)
+    disk.limit_space(disk.used_bytes + room_bytes)
+    asked, installed = lead(lone, 20_000)
+    assert not installed, "something is missing"
+    begun = [each for each in asked if each.position == 0]
+    assert 3 < len(begun) <= 1 + 20_000 // NO_ROOM_REST_MS, "again and again, but not without a rest"
+    assert lone.stopped is None
+    assert "is fetched again: [Errno 28]" in lone.node.concern and "cannot be loaded" not in lone.node.concern
+
+    disk.limit_space(None)
+    asked, installed = lead(lone, 2 * NO_ROOM_REST_MS)
+    assert {each.position for each in asked} >= {n << 20 for n in range(8)}
+    assert len(installed) == INSTALLS_MAX
+    assert "cannot be loaded" in lone.node.concern, "it is of zeros, and that is another matter"
 
 
 def test_a_broken_disk_still_stops_the_node() -> None:
