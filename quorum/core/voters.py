@@ -107,6 +107,11 @@ class VoterHistory:
         named = (self.bootstrap, *(voters for _, voters in self.entries))
         return any((each.node_id, each.directory_id) == tuple(replica) for voters in named for each in voters.voters)
 
+    def last_named(self, node_id: NodeId) -> Voter | None:
+        """What the newest set that names `node_id` says of it; the latest may not name it any more."""
+        newest_first = (*(voters for _, voters in reversed(self.entries)), self.bootstrap)
+        return next((each for voters in newest_first for each in voters.voters if each.node_id == node_id), None)
+
     def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
         assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)
         return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)), self.start)

@@ -147,7 +147,7 @@ class NodeLoop:
         """Done when the node cannot go on, with the reason."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self._check_quorum_ms = config.raft.check_quorum_ms
-        self._voters = self.node.core.voters
+        self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
         peers.set_endpoints(self.node.endpoints())
         peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
 
@@ -330,8 +330,9 @@ class NodeLoop:
 
     def _follow_voters(self) -> None:
         """A new voter is reached by what the same turn has for it."""
-        if self.node.core.voters is not self._voters:
-            self._voters = self.node.core.voters
+        core = self.node.core
+        if core.voters is not self._voters or core.leader_id != self._leader_id:
+            self._voters, self._leader_id = core.voters, core.leader_id
             self._peers.set_endpoints(self.node.endpoints())
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:

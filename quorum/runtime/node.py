@@ -524,8 +524,14 @@ class Node:
         return "; ".join(text for text in known if text)
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
-        """Where controllers are reached: what the voter set says, unless the configuration knows better."""
-        recorded = {voter.node_id: voter.endpoints[0] for voter in self.core.voters.voters if voter.endpoints}
+        """Where controllers are reached: what the voter set says, unless the configuration knows better.
+
+        The leader too, if it has removed itself: it leads on until that is committed, and nothing is unless it is fetched from.
+        """
+        leader_id = self.core.leader_id
+        leader = None if leader_id is None else self.core.voter_history.last_named(leader_id)
+        named = self.core.voters.voters if leader is None else (leader, *self.core.voters.voters)
+        recorded = {voter.node_id: voter.endpoints[0] for voter in named if voter.endpoints}
         mine = dict.fromkeys([self.me.node_id], self._config.endpoints[0]) if self._config.endpoints else {}
         return {**recorded, **mine, **self._config.voter_endpoints}
 

@@ -85,3 +85,20 @@ def test_few_records_are_applied_at_once(at_once: int) -> None:
     follower.run_until_idle()
     follower.take(second, first.end_offset)
     assert follower.node.state.applied == first.end_offset
+
+
+def test_a_leader_that_has_removed_itself_is_reached_as_long_as_it_is_followed() -> None:
+    """It leads on until that is committed, and commits nothing if nobody can fetch it."""
+    log = Log.open(MemoryDirectory(), chain=genesis(CLUSTER_ID, VOTERS))
+    removal = log.append([voters_of([1, 3])], EPOCH, 1)
+    follower = Follower(apply_at_once_records=EACH)
+    follower.take(removal, 0)
+    follower.run_until_idle()
+    node = follower.node
+    assert node.core.voters.ids == (1, 3) and node.core.leader_id == 2
+    assert node.endpoints()[2] == node.leader_hint().endpoint == VOTERS.voters[1].endpoints[0]
+
+    successor = BeginQuorumEpochRequest(ReplicaKey(3, directory_id(3)), ME, EPOCH + 1)
+    follower.turn(RaftRequest(successor, follower.new_reply_to()))
+    assert node.core.leader_id == 3
+    assert sorted(node.endpoints()) == [1, 3]

@@ -11,9 +11,10 @@ from metadata_log.records import BROKER_RESOURCE
 from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.core.config import RaftConfig
 from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse
+from quorum.runtime.loop import NodeLoop
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import Refused
-from quorum.runtime.world import Event, Submission
+from quorum.runtime.world import Event, RaftFailure, Submission
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow
@@ -98,3 +99,29 @@ async def test_a_turn_that_fails_stops_the_node(tmp_path: Path, monkeypatch: pyt
         assert "this cannot be" in await asyncio.wait_for(loop.stopped, 5)
         with pytest.raises(Refused, match="has stopped"):
             await loop.read(lambda view: view, 10_000)
+
+
+async def test_a_leader_that_removes_itself_is_fetched_from_until_that_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both others have the record that does not name it any more before it is committed; and afterwards nobody dials it."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        leader = next(loop for loop in quorum.loops.values() if loop.status().is_active)
+        others = [loop for loop in quorum.loops.values() if loop is not leader]
+        in_vain: list[RaftFailure] = []
+        post = NodeLoop._post
+
+        def noted(loop: NodeLoop, event: Event) -> None:
+            if isinstance(event, RaftFailure) and isinstance(event.request, FetchRequest):
+                if event.destination == loop.node.core.leader_id == leader.node.me.node_id:
+                    in_vain.append(event)
+            post(loop, event)
+
+        monkeypatch.setattr(NodeLoop, "_post", noted)
+        await client.remove_voter(*leader.node.me)
+        await client.list_topics()
+
+        assert not in_vain
+        assert any(loop.status().is_active for loop in others)
+        assert all(leader.node.me.node_id not in loop._peers._peers for loop in others)
