@@ -113,9 +113,12 @@ async def test_a_leader_that_removes_itself_is_fetched_from_until_that_is_commit
         post = NodeLoop._post
 
         def noted(loop: NodeLoop, event: Event) -> None:
-            if isinstance(event, RaftFailure) and isinstance(event.request, FetchRequest):
-                if event.destination == loop.node.core.leader_id == leader.node.me.node_id:
-                    in_vain.append(event)
+            if (
+                isinstance(event, RaftFailure)
+                and isinstance(event.request, FetchRequest)
+                and event.destination == loop.node.core.leader_id == leader.node.me.node_id
+            ):
+                in_vain.append(event)
             post(loop, event)
 
         monkeypatch.setattr(NodeLoop, "_post", noted)
