@@ -117,7 +117,9 @@ class Faults:
         if victim.is_up:
             self._cluster.coverage["flush failure"] += 1
             victim.disk_is_bad = True
-            victim.disk.fail_next_flush()
+            # Of a directory more often than by chance: what it leaves in the page cache no later flush makes durable.
+            directories = victim.disk.path_text, victim.metadata.path_text
+            victim.disk.fail_next_flush(self._rng.choice((None, *directories)))
 
     def _fill_disk(self) -> None:
         victim = self._victim()

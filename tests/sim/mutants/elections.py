@@ -1,5 +1,7 @@
 """Bugs of elections."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from metadata_log.files import Directory
@@ -11,7 +13,7 @@ from quorum.core.progress import FOREVER_MS
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Role, RoleState, Unattached, Votes, Why
 from quorum.core.voters import VoterSet
-from quorum.runtime import election_file
+from quorum.runtime import election_file, opening
 from quorum.runtime.node import Node
 from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
@@ -19,6 +21,7 @@ from tests.sim.mutants.patching import Mutant, patched
 _save, _load = election_file.save, election_file.load
 _grants, _on_vote_request = votes.grants, votes.on_vote_request
 _carry_out = Node._carry_out
+_write_again = opening._write_again
 
 
 def _forget_vote(directory: Directory, state: ElectionState) -> None:
@@ -33,6 +36,19 @@ def _remember_nothing_alone(self: Node, effect: Effect) -> None:
 def _load_without_flush(directory: Directory) -> ElectionState | None:
     with patched(MemoryDirectory, "flush", lambda self: None):
         return _load(directory)
+
+
+def _write_all_but_the_vote(directory: Directory, metadata: Directory, election: ElectionState | None) -> None:
+    _write_again(directory, metadata, None)
+
+
+@contextmanager
+def _speak_of_what_was_read() -> Iterator[None]:
+    with (
+        patched(election_file, "load", _load_without_flush),
+        patched(opening, "_write_again", _write_all_but_the_vote),
+    ):
+        yield
 
 
 def _write_without_directory_flush(self: MemoryDirectory, name: str, data: bytes) -> None:
@@ -95,7 +111,11 @@ ELECTIONS: dict[str, Mutant] = {
     ),
     "vote-read-not-flushed": Mutant(
         "a vote that a killed process has left in the page cache is spoken of",
-        lambda: patched(election_file, "load", _load_without_flush),
+        _speak_of_what_was_read,
+    ),
+    "vote-read-not-written-again": Mutant(
+        "a vote whose directory's fsync has failed is flushed again, and spoken of",
+        lambda: patched(opening, "_write_again", _write_all_but_the_vote),
     ),
     "second-vote-granted": Mutant(
         "a voter says yes to whoever asks, again and again in one epoch",
