@@ -179,8 +179,8 @@ def flush_deadline_ms(q: QuorumState) -> int | None:
     return q.unflushed_since_ms + FLUSH_PATIENCE * q.config.check_quorum_ms
 
 
-def complaint(q: QuorumState) -> str:
-    """Why it does not lead any more, if that is its own disk's fault; empty if not."""
+def stall(q: QuorumState) -> str:
+    """That this node's own disk keeps it from leading, in one sentence; empty: it does not."""
     return (
         "the disk has kept a flush waiting for so long that this node leads no more until it ends"
         if q.is_stalled

@@ -347,8 +347,13 @@ class RaftCore:
 
     @property
     def complaint(self) -> str:
-        """What this node holds against another or its own disk, or another against it, in one sentence; empty: nothing."""
-        return disputes.complaint(self._q) or download.complaint(self._q) or leader.complaint(self._q)
+        """What this node holds against another, or another against it, in one sentence; empty: nothing."""
+        return disputes.complaint(self._q) or download.complaint(self._q)
+
+    @property
+    def stall(self) -> str:
+        """That this node's own disk has kept it waiting for too long, in one sentence; empty: it has not."""
+        return leader.stall(self._q)
 
     @property
     def is_loading_snapshot(self) -> bool:

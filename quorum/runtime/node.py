@@ -517,6 +517,7 @@ class Node:
         known = (
             f"the log is {standing}" if standing else "",
             full,
+            self.core.stall,
             self.core.complaint,
             self.state.stopped or "",
             images,

@@ -40,7 +40,7 @@ def _hindrance(node: Node) -> str:
     """Damage inside the log is none: the node votes, acknowledges and serves, and lets others lead."""
     lost = Standing(lost=node.core.standing.lost)
     full = "the disk is full" if node.disk.space.is_short else ""
-    known = ("" if lost.may_acknowledge else f"the log is {lost}", full, node.state.stopped or "")
+    known = ("" if lost.may_acknowledge else f"the log is {lost}", full, node.core.stall, node.state.stopped or "")
     return "; ".join(text for text in known if text)
 
 

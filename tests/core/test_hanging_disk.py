@@ -35,12 +35,12 @@ def test_a_leader_whose_disk_hangs_resigns() -> None:
     before = live(solo, patience_ms(solo) - 100)
     assert solo.core.is_leading and not requests(before, EndQuorumEpochRequest)
     assert solo.core.high_watermark == solo.log.end > solo.log.flushed_end
-    assert solo.core.complaint == ""
+    assert solo.core.stall == ""
 
     after = live(solo, 200)
     assert solo.core.role is Role.RESIGNED
     assert [effect.destination for effect in requests(after, EndQuorumEpochRequest)] == [2, 3]
-    assert "flush" in solo.core.complaint
+    assert "flush" in solo.core.stall
 
 
 def test_it_does_not_run_before_its_disk_has_got_further() -> None:
@@ -54,7 +54,7 @@ def test_it_does_not_run_before_its_disk_has_got_further() -> None:
 
     effects = solo.flush()
     assert requests(effects + solo.wait(2_000), VoteRequest)
-    assert solo.core.complaint == ""
+    assert solo.core.stall == ""
 
 
 def test_a_slow_disk_costs_nobody_the_lead() -> None:

@@ -3,16 +3,17 @@
 import random
 from collections.abc import Sequence
 
+from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, uuid_text
+from metadata_log.ids import NodeId, Offset, ReplicaKey, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.messages import PeerRequest, PeerResponse
+from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse, VoteRequest, VoteResponse
 from quorum.runtime.forgotten import NewDirectoryId
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.runtime.world import Answer, Event, JobDone, RaftResponse, ReplyTo, Tick
+from quorum.runtime.world import Answer, Event, JobDone, RaftRequest, RaftResponse, ReplyTo, Tick
 from snapshots.store import SnapshotStore
 from tests.sim.disk import MemoryDirectory
 
@@ -90,6 +91,27 @@ class LoneNode:
         """Answers what the node has sent last."""
         destination, request = self.sent[-1]
         self.turn(RaftResponse(destination, request, response))
+
+    def elect(self) -> None:
+        """Whoever is asked for a vote gives it, until this node leads. What it starts then is left for the test to run."""
+        seen = 0
+        while not self.node.core.is_leading:
+            self.now_ms = max(self.now_ms, self.node.next_deadline_ms() or 0)
+            self.turn()
+            asked, seen = self.sent[seen:], len(self.sent)
+            for destination, request in asked:
+                if isinstance(request, VoteRequest):
+                    granted = VoteResponse(ErrorCode.NONE, request.epoch, None, vote_granted=True)
+                    self.turn(RaftResponse(destination, request, granted))
+
+    def fetched_by(self, replica: ReplicaKey, offset: Offset, applied_offset: Offset = 0, digest: bytes = b"") -> None:
+        """`replica` holds all below `offset`, and has applied all below `applied_offset`."""
+        shape, chain = self.node.log.shape, self.node.log.chain_at(offset)
+        epoch = shape.epoch_below(offset)
+        assert chain is not None and epoch is not None
+        request = FetchRequest(replica, self.node.core.epoch, 1, offset, epoch, chain, 0, 150, 1 << 20)
+        request = request._replace(applied_offset=applied_offset, digest=digest)
+        self.turn(RaftRequest(request, self.new_reply_to()))
 
     # --- World -----------------------------------------------------------------------------------------------------
 

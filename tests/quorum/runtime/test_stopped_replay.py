@@ -12,8 +12,6 @@ from quorum.core.messages import (
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
-    VoteRequest,
-    VoteResponse,
 )
 from quorum.runtime.world import PeerGone, RaftRequest, RaftResponse
 from snapshots.format import genesis
@@ -55,23 +53,7 @@ class Stopped(LoneNode):
     def lead(self) -> None:
         """Node 2 is gone, and node 3 votes for this one."""
         self.turn(PeerGone(2))
-        self.now_ms += 100
-        while not self.node.core.is_leading:
-            self.turn()
-            destination, request = self.sent[-1]
-            assert isinstance(request, VoteRequest)
-            granted = VoteResponse(ErrorCode.NONE, self.node.core.epoch, None, vote_granted=True)
-            self.turn(RaftResponse(destination, request, granted))
-        self.run_until_idle()
-
-    def fetched_by(self, replica: ReplicaKey, offset: int, applied_offset: int, digest: bytes) -> None:
-        """`replica` holds all below `offset`, and has applied all below `applied_offset`."""
-        shape, chain = self.node.log.shape, self.node.log.chain_at(offset)
-        epoch = shape.epoch_below(offset)
-        assert chain is not None and epoch is not None
-        request = FetchRequest(replica, self.node.core.epoch, 1, offset, epoch, chain, 0, 150, 1 << 20)
-        request = request._replace(applied_offset=applied_offset, digest=digest)
-        self.turn(RaftRequest(request, self.new_reply_to()))
+        self.elect()
         self.run_until_idle()
 
 
