@@ -134,6 +134,11 @@ class Recovery:
         header = self.segments[0].header
         return LogStart(header.start, header.previous_chain, header.previous_timestamp_ms)
 
+    @property
+    def stop(self) -> CorruptLog | None:
+        """Why it was not read any further; None where all of it was."""
+        return None if self._damage is None else self._where()
+
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def read(self) -> Iterator[Batch | DamagedRange]:

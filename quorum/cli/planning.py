@@ -22,6 +22,7 @@ from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, Uuid, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of, places_of
 from quorum.core.votes import EPOCHS_AHEAD_MAX
+from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.recovery_plan import (
     DIRECTORIES_MAX,
     ENDPOINTS_MAX,
@@ -29,6 +30,7 @@ from quorum.runtime.recovery_plan import (
     PlannedDirectory,
     RecoveryPlan,
 )
+from snapshots.format import SnapshotMeta
 
 EPOCH_JUMP: Final = EPOCHS_AHEAD_MAX
 """As far as any node lets itself be taken at once: three days of elections that all fail. The lost nodes cannot have come
@@ -61,6 +63,13 @@ class Plan(NamedTuple):
     def voter(self) -> Voter:
         identity = self.survivor.identity
         return Voter(identity.node_id, identity.directory_id, self.steps.endpoints)
+
+    @property
+    def own_snapshot(self) -> SnapshotMeta | None:
+        """That of the survivor, if its log goes on at that, and goes below, where it is damaged or none is left."""
+        survivor, steps = self.survivor, self.steps
+        stands = steps.snapshot is None and survivor.start < survivor.intact_from <= steps.base
+        return survivor.snapshot if stands else None
 
 
 def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int) -> Plan:
@@ -114,7 +123,7 @@ def _named(candidate: Candidate) -> PlannedDirectory:
 def _preference(candidate: Candidate) -> tuple[Epoch, Offset, Offset, int, Uuid]:
     """The best log first. Of equal ones that which begins earliest; the rest makes the order of the options mean nothing."""
     identity = candidate.identity
-    return (*candidate.rank, -candidate.start, -identity.node_id, identity.directory_id)
+    return (*candidate.rank, -candidate.intact_from, -identity.node_id, identity.directory_id)
 
 
 def _survivor(candidates: Sequence[Candidate]) -> Candidate:
@@ -125,7 +134,8 @@ def _survivor(candidates: Sequence[Candidate]) -> Candidate:
             f"no controller can start in any of these directories ({damaged}). {_format_a_new_one(None)}"
         )
     whole = [each for each in controllers if each.is_whole]
-    return max(whole or controllers, key=_preference)
+    startable = [each for each in controllers if each.is_startable]
+    return max(whole or startable or controllers, key=_preference)
 
 
 def _format_a_new_one(first_voters: Voters | None) -> str:
@@ -177,7 +187,7 @@ def _check_not_done(survivor: Candidate, voters: Voters | None) -> None:
 def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> None:
     """What brokers and snapshots hold was committed: a log that lacks any of it, or has something else there, is no log of this
     cluster. Nor is one of two that are equally good and not the same."""
-    wanted = [(each, *each.committed) for each in candidates if each is not result and each.committed[0] > 0]
+    wanted = [(each, *each.committed) for each in candidates if each.committed[0] > 0]
     held = _held(result, {(offset, chain) for _, offset, chain in wanted})
     for each, offset, chain in wanted:
         if result.can_tell(offset) and (offset, chain) not in held:
@@ -214,22 +224,23 @@ def _losses(candidates: Sequence[Candidate], result: Candidate) -> tuple[Loss, .
 
 def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes, OffsetAndEpoch | None]:
     """Where the survivor goes on with what it is given: the last place at which both have the same history; or a snapshot at
-    which it begins anew, where the logs do not meet, or the better one is damaged below its snapshot.
+    which it begins anew, where the logs do not meet, the better one is damaged below its snapshot, or the survivor has none that
+    it could start from.
 
     Raises:
         CannotRecover: there is neither.
     """
     giver = source or survivor
-    agreed: tuple[Offset, bytes] | None = (survivor.log_end, survivor.chain) if source is None else None
+    agreed: tuple[Offset, bytes] | None = (survivor.end, survivor.chain) if source is None else None
     if source is not None:
         ours = places_of(survivor)
         mine = next(ours, None)
         for place in places_of(source):
             while mine is not None and mine[0] < place[0]:
                 mine = next(ours, None)
-            if mine == place and place[0] <= survivor.log_end:
+            if mine == place:
                 agreed = place
-    if agreed is not None and (giver.log_end == giver.end or agreed[0] == giver.end):
+    if agreed is not None and agreed[0] >= giver.intact_from and survivor.is_startable:
         return (*agreed, None)
     if agreed is None and giver.start <= survivor.log_end:
         why = (
@@ -239,12 +250,20 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
         )
         raise CannotRecover(f"{survivor.path} and {giver.path} have no history in common: {why}")
     snapshot = giver.snapshot
-    if snapshot is None or snapshot.end.offset < giver.start:
-        raise CannotRecover(f"{giver.path} begins at {giver.start}, and no whole snapshot there reaches that far")
+    if source is None or snapshot is None or not giver.is_startable:
+        raise CannotRecover(_no_snapshot(survivor if giver.is_startable else giver))
     place = (snapshot.end.offset, snapshot.chain)
     if not _held(giver, {place}):
         raise CannotRecover(f"{giver.path} has a snapshot at {snapshot.end} that is not of its log's history")
     return (*place, snapshot.end)
+
+
+def _no_snapshot(candidate: Candidate) -> str:
+    return (
+        f"{candidate.path}: {candidate.damage}; no controller could start with that. Put a whole .checkpoint of its history into "
+        f"its {LOG_DIRECTORY}, one that ends between the beginning and the end of its log (the nodes all write the same: another "
+        "controller, a broker, or a backup may have it), and run this again; or leave this directory out"
+    )
 
 
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:
@@ -256,11 +275,11 @@ def _epoch(candidates: Sequence[Candidate]) -> Epoch:
 
 def _voters(result: Candidate, survivor: Candidate) -> Voters | None:
     """The newest voter set in that history."""
-    voters = survivor.first_voters
+    voters, known_end = survivor.first_voters, 0
     if result.snapshot is not None:
-        voters = result.snapshot.voters
+        voters, known_end = result.snapshot.voters, result.snapshot.end.offset
     for batch in batches_of(result):
-        if batch.is_control:
+        if batch.is_control and batch.base_offset >= known_end:
             for record in decode_batch(batch):
                 voters = record if isinstance(record, Voters) else voters
     return voters

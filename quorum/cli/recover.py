@@ -250,6 +250,9 @@ def _report(plan: Plan) -> list[str]:
         lines.append(f"It takes over the better log of {plan.source.path}, {since}.")
         if steps.base < survivor.end and not plan.is_resumed:
             lines.append(f"Its own records from {steps.base} to {survivor.end} were never committed, and go.")
+    if plan.own_snapshot is not None:
+        at = plan.own_snapshot.end.offset
+        lines.append(f"Its log below {at} is damaged, and goes: its snapshot at {at} has what came of that.")
     lines.append(f"Kept: all below offset {end} (epoch {steps.end.epoch}).")
     if committed_end > 0:
         lines.append(f"Known to have been committed: all below {committed_end} (brokers and snapshots prove it).")
@@ -271,8 +274,8 @@ def _loss(loss: Loss, kept_end: int) -> str:
     what = "committed" if loss.was_committed else "perhaps committed"
     if loss.end > kept_end:
         return (
-            f"LOST FOR CERTAIN: from {kept_end} to {loss.end}, {what}: {loss.path} held that durably once, and neither it nor "
-            "any other of these has it now."
+            f"LOST FOR CERTAIN: from {kept_end} to {loss.end}, {what}: {loss.path} held that durably once, and none of these "
+            "leads there now without a gap."
         )
     return f"LOST FOR CERTAIN: the end of what {loss.path} held durably once, up to {loss.end}, {what}: it is not kept."
 

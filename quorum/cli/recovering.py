@@ -21,18 +21,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from metadata_log.errors import LogFormatError
+from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory
 from metadata_log.identity import write_identity
 from metadata_log.ids import Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import LOG_BEGINNING, Log
+from metadata_log.log_notes import Flushed, FlushedNote
 from metadata_log.records import LeaderChange, Voters
 from quorum.cli.planning import Plan
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file, recovery_plan
 from quorum.runtime.opening import LOG_DIRECTORY
-from snapshots.store import SnapshotStore, genesis
+from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore, genesis
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -73,6 +74,8 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     survivor, steps = plan.survivor, plan.steps
     assert survivor.first_voters is not None, "planned without a bootstrap checkpoint"
     chain = genesis(survivor.identity.cluster_id, survivor.first_voters)
+    if survivor.proven is not None:
+        _note_proven(store.directory, survivor.proven)
     try:
         log = Log.open(store.directory, start=LOG_BEGINNING, chain=chain, accept_loss=steps.accepts_loss)
     except LogFormatError as e:
@@ -85,15 +88,28 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     return log
 
 
+def _note_proven(metadata: Directory, proven: Flushed) -> None:
+    """Notes how far the log goes on from the survivor's snapshot, for the opening. With an older note it would take the damage
+    below for a torn tail, and cut off all behind it; with one beyond a second damage, it would take both for one."""
+    note = FlushedNote(metadata)
+    try:
+        if note.read() != proven:
+            note.write(*proven)
+            note.flush()
+    finally:
+        note.close()
+
+
 def _check_as_planned(log: Log, plan: Plan) -> None:
     survivor, steps = plan.survivor, plan.steps
     if plan.is_resumed and log.shape.last_epoch > steps.epoch:
         raise CannotRecover(
             f"{survivor.path} has been in use since its recovery was begun, and holds what came of that"
         )
-    if steps.snapshot is not None:
+    lowest = 0 if plan.own_snapshot is None else plan.own_snapshot.end.offset
+    if steps.snapshot is not None or lowest == steps.base > 0:
         return  # all of its log goes
-    if any(damaged.start < steps.base for damaged in log.damage):
+    if any(lowest <= damaged.start < steps.base and not log.read_again(damaged) for damaged in log.damage):
         raise CannotRecover(f"{survivor.path} has damage inside its log: {log.damage[0]}")
     try:
         fits = log.chain_at(steps.base) == steps.base_chain
@@ -108,25 +124,38 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
 
 
 def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
-    """Gives `log` what the source has: cut back to where they agree, then on from there; or begun anew at a snapshot."""
-    steps, source = plan.steps, plan.source
+    """Gives `log` what the source has: cut back to where they agree, then on from there; or begun anew at a snapshot. Of its own
+    damaged log the survivor keeps what goes on at its snapshot."""
+    steps, source, own = plan.steps, plan.source, plan.own_snapshot
     if steps.snapshot is not None:
-        if source is not None:
-            _copy_snapshot(store, source, steps.snapshot)
+        assert source is not None
+        _copy_snapshot(store, source, steps.snapshot)
         meta = store.read_meta(steps.snapshot)
         log.reset_to(steps.snapshot, meta.chain, meta.timestamp_ms)
+    elif own is not None:
+        log.stand_on(own.end, own.chain, own.timestamp_ms)
+    while damaged := next((each for each in log.damage if each.start < steps.base), None):
+        log.repair(damaged, log.read_again(damaged))  # its bytes are there, and are proven by now
     log.truncate(steps.base)
     for batch in () if source is None else batches_of(source):
         if steps.base <= batch.base_offset and batch.end_offset <= steps.end.offset:
             log.append_batches([batch])
-    assert (log.end, log.shape.chain) == (steps.end.offset, steps.end_chain), f"{log} after {steps}"
+    if (log.end, log.shape.chain) != (steps.end.offset, steps.end_chain):
+        assert source is not None, f"{log} after {steps}"
+        raise CorruptLog(
+            f"{source.path} gives its log up to {log.end} only, and gave it up to {steps.end.offset} before: its disk is "
+            "failing. Copy what can be read of it, and name the copy"
+        )
 
 
 def _copy_snapshot(store: SnapshotStore, source: Candidate, end: OffsetAndEpoch) -> None:
     theirs = SnapshotStore(source.directory.subdirectory(LOG_DIRECTORY))
     position, size = 0, 1
     while position < size:
-        size, data = theirs.read_chunk(end, position, CHUNK_BYTES)
+        try:
+            size, data = theirs.read_chunk(end, position, CHUNK_BYTES)
+        except (SnapshotNotFound, PositionOutOfRange) as e:
+            raise CorruptLog(f"{source.path}: {e}; it could be read before") from e
         store.write_part(end, position, data)
         position += len(data)
     store.complete_part(end)

@@ -1,24 +1,21 @@
 """What one data directory still holds, read as it lies there: by whom, from where to where, how far proven, where damaged.
 
-Changes nothing. A log is read from its beginning to the first place that is not intact; what a start would make of that
-(`metadata_log.recovery`) is not asked, for what comes behind it is of no use here.
+Changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import NamedTuple
 
-from metadata_log.batch import Batch, verify_chain
+from metadata_log.batch import Batch
 from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory
 from metadata_log.identity import Identity, read_identity
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_lost, read_start
+from metadata_log.ids import Epoch, Offset
+from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, read_lost
 from metadata_log.records import Voters
-from metadata_log.recovery import segment_names
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, Segment, base_offset_of, walk
+from quorum.cli.remains import Remains, proven_by
 from quorum.runtime import election_file, recovery_plan
 from quorum.runtime.opening import LOG_DIRECTORY, read_origin
 from quorum.runtime.recovery_plan import RecoveryPlan
@@ -43,15 +40,20 @@ class Candidate(NamedTuple):
     start_chain: bytes
     log_end: Offset
     """From `start` on all below is intact in the log."""
+    intact_from: Offset
+    """From here on all below `end` is: `start`, or the newest snapshot's end, where the log is damaged or ends below that."""
     end: Offset
-    """The same, or the end of the newest snapshot where that reaches further."""
     epoch: Epoch
     chain: bytes
+    proven: Flushed | None
+    """What is to be noted as durable for whoever reads the log: where that is what the snapshot proves, it leads over damage."""
     durable: Flushed
-    """All below was durable once, as noted."""
+    """All below was durable once, as noted, or as what is intact behind damage tells."""
     is_back: bool
     """Whether nothing is noted as `lost`, or the very history that was is there again."""
     snapshot: SnapshotMeta | None
+    is_startable: bool
+    """Whether its log begins at 0, or a whole snapshot of that history reaches up to its beginning. On no other a node starts."""
     damage: str | None
     is_whole: bool
     """Whether all that was durable here is still here. A torn tail never was."""
@@ -80,7 +82,7 @@ class Candidate(NamedTuple):
 
     def can_tell(self, offset: Offset) -> bool:
         """Whether a place of its history at `offset` would be among its `places_of`."""
-        return self.start <= offset <= self.log_end or offset >= self.end
+        return self.start <= offset <= self.log_end or offset >= self.intact_from
 
 
 def survey(directory: Directory) -> Candidate:
@@ -109,39 +111,61 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
     metadata = directory.subdirectory(LOG_DIRECTORY)
     note, lost = _read_note(metadata), read_lost(metadata)
     first_voters, first_chain, damages = _origin(directory, identity, metadata)
-    log = _Reading(metadata, read_start(metadata), first_chain)
-    is_back = lost is None
-    for batch in log.batches():
-        is_back = is_back or lost == (batch.end_offset, batch.chain)
-    if first_chain and log.start == 0 and log.start_chain != first_chain:
-        damages.append("its log is another cluster's")
     snapshot = _newest_snapshot(metadata)
-    end, epoch, chain = log.end, log.epoch, log.chain
-    if snapshot is not None and snapshot.end.offset > end:
-        end, epoch, chain = snapshot.end.offset, snapshot.end.epoch, snapshot.chain
-    durable = max(note or Flushed(0, b""), lost or Flushed(0, b""))
-    damages += [each for each in (log.missing,) if each is not None]
-    if not is_back or durable.end > end:
-        damages.append(f"lost what was durable up to {durable.end}")
-    is_whole = not damages and (log.damage is None or note is not None)
+    log = Remains(metadata, note, first_chain, snapshot)
+    is_back = _holds(log, lost)
+    durable = [each for each in (note, lost, log.lost()) if each is not None]
+    if snapshot is not None and log.ends_below_snapshot:
+        # Behind damage above an older note, as a power cut brings it back, or without a note, nothing is looked for.
+        proven = proven_by(snapshot, metadata)
+        again = Remains(metadata, proven, first_chain, snapshot)
+        is_back_again = proven.end > snapshot.end.offset and _holds(again, lost)
+        if again.last().end.offset > log.last().end.offset:
+            log, is_back = again, is_back_again
+    if log.is_replaced:  # what stood there was never committed
+        durable = [each for each in (lost,) if each is not None]
+        damages.append("its newest snapshot has replaced its log")
+    else:
+        durable += [Flushed(each.end.offset, each.end.chain) for each in log.runs[1:]]
+    furthest = max(durable, default=Flushed(0, b""))
+    first, last = log.first(), log.last()
+    if first_chain and first.start.offset == 0 and first.start.chain != first_chain:
+        damages.append("its log is another cluster's")
+    damages += log.damages
+    is_covered = log.log_start == 0 or (snapshot is not None and snapshot.end.offset >= log.log_start)
+    if not is_covered:
+        damages.append(f"its log begins at {log.log_start}, and no whole snapshot there reaches that far")
+    if log.is_contradicted:
+        damages.append("its newest snapshot is not of its log's history")
+    if not is_back or furthest.end > last.end.offset:
+        damages.append(f"lost what was durable up to {furthest.end}")
     return Candidate(
         directory=directory,
         identity=identity,
         vote_epoch=_vote_epoch(directory),
         first_voters=first_voters,
-        start=log.start,
-        start_chain=log.start_chain,
-        log_end=log.end,
-        end=end,
-        epoch=epoch,
-        chain=chain,
-        durable=durable,
+        start=first.start.offset,
+        start_chain=first.start.chain,
+        log_end=first.end.offset,
+        intact_from=last.start.offset,
+        end=last.end.offset,
+        epoch=last.end.epoch,
+        chain=last.end.chain,
+        proven=log.proven,
+        durable=furthest,
         is_back=is_back,
         snapshot=snapshot,
-        damage="; ".join([*damages, *([] if log.damage is None else [log.damage])]) or None,
-        is_whole=is_whole,
+        is_startable=is_covered and not log.is_contradicted,
+        damage="; ".join([*damages, *([] if log.stop is None else [log.stop])]) or None,
+        is_whole=not damages and (log.stop is None or note is not None),
         unfinished=recovery_plan.load(directory),
     )
+
+
+def _holds(log: Remains, lost: Flushed | None) -> bool:
+    """Whether what was lost once is there again. Reads all of `log`."""
+    ends = [True for batch in log.batches() if lost == (batch.end_offset, batch.chain)]
+    return lost is None or bool(ends)
 
 
 def _origin(directory: Directory, identity: Identity, metadata: Directory) -> tuple[Voters | None, bytes, list[str]]:
@@ -163,75 +187,28 @@ def _vote_epoch(directory: Directory) -> Epoch | None:
     return None if election is None else election.epoch
 
 
-class _Reading:
-    """One pass over the segments of a log: `batches` in order, up to the first place that does not continue them."""
-
-    def __init__(self, metadata: Directory, start: LogStart | None, first_chain: bytes) -> None:
-        self._metadata = metadata
-        names = segment_names(metadata)
-        if start is not None and start.resetting:
-            names = []  # a reset had begun: no segment counts
-        place = start or LogStart(OffsetAndEpoch(0, 0), first_chain, 0)
-        # Segments wholly below the log's start may still lie there: a crash kept them from being retired.
-        below = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= place.start.offset)
-        self._names = names[below:]
-        self.start, self.start_chain = place.start.offset, place.chain
-        self.end, self.epoch, self.chain = place.start.offset, place.start.epoch, place.chain
-        self.missing: str | None = None
-        """What the log should have begun with."""
-        self.damage: str | None = None
-
-    def batches(self) -> Iterator[Batch]:
-        """Each with its CRC and its place in the chain checked. Then the attributes say how far it went, and why no further."""
-        for number, name in enumerate(self._names):
-            try:
-                segment = Segment.open(self._metadata, name)
-            except LogFormatError as e:
-                self.damage = f"{name}: {e}"
-                return
-            with closing(segment.file):
-                header = segment.header
-                if number == 0:
-                    if header.start.offset > self.end:
-                        self.missing = f"{name}: the log should start at {self.end}, and what stands before is missing"
-                    self.start, self.start_chain = header.start.offset, header.previous_chain
-                    self.end, self.epoch, self.chain = header.start.offset, header.start.epoch, header.previous_chain
-                elif (header.start.offset, header.previous_chain) != (self.end, self.chain):
-                    self.damage = f"{name}: it does not continue the log, which ends at offset {self.end}"
-                    return
-                try:
-                    for position, batch in walk(segment.file, SEGMENT_HEADER_BYTES, segment.file.size()):
-                        if (
-                            batch.base_offset != self.end
-                            or batch.epoch < self.epoch
-                            or not verify_chain(batch, self.chain)
-                        ):
-                            raise BadBatch(
-                                position, f"what stands there does not continue the log at offset {self.end}"
-                            )
-                        segment.extend(batch, self.chain)
-                        self.end, self.epoch, self.chain = batch.end_offset, batch.epoch, batch.chain
-                        yield batch
-                    if not segment.tail_is_zero():
-                        raise BadBatch(segment.end_position, "something other than zeros after the last batch")
-                except BadBatch as e:
-                    self.damage = f"{name}, byte {e.position}: {e}"
-                    return
-
-
 def batches_of(candidate: Candidate) -> Iterator[Batch]:
-    """Its intact batches in order."""
+    """Its intact batches in order: of its log from the beginning up to `log_end`, and from `intact_from` up to `end`."""
     metadata = candidate.directory.subdirectory(LOG_DIRECTORY)
-    yield from _Reading(metadata, read_start(metadata), candidate.start_chain).batches()
+    for batch in Remains(metadata, candidate.proven, candidate.start_chain, candidate.snapshot).batches():
+        is_of_use = batch.end_offset <= candidate.log_end or batch.base_offset >= candidate.intact_from
+        if is_of_use and candidate.start <= batch.base_offset and batch.end_offset <= candidate.end:
+            yield batch
 
 
 def places_of(candidate: Candidate) -> Iterator[tuple[Offset, bytes]]:
     """The places in its history that it can prove, ascending: each offset with the chain there."""
     yield candidate.start, candidate.start_chain
+    ahead = None
+    if candidate.snapshot is not None and candidate.intact_from > candidate.start:
+        ahead = (candidate.snapshot.end.offset, candidate.snapshot.chain)
     for batch in batches_of(candidate):
+        if ahead is not None and batch.base_offset >= ahead[0]:
+            yield ahead
+            ahead = None
         yield batch.end_offset, batch.chain
-    if candidate.snapshot is not None and candidate.end > candidate.log_end:
-        yield candidate.snapshot.end.offset, candidate.snapshot.chain
+    if ahead is not None:
+        yield ahead
 
 
 def _read_note(metadata: Directory) -> Flushed | None:

@@ -51,7 +51,7 @@ class RecoveryPlan(NamedTuple):
     """The survivor keeps what it has below; from here to `end` the records are the source's."""
     base_chain: bytes
     snapshot: OffsetAndEpoch | None
-    """Where its log begins anew, at this snapshot of the source's, or of its own where there is none: its end. That is `base`."""
+    """Where its log begins anew, at this snapshot of the source's: its end. That is `base`."""
     end: OffsetAndEpoch
     """What is kept: all below."""
     end_chain: bytes
@@ -157,6 +157,8 @@ def _parse(data: bytes) -> RecoveryPlan:
     source = fields["source"]
     if not fields["endpoints"]:
         raise ValueError("no endpoint")
+    if source is None and fields["snapshot"] is not None:
+        raise ValueError("a snapshot, and nobody who gives it")
     return RecoveryPlan(
         directories=directories,
         survivor=directories[_whole(fields["survivor"])],

@@ -16,6 +16,7 @@ from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity, read_identity, write_identity
 from metadata_log.ids import Epoch, OffsetAndEpoch
 from metadata_log.log import Log
+from metadata_log.log_notes import FlushedNote
 from metadata_log.records import NoOp, Record, SnapshotMark, Voters
 from quorum.cli.planning import plan
 from quorum.cli.recovering import carry_out
@@ -134,6 +135,22 @@ def lossy() -> Situation:
     return Situation(directory)
 
 
+def broken_below_its_snapshot() -> Situation:
+    """The last record below it is not what it was, and the note is an old one."""
+    directory = controller(1, [(1, NoOp()), (1, VOTERS), (1, NoOp()), (1, SnapshotMark("")), *[(1, NoOp())] * 3])
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    name = snapshot_name(OffsetAndEpoch(4, 1))
+    metadata.write_atomic(name, broker(directory).subdirectory(LOG_DIRECTORY).read(name, 1 << 20))
+    history = batches(directory)
+    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
+    metadata.flip_bit(segment, bytes(metadata.read(segment, 1 << 30)).index(history[3].data) + 81)
+    flushed = FlushedNote(metadata)
+    flushed.write(1, history[0].chain)
+    flushed.flush()
+    flushed.close()
+    return Situation(directory)
+
+
 def forgetful() -> Situation:
     """Its vote is gone."""
     directory = controller(1, OLD)
@@ -142,7 +159,7 @@ def forgetful() -> Situation:
     return Situation(directory)
 
 
-SITUATIONS = (alone, behind, far_behind, formatted_anew, lossy, forgetful)
+SITUATIONS = (alone, behind, far_behind, formatted_anew, lossy, broken_below_its_snapshot, forgetful)
 EVERY_SITUATION = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: str(each.__name__))
 
 

@@ -1,0 +1,254 @@
+"""A majority is lost for good, and what is left is damaged: what a snapshot proves is kept, what cannot start does not go on."""
+
+import errno
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metadata_log.batch import Batch
+from metadata_log.files import RealDirectory, RealFile
+from metadata_log.ids import Offset, OffsetAndEpoch
+from metadata_log.log import Log
+from metadata_log.log_notes import FlushedNote
+from metadata_log.records import NoOp, SnapshotMark
+from metadata_log.segment import segment_name
+from quorum.cli import recovering
+from quorum.cli.formatting import voters_record
+from quorum.runtime.opening import LOG_DIRECTORY
+from snapshots.format import snapshot_name
+from snapshots.store import SnapshotStore
+from tests.quorum.cli.test_recover import (
+    CONTROLLERS,
+    Written,
+    batches,
+    broker,
+    contents,
+    controller,
+    recover,
+    recovered,
+    reopened,
+)
+
+MARKED: Written = [
+    *[(1, NoOp())] * 3,
+    (1, voters_record(CONTROLLERS)),
+    (1, NoOp()),
+    (1, SnapshotMark("")),
+    *[(1, NoOp())] * 4,
+]
+SNAPSHOT = OffsetAndEpoch(6, 1)
+"""What the mark asks for."""
+
+
+def with_snapshot(path: Path, written: Written = MARKED, *, node_id: int = 1) -> Path:
+    """A controller's directory with these records and the snapshot at 6."""
+    controller(path, written, node_id=node_id)
+    checkpoint = broker(path.parent / f"broker of {path.name}", path) / LOG_DIRECTORY / snapshot_name(SNAPSHOT)
+    (path / LOG_DIRECTORY / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    return path
+
+
+def damage(path: Path, *offsets: Offset) -> Path:
+    """One bit of each of these records, of a log that begins at 0, is another one."""
+    segment = path / LOG_DIRECTORY / segment_name(0)
+    data = bytearray(segment.read_bytes())
+    for batch in batches(path):
+        if batch.base_offset in offsets:
+            data[data.index(batch.data) + 81] ^= 1
+    segment.write_bytes(data)
+    return path
+
+
+def note(path: Path, end: Offset | None, history: Sequence[Batch]) -> None:
+    """The note of what was durable is an older one, as after a power cut, or gone."""
+    (path / LOG_DIRECTORY / "flushed").unlink()
+    if end is not None:
+        (chain,) = (each.chain for each in history if each.end_offset == end)
+        flushed = FlushedNote(RealDirectory(path / LOG_DIRECTORY))
+        flushed.write(end, chain)
+        flushed.close()
+
+
+def begun_at_snapshot(path: Path, *, node_id: int = 1) -> Path:
+    """The same history, of which the log has what is above 6 only, as on one that was far behind."""
+    with_snapshot(path, node_id=node_id)
+    above = batches(path)[6:]
+    store = SnapshotStore(RealDirectory(path / LOG_DIRECTORY))
+    log = Log.open(store.directory)
+    meta = store.read_meta(SNAPSHOT)
+    log.reset_to(SNAPSHOT, meta.chain, meta.timestamp_ms)
+    log.append_batches(above)
+    log.flush()
+    log.close()
+    return path
+
+
+def rot(file: Path) -> bytes:
+    """As in a copy of what can be read: zeros where nothing could be. Returns what was there."""
+    whole = file.read_bytes()
+    file.write_bytes(bytes(len(whole)))
+    return whole
+
+
+# --- a log that begins at a snapshot which is no more ----------------------------------------------------------------
+
+
+def test_one_that_could_not_start_gives_what_it_has_and_does_not_go_on(tmp_path: Path) -> None:
+    """Its log is the better one and intact, and begins where only its snapshot could say what there was before."""
+    rotten = begun_at_snapshot(tmp_path / "1")
+    rot(rotten / LOG_DIRECTORY / snapshot_name(SNAPSHOT))
+    whole = controller(tmp_path / "2", MARKED[:9], node_id=2)
+    document = recovered("--directory", rotten, "--directory", whole)
+    assert (document["survivor"]["node_id"], document["kept_end_offset"], document["losses"]) == (2, 10, [])
+    assert document["taken_over_from_offset"] == 9
+    assert "no whole snapshot there reaches that far" in document["candidates"][0]["damage"]
+
+
+def test_where_only_such_a_one_is_left_it_says_what_to_do(tmp_path: Path) -> None:
+    """Also with one that cannot be given its records, because a hole is between them. A checkpoint of any node will do."""
+    rotten = begun_at_snapshot(tmp_path / "1")
+    checkpoint = rotten / LOG_DIRECTORY / snapshot_name(SNAPSHOT)
+    whole = rot(checkpoint)
+    behind = controller(tmp_path / "2", MARKED[:3], node_id=2)
+    before = contents(rotten, behind)
+    for words in (("--directory", rotten), ("--directory", rotten, "--directory", behind)):
+        refused = recover(*words, "--yes", "--accept-loss")
+        assert refused.exit_code == 4 and "Put a whole .checkpoint of its history" in refused.stderr, refused.output
+    assert contents(rotten, behind).items() >= before.items()
+    checkpoint.write_bytes(whole)
+    assert recovered("--directory", rotten)["kept_end_offset"] == 10
+
+
+def test_one_that_could_not_start_begins_anew_at_a_snapshot_that_it_is_given(tmp_path: Path) -> None:
+    """A broker is ahead of it, and has a snapshot that is newer."""
+    ahead = controller(tmp_path / "gone", [*MARKED, (1, SnapshotMark("")), (1, NoOp())], node_id=2)
+    store = broker(tmp_path / "b", ahead)
+    rotten = begun_at_snapshot(tmp_path / "1")
+    rot(rotten / LOG_DIRECTORY / snapshot_name(SNAPSHOT))
+    assert recovered("--directory", rotten, "--from-broker", store)["kept_end_offset"] == 12
+    opened = reopened(rotten)
+    assert (opened.log.shape.start.offset, opened.log.end) == (11, 14)
+    opened.log.close()
+
+
+# --- a log that is damaged below its snapshot ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noted", [10, 7, 5, 1, None])
+@pytest.mark.parametrize("offset", [0, 2, 5])
+def test_what_goes_on_at_the_snapshot_is_kept(tmp_path: Path, offset: Offset, noted: Offset | None) -> None:
+    """The log is broken below its snapshot: what stands above is proven by it, and may have been acknowledged."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    damage(path, offset)
+    note(path, noted, history)
+    report = recover("--directory", path, "--dry-run")
+    assert "Its log below 6 is damaged, and goes" in report.stdout and "LOST FOR CERTAIN" not in report.stdout
+    document = recovered("--directory", path)
+    assert (document["kept_end_offset"], document["losses"]) == (10, [])
+    opened = reopened(path)
+    assert (opened.log.shape.start.offset, opened.log.end, opened.log.lost) == (6, 12, None)
+    assert opened.log.read(6, 1 << 20, until=10) == history[6:]
+    opened.log.close()
+
+
+@pytest.mark.parametrize("offset", [6, 8])
+@pytest.mark.parametrize("noted", [10, 7, None])
+def test_what_stands_behind_a_gap_above_the_snapshot_is_lost_and_agreed_to(
+    tmp_path: Path, offset: Offset, noted: Offset | None
+) -> None:
+    """Nothing proves what was in between. It was durable, as far as the note says, or without one what is there."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    damage(path, 2, offset)
+    note(path, noted, history)
+    refused = recover("--directory", path, "--yes")
+    if noted == 7 < offset:  # as torn by a power cut
+        assert refused.exit_code == 0, refused.output
+        return
+    assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout, refused.output
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == offset
+
+
+@pytest.mark.parametrize("noted", [10, 5])
+def test_what_is_intact_behind_damage_counts_as_lost_whatever_the_note_says(tmp_path: Path, noted: Offset) -> None:
+    """There is no snapshot that would lead over it. A start would keep it, and wait for the others to fill the gap."""
+    path = controller(tmp_path / "c", MARKED)
+    history = batches(path)
+    damage(path, 2)
+    note(path, noted, history)
+    report = json.loads(recover("--directory", path, "--dry-run", "-o", "json").stdout)
+    assert [each["durable_end_offset"] for each in report["losses"]] == [10]
+    assert recover("--directory", path, "--yes").exit_code == 2
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 2
+
+
+@pytest.mark.parametrize("count", [0, 5, 8])
+def test_a_whole_one_goes_on_and_is_given_what_goes_on_at_the_others_snapshot(tmp_path: Path, count: int) -> None:
+    """What it has not, the snapshot has: where its log ends below that, it begins anew there."""
+    damaged = damage(with_snapshot(tmp_path / "1"), 2)
+    whole = controller(tmp_path / "2", MARKED[:count], node_id=2)
+    document = recovered("--directory", damaged, "--directory", whole)
+    assert (document["survivor"]["node_id"], document["kept_end_offset"], document["losses"]) == (2, 10, [])
+    opened = reopened(whole)
+    assert (opened.log.shape.start.offset, opened.log.end) == (0 if count == 8 else 6, 12)
+    opened.log.close()
+
+
+def test_voters_that_the_snapshot_knows_are_newer_than_those_before_the_damage(tmp_path: Path) -> None:
+    """The address is the one that the last record said, which is damaged; an older one stands before it."""
+    voters = voters_record(CONTROLLERS)
+    moved = voters._replace(
+        voters=tuple(
+            each._replace(endpoints=tuple(endpoint._replace(port=endpoint.port + 100) for endpoint in each.endpoints))
+            for each in voters.voters
+        )
+    )
+    path = with_snapshot(
+        tmp_path / "c", [(1, voters), *[(1, NoOp())] * 3, (1, moved), (1, SnapshotMark("")), (1, NoOp())]
+    )
+    damage(path, 4)
+    assert recovered("--directory", path)["survivor"]["endpoint"] == "127.0.0.1:9101"
+
+
+def test_a_log_that_its_snapshot_has_replaced_goes(tmp_path: Path) -> None:
+    """Killed between a download and the log's reset: a start would let the log go, and with it that the survivor votes alone."""
+    later: Written = [*MARKED[:3], *[(2, record) for _, record in MARKED[3:6]]]
+    leader = controller(tmp_path / "gone", later, node_id=2)
+    checkpoint = broker(tmp_path / "b", leader) / LOG_DIRECTORY / snapshot_name(OffsetAndEpoch(6, 2))
+    path = controller(tmp_path / "c", [*MARKED[:3], *[(1, NoOp())] * 9])
+    (path / LOG_DIRECTORY / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    assert recovered("--directory", path)["kept_end_offset"] == 6
+    opened = reopened(path)
+    assert (opened.log.shape.start.offset, opened.log.end) == (6, 8)
+    opened.log.close()
+
+
+# --- a disk that fails while it gives --------------------------------------------------------------------------------
+
+
+def test_a_source_whose_disk_fails_while_it_gives_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read when this was planned. A copy of what can be read now completes it, if that is enough."""
+    ahead = controller(tmp_path / "gone", MARKED, node_id=2)
+    store, behind = broker(tmp_path / "b", ahead), controller(tmp_path / "c", MARKED[:4])
+    read_at = RealFile.read_at
+    take_over = recovering._take_over
+
+    def unreadable(self: RealFile, position: int, length: int) -> bytes:
+        if store in self._path.parents:
+            raise OSError(errno.EIO, "Input/output error", str(self._path))
+        return read_at(self, position, length)
+
+    def fail_from_here(*arguments: Any) -> None:
+        monkeypatch.setattr(RealFile, "read_at", unreadable)
+        take_over(*arguments)
+
+    monkeypatch.setattr(recovering, "_take_over", fail_from_here)
+    failed = recover("--directory", behind, "--from-broker", store, "--yes")
+    assert failed.exit_code == 1 and "run the same command again" in failed.stderr, failed.output
+    assert f"{store} gives its log up to 4 only, and gave it up to 10 before" in failed.stderr
+    monkeypatch.undo()
+    assert recovered("--directory", behind, "--from-broker", store)["kept_end_offset"] == 10
