@@ -116,6 +116,10 @@ def _lost_nothing(self: Standing) -> bool:
     return self.lost is None
 
 
+def _bounded_by_the_note(self: Standing, leader_end: Offset) -> Standing:
+    return self if self.lost is None else self._replace(lost=self.lost._replace(is_bounded=True))
+
+
 DISKS: dict[str, Mutant] = {
     "flush-skipped": Mutant(
         "an fsync that does nothing",
@@ -168,5 +172,9 @@ DISKS: dict[str, Mutant] = {
     "lost-tail-acknowledged": Mutant(
         "a node that has lost the end of its log fetches under its own name, and is counted",
         lambda: patched(Standing, "may_acknowledge", property(_always)),
+    ),
+    "old-note-believed": Mutant(
+        "a node that has lost the end of its log takes an old note for all that it had, whatever its leader says",
+        lambda: patched(Standing, "bounded_by", _bounded_by_the_note),
     ),
 }
