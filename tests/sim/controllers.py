@@ -55,6 +55,8 @@ SNAPSHOT_BYTES_MAX = 64 << 20
 POWER_CUT_INSIDE_CHANCE = 0.6
 """Else only the process dies, in the middle of a turn, a job or its start; the page cache has what it had written."""
 SLOW_DISK_MAX_MS = 900.0
+HANG_LOOK_MS = 50.0
+"""A flush that hangs looks so often whether its disk has recovered."""
 TICK_WINDOW_MS = 200
 TICKS_MAX = 4_000
 ANSWER_SLACK_MS = 25.0
@@ -93,7 +95,7 @@ class SimController:
         """A flush was ordered to fail, or space is short: the node may have to stop itself."""
         self._excused_boot = 0
         """The life in which a job has met a bad disk: it stops when it hears of that, by when the disk may be well again."""
-        self.disk_slow_until_ms = 0.0
+        self.disk_slow_until_ms = self.disk_hangs_until_ms = 0.0
         self.died: LogShape | None = None
         """The log as the last crash met it; None while there was none."""
         self._known_loss: Flushed | None = None
@@ -306,7 +308,7 @@ class SimController:
 
     def heal(self) -> None:
         """Nothing ordered earlier will break it any more."""
-        self.disk_slow_until_ms = 0.0
+        self.disk_slow_until_ms = self.disk_hangs_until_ms = 0.0
         self._crash_countdown = None
         self.disk.heal()
         self.disk_is_bad = False
@@ -476,6 +478,9 @@ class SimController:
 
         def run() -> None:
             if self.boot != boot or self.node is None:
+                return
+            if isinstance(job, FlushJob) and self.cluster.now_ms < self.disk_hangs_until_ms:
+                self.cluster.schedule(HANG_LOOK_MS, run)
                 return
             try:
                 done = _run(job)

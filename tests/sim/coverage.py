@@ -19,6 +19,7 @@ FAULTS = (
     "read failure",
     "disk full",
     "slow disk",
+    "hanging disk",
     "bit flip",
     "bad sector",
     "durable end lost",

@@ -39,6 +39,7 @@ class Faults:
             (options.disk_full_every_ms, self._fill_disk),
             (options.read_failure_every_ms, self._fail_read),
             (options.slow_disk_every_ms, self._slow_disk),
+            (options.hanging_disk_every_ms, self._hang_disk),
             (options.broker_disk_trouble_every_ms, self._trouble_broker_disk),
             (options.membership_every_ms, self._membership.change),
             (options.disk_replaced_every_ms, self._membership.lose),
@@ -155,6 +156,11 @@ class Faults:
         """For a while every flush takes long; none fails."""
         self._cluster.coverage["slow disk"] += 1
         self._victim().disk_slow_until_ms = self._cluster.now_ms + self._rng.uniform(200.0, 4_000.0)
+
+    def _hang_disk(self) -> None:
+        """For longer than a leader may wait, no flush of the log returns; none fails."""
+        self._cluster.coverage["hanging disk"] += 1
+        self._victim().disk_hangs_until_ms = self._cluster.now_ms + self._rng.uniform(2_000.0, 12_000.0)
 
     def _trouble_broker_disk(self) -> None:
         """A broker's store may be lost: it is told so by whatever fails, and begins anew."""

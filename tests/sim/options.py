@@ -39,6 +39,7 @@ class Options(NamedTuple):
     disk_full_every_ms: float
     read_failure_every_ms: float
     slow_disk_every_ms: float
+    hanging_disk_every_ms: float
     broker_disk_trouble_every_ms: float
     rot_every_ms: float
     membership_every_ms: float
@@ -102,6 +103,7 @@ class Options(NamedTuple):
             disk_full_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
             read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
             slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
+            hanging_disk_every_ms=0.0,
             broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
             rot_every_ms=0.0,
             membership_every_ms=membership_every_ms,
@@ -162,7 +164,10 @@ class Options(NamedTuple):
                 session_timeout_ms=1_500,
                 client_every_ms=max(60.0, drawn.client_every_ms),
             )
-        return drawn._replace(scrub_interval_ms=apart.choice((0, 500, 4_000)))
+        return drawn._replace(
+            scrub_interval_ms=apart.choice((0, 500, 4_000)),
+            hanging_disk_every_ms=apart.uniform(4_000.0, 12_000.0) if apart.random() < 0.2 else 0.0,
+        )
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
