@@ -148,6 +148,7 @@ def _write(
         raise ValueError(f"{path} is not a directory")
     if path.is_dir():
         _check_empty(path)
+    from snapshots.format import BOOTSTRAP_END
     from snapshots.store import SnapshotStore, genesis
 
     identity = Identity(
@@ -161,7 +162,10 @@ def _write(
     directory = RealDirectory(path)
     if role == "controller":
         assert first is not None
-        SnapshotStore(directory.subdirectory(LOG_DIRECTORY)).write_bootstrap(first)
+        store = SnapshotStore(directory.subdirectory(LOG_DIRECTORY))
+        # A format that was killed may have left that of other voters: it would be kept, and the controller never start.
+        store.drop([BOOTSTRAP_END])
+        store.write_bootstrap(first)
     write_identity(directory, identity)  # last: a directory that was half formatted is not formatted
     return identity
 
@@ -195,10 +199,17 @@ def _check_empty(path: Path) -> None:
             f"{path} is formatted already: {found.role} {found.node_id} of cluster {found.cluster_id}, "
             f"directory {uuid_text(found.directory_id)}"
         )
+    from quorum.runtime import election_file
+    from quorum.runtime.opening import is_of_a_log
+
     log = path / LOG_DIRECTORY
-    leftovers = [entry.name for entry in log.iterdir() if entry.name.endswith(".log")] if log.is_dir() else []
+    leftovers = sorted(entry.name for entry in log.iterdir() if is_of_a_log(entry.name)) if log.is_dir() else []
+    if (path / election_file.FILE_NAME).exists():
+        leftovers.append(election_file.FILE_NAME)
     if leftovers:
-        raise AlreadyFormatted(f"{path} has no meta.properties, but a log ({leftovers[0]}): its owner is not known")
+        raise AlreadyFormatted(
+            f"{path} has no meta.properties, but a node's data ({leftovers[0]}): its owner is not known"
+        )
 
 
 def fingerprint(genesis_chain: bytes) -> str:

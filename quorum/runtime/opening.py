@@ -156,14 +156,15 @@ def _is_new(metadata: Directory) -> bool:
     Where only the segments and the vote are gone this node knows that it has lost something, but not since which epoch; any
     record of the leader's would give it back its full standing, with a vote to give that it has given already.
     """
-
-    def is_of_a_log(name: str) -> bool:
-        snapshot = parse_name(name)
-        if snapshot is not None:
-            return snapshot[0] != BOOTSTRAP_END
-        return base_offset_of(name) is not None or name in (FLUSHED_NAME, START_NAME, LOST_NAME)
-
     return not any(map(is_of_a_log, metadata.names()))
+
+
+def is_of_a_log(name: str) -> bool:
+    """Whether such a file in `@metadata` says that a node has run there."""
+    snapshot = parse_name(name)
+    if snapshot is not None:
+        return snapshot[0] != BOOTSTRAP_END
+    return base_offset_of(name) is not None or name in (FLUSHED_NAME, START_NAME, LOST_NAME)
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:

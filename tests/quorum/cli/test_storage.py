@@ -9,16 +9,21 @@ from click.testing import CliRunner, Result
 from daemon.config import load_config
 from metadata_log.files import RealDirectory
 from metadata_log.identity import read_identity
-from metadata_log.ids import parse_uuid
+from metadata_log.ids import OffsetAndEpoch, parse_uuid
+from quorum.cli import formatting
 from quorum.cli.formatting import parse_initial_controllers
 from quorum.cli.main import cli
 from quorum.config import QuorumConfig
+from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import open_directory
+from snapshots.format import snapshot_name
 from tests.quorum.cli.shapes import shape
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 DIRECTORY_ID = "p6FqFbzqQuazHwMJYjPrOA"
 CONTROLLERS = f"1@127.0.0.1:9001:{DIRECTORY_ID},2@127.0.0.1:9002:AAAAAAAAAAAAAAAAAAAAAg"
+
+SNAPSHOT = OffsetAndEpoch(6, 1)
 
 
 def run(*arguments: object) -> Result:
@@ -76,13 +81,44 @@ def test_a_formatted_directory_is_not_formatted_again(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "meta.properties").read_bytes() == before
 
 
-def test_a_log_without_identity_is_somebodys(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "@metadata/00000000000000000000.log",
+        "@metadata/flushed",
+        f"@metadata/{snapshot_name(OffsetAndEpoch(6, 1))}",
+        "quorum-state",
+    ],
+)
+def test_what_somebody_has_left_without_identity_is_somebodys(tmp_path: Path, name: str) -> None:
     """Half a backup, or a lost meta.properties: formatting it would make its votes and records nobody's."""
     (tmp_path / "data" / "@metadata").mkdir(parents=True)
-    (tmp_path / "data" / "@metadata" / "00000000000000000000.log").write_bytes(b"")
+    (tmp_path / "data" / name).write_bytes(b"")
     result = format_controller(tmp_path / "data")
     assert result.exit_code == 4
-    assert "its owner is not known" in result.stderr
+    assert f"({name.removeprefix('@metadata/')}): its owner is not known" in result.stderr
+
+
+def test_what_a_killed_format_has_left_is_formatted_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed before meta.properties, and run again with other first voters: those count, and the controller starts."""
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    path = tmp_path / "data"
+    with monkeypatch.context() as broken:
+        broken.setattr(formatting, "write_identity", killed)
+        run(
+            "storage", "format", "-t", CLUSTER_ID, "--directory", path, "--node-id", 1, "--role", "controller",
+            "--initial-controllers", f"1@127.0.0.1:9009:{DIRECTORY_ID}",
+        )  # fmt: skip
+    assert not (path / "meta.properties").exists()
+    assert format_controller(path).exit_code == 0
+    identity = read_identity(RealDirectory(path))
+    assert identity is not None
+    opened = open_directory(RealDirectory(path), identity, NodeConfig())
+    assert [each.node_id for each in opened.bootstrap.voters] == [1, 2]
+    opened.log.close()
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
