@@ -14,6 +14,7 @@ to shrug off: it wants a word more than `--yes`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -36,6 +37,10 @@ EPOCH_JUMP: Final = EPOCHS_AHEAD_MAX
 """As far as any node lets itself be taken at once: three days of elections that all fail. The lost nodes cannot have come
 further unless they were alone for that long, and 2,000 recoveries fit below 2^31."""
 EPOCH_MAX: Final = (1 << 31) - 1
+GENERATION_STEP: Final = 1 << 20
+"""Of so many generations one is a survivor's own: two have the same by a chance of one in a million. 2,000 recoveries fit below
+2^31."""
+GENERATION_MAX: Final = (1 << 31) - 1
 
 
 class Loss(NamedTuple):
@@ -105,7 +110,7 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
         end=OffsetAndEpoch(result.end, result.epoch),
         end_chain=result.chain,
         committed_end=max(each.committed[0] for each in candidates),
-        generation=1 + max(each.identity.generation for each in candidates),
+        generation=_generation(candidates, survivor),
         epoch=_epoch(candidates),
         endpoints=_endpoints(survivor, voters, endpoint),
         wall_ms=wall_ms,
@@ -264,6 +269,19 @@ def _no_snapshot(candidate: Candidate) -> str:
         f"its {LOG_DIRECTORY}, one that ends between the beginning and the end of its log (the nodes all write the same: another "
         "controller, a broker, or a backup may have it), and run this again; or leave this directory out"
     )
+
+
+def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
+    """Later than any that there was; and it is the survivor's own.
+
+    Two people recover two survivors, each without the other's knowledge. In one and the same generation, a broker that asks now
+    this quorum and now that one would be given records of both; as it is, the later one keeps it, and it says so.
+    """
+    own = int.from_bytes(hashlib.sha256(survivor.identity.directory_id).digest()[:8]) % GENERATION_STEP
+    generation = 1 + max(each.identity.generation for each in candidates) + own
+    if generation > GENERATION_MAX:
+        raise CannotRecover(f"the generation would be {generation}, and there is none after {GENERATION_MAX}")
+    return generation
 
 
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:

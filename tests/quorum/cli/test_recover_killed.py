@@ -82,6 +82,6 @@ def test_killed_at_any_step_and_run_again_it_ends_as_if_undisturbed(
         with killed_at(number), pytest.raises(Killed):
             recover(*words(path))
         again = recover(*words(path))
-        was_done = again.exit_code == 4 and "is the only voter already, of generation 2. Start it" in again.stderr
+        was_done = again.exit_code == 4 and "is the only voter already, of generation " in again.stderr
         assert again.exit_code == 0 or (was_done and number == changes.done), (number, again.output)
         assert outcome(path) == wanted, number
