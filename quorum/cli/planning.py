@@ -136,14 +136,14 @@ def _survivor(candidates: Sequence[Candidate]) -> Candidate:
     if not controllers:
         damaged = "; ".join(f"{each.path}: {each.damage}" for each in candidates if each.is_controller)
         raise CannotRecover(
-            f"no controller can start in any of these directories ({damaged}). {_format_a_new_one(None)}"
+            f"no controller can start in any of these directories ({damaged}). {format_a_new_one(None)}"
         )
     whole = [each for each in controllers if each.is_whole]
     startable = [each for each in controllers if each.is_startable]
     return max(whole or startable or controllers, key=_preference)
 
 
-def _format_a_new_one(first_voters: Voters | None) -> str:
+def format_a_new_one(first_voters: Voters | None) -> str:
     initial = "as the cluster was formatted in the beginning"
     if first_voters is not None:
         each = (
@@ -247,7 +247,8 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
                 agreed = place
     if agreed is not None and agreed[0] >= giver.intact_from and survivor.is_startable:
         return (*agreed, None)
-    if agreed is None and giver.start <= survivor.log_end:
+    is_in_gap = giver.log_end < survivor.start < giver.intact_from
+    if agreed is None and giver.start <= survivor.log_end and not is_in_gap:
         why = (
             "was it formatted with other initial controllers than the cluster?"
             if survivor.end == 0

@@ -29,7 +29,7 @@ from metadata_log.ids import Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import LOG_BEGINNING, Log
 from metadata_log.log_notes import Flushed, FlushedNote
 from metadata_log.records import LeaderChange, Voters
-from quorum.cli.planning import Plan
+from quorum.cli.planning import Plan, format_a_new_one
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file, recovery_plan
@@ -80,7 +80,7 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     try:
         log = Log.open(store.directory, start=LOG_BEGINNING, chain=chain, accept_loss=steps.accepts_loss)
     except LogFormatError as e:
-        raise CannotRecover(str(e)) from e
+        raise CannotRecover(f"{e}. {format_a_new_one(survivor.first_voters)}") from e
     try:
         _check_as_planned(log, plan)
     except BaseException:

@@ -166,6 +166,11 @@ class Remains:
         return None
 
     @property
+    def is_broken(self) -> bool:
+        """Whether it was not read to its end without a gap."""
+        return self.stop is not None or len(self.runs) > 1
+
+    @property
     def is_replaced(self) -> bool:
         """Whether the snapshot has replaced it: a leader gives one where it has another epoch, and a start lets the log go."""
         return self._snapshot is not None and self._epoch_instead not in (None, self._snapshot.epoch)

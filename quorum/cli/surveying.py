@@ -115,7 +115,7 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
     log = Remains(metadata, note, first_chain, snapshot)
     is_back = _holds(log, lost)
     durable = [each for each in (note, lost, log.lost()) if each is not None]
-    if snapshot is not None and log.ends_below_snapshot:
+    if snapshot is not None and log.is_broken:
         # Behind damage above an older note, as a power cut brings it back, or without a note, nothing is looked for.
         proven = proven_by(snapshot, metadata)
         again = Remains(metadata, proven, first_chain, snapshot)

@@ -51,11 +51,11 @@ def with_snapshot(path: Path, written: Written = MARKED, *, node_id: int = 1) ->
     return path
 
 
-def damage(path: Path, *offsets: Offset) -> Path:
-    """One bit of each of these records, of a log that begins at 0, is another one."""
+def damage(path: Path, *offsets: Offset, history: Sequence[Batch] = ()) -> Path:
+    """One bit of each of these records, in a file that begins at 0, is another one."""
     segment = path / LOG_DIRECTORY / segment_name(0)
     data = bytearray(segment.read_bytes())
-    for batch in batches(path):
+    for batch in history or batches(path):
         if batch.base_offset in offsets:
             data[data.index(batch.data) + 81] ^= 1
     segment.write_bytes(data)
@@ -196,6 +196,29 @@ def test_a_whole_one_goes_on_and_is_given_what_goes_on_at_the_others_snapshot(tm
     opened = reopened(whole)
     assert (opened.log.shape.start.offset, opened.log.end) == (0 if count == 8 else 6, 12)
     opened.log.close()
+
+
+def test_one_that_begins_in_the_others_gap_begins_anew_at_its_snapshot(tmp_path: Path) -> None:
+    """They have no place in common that either could prove, and that contradicts nothing."""
+    ahead = controller(tmp_path / "1", [*MARKED, (1, SnapshotMark("")), (1, NoOp())])
+    (checkpoint,) = (broker(tmp_path / "b", ahead) / LOG_DIRECTORY).glob("*.checkpoint")
+    (ahead / LOG_DIRECTORY / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    damage(ahead, 0, 9)
+    behind = begun_at_snapshot(tmp_path / "2", node_id=2)
+    document = recovered("--directory", ahead, "--directory", behind)
+    assert (document["survivor"]["node_id"], document["kept_end_offset"]) == (2, 12)
+
+
+def test_damage_below_the_beginning_of_a_log_is_nobodys_loss(tmp_path: Path) -> None:
+    """It stands in the file in which the log begins, at its snapshot; and there is other damage, above, in the same file."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    log = Log.open(RealDirectory(path / LOG_DIRECTORY))
+    log.drop_prefix(SNAPSHOT)
+    log.close()
+    damage(path, 0, 8, history=history)
+    assert recover("--directory", path, "--yes").exit_code == 2
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 8
 
 
 def test_voters_that_the_snapshot_knows_are_newer_than_those_before_the_damage(tmp_path: Path) -> None:
