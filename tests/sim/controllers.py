@@ -10,7 +10,6 @@ from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.log import Log
 from metadata_log.log_notes import Flushed
-from metadata_log.log_shape import LogShape
 from metadata_log.recovery import segment_names
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
@@ -42,6 +41,7 @@ from snapshots.format import snapshot_name
 from tests.sim import rot
 from tests.sim.clock import Clock
 from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.held import Held
 from tests.sim.laws import LawBroken, hold
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class SimController:
         self._excused_boot = 0
         """The life in which a job has met a bad disk: it stops when it hears of that, by when the disk may be well again."""
         self.disk_slow_until_ms = self.disk_hangs_until_ms = 0.0
-        self.died: LogShape | None = None
+        self.died: Held | None = None
         """The log as the last crash met it; None while there was none."""
         self._known_loss: Flushed | None = None
         """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
@@ -151,9 +151,9 @@ class SimController:
         return self.core._q.known_high_watermark
 
     @property
-    def shape_on_disk(self) -> LogShape | None:
+    def held(self) -> Held | None:
         """Its log, up or as the last crash met it; None where that is not to be expected back."""
-        return self.died if self.node is None else self.log.shape
+        return self.died if self.node is None else Held(self.log.shape, self.log.damage)
 
     def chain_at(self, offset: Offset) -> bytes | None:
         """The chain of its log there; None where that is no boundary, or rotten."""
@@ -219,7 +219,7 @@ class SimController:
     def crash(self, *, power_cut: bool) -> None:
         """The process is gone. With a power cut, the disk forgets what it may."""
         if self.node is not None:
-            self.died = self.log.shape
+            self.died = self.held
             if self.log.lost != self._known_loss and self.core.standing.lost is None:
                 self.cluster.laws.quorum.lost_end(self)  # it has just cut its log inside damage
             self._fall(power_cut=power_cut)

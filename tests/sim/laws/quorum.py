@@ -6,6 +6,7 @@ What is remembered across crashes (who led an epoch, who was voted for) is remem
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from metadata_log.damage import DamagedRange
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
@@ -22,6 +23,7 @@ from quorum.core.messages import (
 from quorum.core.roles import Follower, Leader, Role
 from quorum.core.voters import VoterSet
 from tests.sim.coverage import Coverage
+from tests.sim.held import Held
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.options import Options
@@ -35,18 +37,12 @@ RESIGN_SLACK_MS = 25.0
 class _Loss(NamedTuple):
     """What a controller had durably when the end of that was lost, and its epoch then."""
 
-    held: LogShape
+    held: Held
     epoch: Epoch
 
 
-def _holds(shape: LogShape | None, offset: Offset, epoch: Epoch) -> bool:
-    """Whether a log has durably what lies below `offset`, the last of it a record of `epoch`.
-
-    Two logs that hold a record of one epoch at one offset hold the same below (R6). What is below a log's start is committed.
-    """
-    if shape is None or shape.flushed_end < offset:
-        return False
-    return shape.start.offset > offset or shape.epoch_below(offset) == epoch
+def _has(held: Held | None, offset: Offset, epoch: Epoch) -> bool:
+    return held is not None and held.has(offset, epoch)
 
 
 def _stands_anew(died: LogShape, shape: LogShape) -> bool:
@@ -82,10 +78,11 @@ class QuorumLaws:
         """No sooner than then can a majority of these voters have been silent for too long: they speak ever later."""
         self._before_pre_vote: ElectionState | None = None
         self._committed_voters = history.voters
-        self._gone: dict[ReplicaKey, LogShape | None] = {}
+        self._gone: dict[ReplicaKey, Held | None] = {}
         """Replicas that will never speak again, and the log that each had on disk."""
         self._losses: dict[ReplicaKey, _Loss] = {}
         """Who has lost the end of what it had durably, and has not made that good."""
+        self._damages: dict[Process, tuple[DamagedRange, ...]] = {}
         self._damaged: set[Process] = set()
 
     def forget_question(self) -> None:
@@ -283,9 +280,9 @@ class QuorumLaws:
     def restarted(self, controller: "SimController") -> None:
         """After a crash the log holds what was durable before it, and no less."""
         self._check_knows_loss(controller)
-        died, shape = controller.died, controller.log.shape
-        if died is None:
+        if controller.died is None:
             return
+        died, shape = controller.died.shape, controller.log.shape
         found = shape.start.offset > died.flushed_end or controller.chain_at(died.flushed_end) == died.flushed_chain
         lost = died.flushed_end > 0 and not found and not _stands_anew(died, shape)
         hold(not lost, "D1 FlushedSurvives", f"c{controller.node_id} had {died.flushed_end} on disk, found {shape.end}")
@@ -321,7 +318,7 @@ class QuorumLaws:
         """The logs in which what the controller calls committed can be read: its own, and those that are the same there."""
         epoch = controller.log.shape.epoch_below(watermark)
         logs = [each.log for each in self._everyone if each.is_up and each is not controller]
-        same = [log for log in logs if log.shape.epoch_below(watermark) == epoch]
+        same = [log for log in logs if not log.damage and log.shape.epoch_below(watermark) == epoch]
         return [controller.log, *(log for log in same if log.shape.start.offset <= self._history.end)]
 
     def _check_verified(self, controller: "SimController", watermark: Offset) -> None:
@@ -329,7 +326,8 @@ class QuorumLaws:
         shape = controller.log.shape
         if watermark <= shape.start.offset:
             return
-        same = shape.epoch_below(watermark) == self._history.epoch_below(watermark)
+        held = Held(shape._replace(flushed_end=shape.end), controller.log.damage)
+        same = held.has(watermark, self._history.epoch_below(watermark))
         if not same or controller.chain_at(watermark) not in (self._history.chain_at(watermark), None):
             law = "R9 VerifiedHW"
             raise LawBroken(law, f"c{controller.node_id} calls {watermark} committed, and holds another history below")
@@ -344,7 +342,7 @@ class QuorumLaws:
             for other in self._everyone
             if other.key in voters.keys and self._is_holder(other, watermark, epoch)
         ]
-        holders += [f"{key.node_id}, gone" for key in voters.keys if _holds(self._gone.get(key), watermark, epoch)]
+        holders += [f"{key.node_id}, gone" for key in voters.keys if _has(self._gone.get(key), watermark, epoch)]
         hold(
             len(holders) >= voters.majority,
             "R11 MajorityReachedHW",
@@ -359,16 +357,16 @@ class QuorumLaws:
         """
         loss = self._losses.get(other.key)
         if loss is None or self._is_restored(other, loss):
-            return _holds(other.shape_on_disk, watermark, epoch)
-        return loss.epoch >= epoch and _holds(loss.held, watermark, epoch)
+            return _has(other.held, watermark, epoch)
+        return loss.epoch >= epoch and loss.held.has(watermark, epoch)
 
     # --- damage ----------------------------------------------------------------------------------------------------
 
     def lost_end(self, controller: "SimController") -> None:
         """The controller, which is about to be down or is, has lost the end of what it had durably."""
         held = controller.died
-        if controller.node is not None:
-            held = self._shapes.get(controller.process, controller.log.shape)
+        if controller.node is not None and controller.process in self._shapes:
+            held = Held(self._shapes[controller.process], self._damages[controller.process])
         assert held is not None
         self._losses.setdefault(controller.key, _Loss(held, controller.durable_election().epoch))
         controller.died = None  # nobody expects that log back
@@ -378,13 +376,17 @@ class QuorumLaws:
         loss = self._losses.get(controller.key)
         if loss is not None and controller.log.lost is None:
             whole = self._is_restored(controller, loss)
-            hold(whole, "D3 LossIsKnown", f"c{controller.node_id} has lost its end at {loss.held.end}, and has no idea")
+            hold(
+                whole,
+                "D3 LossIsKnown",
+                f"c{controller.node_id} has lost its end at {loss.held.shape.end}, and has no idea",
+            )
             del self._losses[controller.key]
 
     def _look_for_restored(self, controller: "SimController") -> None:
         loss = self._losses.get(controller.key)
         if loss is not None and controller.core.standing.lost is None:
-            held = loss.held.flushed_end
+            held = loss.held.shape.flushed_end
             whole = self._is_restored(controller, loss)
             hold(whole, "D3 RestoredWhenWhole", f"c{controller.node_id} calls itself restored, and had {held} durably")
             self._coverage["standing restored"] += 1
@@ -400,12 +402,13 @@ class QuorumLaws:
             return False
         shape, held = controller.log.shape, loss.held
         committed = min(shape.flushed_end, self._history.end)
-        if committed >= held.flushed_end or (shape.epoch_below(shape.flushed_end) or 0) > loss.epoch:
+        if committed >= held.shape.flushed_end or (shape.epoch_below(shape.flushed_end) or 0) > loss.epoch:
             return True
-        return (shape.epoch_below(committed) or 0) > (held.epoch_below(held.flushed_end) or 0)
+        return (shape.epoch_below(committed) or 0) > held.last_epoch
 
     def _check_damage(self, controller: "SimController", process: "Process") -> None:
         """A node with a hole in its log does not lead; and one day it has none."""
+        self._damages[process] = controller.log.damage
         if controller.log.damage:
             self._damaged.add(process)
             hold(

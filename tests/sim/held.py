@@ -1,0 +1,31 @@
+"""What a controller's disk holds, as far as that can be told from outside: the shape of its log, and what is damaged in it."""
+
+from typing import NamedTuple
+
+from metadata_log.damage import DamagedRange
+from metadata_log.ids import Epoch, Offset
+from metadata_log.log_shape import LogShape
+
+
+class Held(NamedTuple):
+    """A log, up or as its node's last crash met it."""
+
+    shape: LogShape
+    damage: tuple[DamagedRange, ...] = ()
+
+    @property
+    def last_epoch(self) -> Epoch:
+        """The epoch of the last durable record."""
+        return self.shape.epoch_below(self.shape.flushed_end) or 0
+
+    def has(self, offset: Offset, epoch: Epoch) -> bool:
+        """Whether what lies below `offset`, the last of it a record of `epoch`, is durable here.
+
+        Two logs that hold a record of one epoch at one offset hold the same below (R6). What is below a log's start is committed.
+        Which epochs a damaged range had nobody can say; what was there is there again when it is mended.
+        """
+        if self.shape.flushed_end < offset:
+            return False
+        if self.shape.start.offset > offset or any(each.start < offset <= each.end for each in self.damage):
+            return True
+        return self.shape.epoch_below(offset) == epoch
