@@ -29,3 +29,8 @@ class Held(NamedTuple):
         if self.shape.start.offset > offset or any(each.start < offset <= each.end for each in self.damage):
             return True
         return self.shape.epoch_below(offset) == epoch
+
+
+def has(held: Held | None, offset: Offset, epoch: Epoch) -> bool:
+    """The same of somebody who may hold nothing."""
+    return held is not None and held.has(offset, epoch)

@@ -14,7 +14,7 @@ from tests.sim import hunting
 from tests.sim.cluster import Cluster
 from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
-from tests.sim.laws import brokers, clients, hold, metadata, quorum, snapshots
+from tests.sim.laws import brokers, clients, damage, hold, metadata, quorum, snapshots
 from tests.sim.mutants import MUTANTS
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.report import Report
@@ -120,6 +120,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
     ]
     rooms: dict[str, Any] = {
         "quorum": quorum,
+        "damage": damage,
         "snapshots": snapshots,
         "metadata": metadata,
         "brokers": brokers,

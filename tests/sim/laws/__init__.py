@@ -1,6 +1,7 @@
 """The laws, checked after every event. Each bears the number of the invariant that it stands for.
 
     quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
+    damage      holes in logs, and durable ends that are lost             D3
     snapshots   what is applied and what snapshots hold                   R13, S1 - S6
     metadata    what committed records may do                             M1 - M7
     brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease

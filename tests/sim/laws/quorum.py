@@ -4,9 +4,8 @@ What is remembered across crashes (who led an epoch, who was voted for) is remem
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from metadata_log.damage import DamagedRange
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import Log
 from metadata_log.log_shape import LogShape
@@ -23,26 +22,16 @@ from quorum.core.messages import (
 from quorum.core.roles import Follower, Leader, Role
 from quorum.core.voters import VoterSet
 from tests.sim.coverage import Coverage
-from tests.sim.held import Held
+from tests.sim.held import Held, has
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import LawBroken, hold
+from tests.sim.laws.damage import DamageLaws
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
     from tests.sim.controllers import Process, SimController
 
 RESIGN_SLACK_MS = 25.0
-
-
-class _Loss(NamedTuple):
-    """What a controller had durably when the end of that was lost, and its epoch then."""
-
-    held: Held
-    epoch: Epoch
-
-
-def _has(held: Held | None, offset: Offset, epoch: Epoch) -> bool:
-    return held is not None and held.has(offset, epoch)
 
 
 def _stands_anew(died: LogShape, shape: LogShape) -> bool:
@@ -80,10 +69,7 @@ class QuorumLaws:
         self._committed_voters = history.voters
         self._gone: dict[ReplicaKey, Held | None] = {}
         """Replicas that will never speak again, and the log that each had on disk."""
-        self._losses: dict[ReplicaKey, _Loss] = {}
-        """Who has lost the end of what it had durably, and has not made that good."""
-        self._damages: dict[Process, tuple[DamagedRange, ...]] = {}
-        self._damaged: set[Process] = set()
+        self._damage = DamageLaws(history, coverage)
 
     def forget_question(self) -> None:
         """Several events are processed at once: which of them has changed what cannot be told."""
@@ -96,8 +82,7 @@ class QuorumLaws:
         self._check_epoch_and_vote(controller)
         self._check_leader(controller, process, now_ms)
         self._check_log(controller, process)
-        self._check_damage(controller, process)
-        self._look_for_restored(controller)
+        self._damage.observe(controller)
         self._roles[process] = controller.core.role
 
     def _check_epoch_and_vote(self, controller: "SimController") -> None:
@@ -221,6 +206,10 @@ class QuorumLaws:
             f"c{controller.node_id} holds uncommitted voter sets at {pending}",
         )
 
+    def lost_end(self, controller: "SimController") -> None:
+        """The controller, which is about to be down or is, has lost the end of what it had durably."""
+        self._damage.lost_end(controller, self._shapes.get(controller.process))
+
     def gone_for_good(self, controller: "SimController") -> None:
         """This replica will never speak again; what comes back is another one, which has promised nothing.
 
@@ -279,7 +268,7 @@ class QuorumLaws:
 
     def restarted(self, controller: "SimController") -> None:
         """After a crash the log holds what was durable before it, and no less."""
-        self._check_knows_loss(controller)
+        self._damage.restarted(controller)
         if controller.died is None:
             return
         died, shape = controller.died.shape, controller.log.shape
@@ -340,101 +329,14 @@ class QuorumLaws:
         holders = [
             other.name
             for other in self._everyone
-            if other.key in voters.keys and self._is_holder(other, watermark, epoch)
+            if other.key in voters.keys and self._damage.is_holder(other, watermark, epoch)
         ]
-        holders += [f"{key.node_id}, gone" for key in voters.keys if _has(self._gone.get(key), watermark, epoch)]
+        holders += [f"{key.node_id}, gone" for key in voters.keys if has(self._gone.get(key), watermark, epoch)]
         hold(
             len(holders) >= voters.majority,
             "R11 MajorityReachedHW",
             f"{who} committed {watermark}, which of {voters} only {', '.join(holders) or 'nobody'} holds durably",
         )
-
-    def _is_holder(self, other: "SimController", watermark: Offset, epoch: Epoch) -> bool:
-        """Whether `other` may count for what lies below `watermark`.
-
-        One that has lost its end counts for what it had then, in the epoch that it was in: its acknowledgements may still be
-        on their way, and were true. What it has fetched since does not count, before it is restored.
-        """
-        loss = self._losses.get(other.key)
-        if loss is None or self._is_restored(other, loss):
-            return _has(other.held, watermark, epoch)
-        return loss.epoch >= epoch and loss.held.has(watermark, epoch)
-
-    # --- damage ----------------------------------------------------------------------------------------------------
-
-    def lost_end(self, controller: "SimController") -> None:
-        """The controller, which is about to be down or is, has lost the end of what it had durably."""
-        held = controller.died
-        if controller.node is not None and controller.process in self._shapes:
-            held = Held(self._shapes[controller.process], self._damages[controller.process])
-        assert held is not None
-        self._losses.setdefault(controller.key, _Loss(held, controller.durable_election().epoch))
-        controller.died = None  # nobody expects that log back
-
-    def _check_knows_loss(self, controller: "SimController") -> None:
-        """Whoever has lost its end knows that as soon as it is up, however often it crashes before."""
-        loss = self._losses.get(controller.key)
-        if loss is not None and controller.log.lost is None:
-            whole = self._is_restored(controller, loss)
-            hold(
-                whole,
-                "D3 LossIsKnown",
-                f"c{controller.node_id} has lost its end at {loss.held.shape.end}, and has no idea",
-            )
-            del self._losses[controller.key]
-
-    def _look_for_restored(self, controller: "SimController") -> None:
-        loss = self._losses.get(controller.key)
-        if loss is not None and controller.core.standing.lost is None:
-            held = loss.held.shape.flushed_end
-            whole = self._is_restored(controller, loss)
-            hold(whole, "D3 RestoredWhenWhole", f"c{controller.node_id} calls itself restored, and had {held} durably")
-            self._coverage["standing restored"] += 1
-            del self._losses[controller.key]
-
-    def _is_restored(self, controller: "SimController", loss: _Loss) -> bool:
-        """See `quorum.core.standing`: all that it had is committed and here, or here is a record of a later epoch.
-
-        Or what is committed here is of a later epoch than the end of what it had: then that end never can be. (A leader that
-        is cut off appends up to 26 in epoch 7, hears of epoch 8, loses its end, and finds 24 to 25 of epoch 8 committed.)
-        """
-        if controller.node is None:
-            return False
-        shape, held = controller.log.shape, loss.held
-        committed = min(shape.flushed_end, self._history.end)
-        if committed >= held.shape.flushed_end or (shape.epoch_below(shape.flushed_end) or 0) > loss.epoch:
-            return True
-        return (shape.epoch_below(committed) or 0) > held.last_epoch
-
-    def _check_damage(self, controller: "SimController", process: "Process") -> None:
-        """A node with a hole in its log does not lead; and one day it has none."""
-        self._damages[process] = controller.log.damage
-        if controller.log.damage:
-            self._damaged.add(process)
-            hold(
-                not controller.core.is_leading,
-                "D3 DamagedNeverLeads",
-                f"c{controller.node_id} leads with a damaged log",
-            )
-        elif process in self._damaged:
-            self._damaged.discard(process)
-            self._coverage["log mended"] += 1
-
-    def _check_standing(self, controller: "SimController", message: PeerRequest | VoteResponse) -> None:
-        """Who may not be counted does not ask to be: no votes, no campaign, no fetch under its own name."""
-        self._look_for_restored(controller)
-        standing, who = controller.core.standing, f"c{controller.node_id}"
-        lost = controller.key in self._losses
-        match message:
-            case VoteRequest():
-                hold(not lost and not standing.damaged, "D3 UnfitNeverRuns", f"{who}, {standing}, asks for votes")
-            case VoteResponse(vote_granted=True):
-                hold(not lost, "D3 LostEndIsNobody", f"{who}, {standing}, grants a vote")
-            case FetchRequest(replica=replica) | FetchSnapshotRequest(replica=replica):
-                as_itself = lost and replica == controller.key
-                hold(not as_itself, "D3 LostEndIsNobody", f"{who}, {standing}, fetches under its own name")
-            case _:
-                pass
 
     # --- disk before speech ----------------------------------------------------------------------------------------
 
@@ -449,7 +351,7 @@ class QuorumLaws:
 
     def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
         """A request is about to leave: what it says is durable."""
-        self._check_standing(controller, request)
+        self._damage.check_standing(controller, request)
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         epoch = getattr(request, "epoch", 0)  # some questions name none
         if epoch > durable.epoch:
@@ -498,7 +400,7 @@ class QuorumLaws:
                 )
             if not response.vote_granted:
                 return
-            self._check_standing(controller, response)
+            self._damage.check_standing(controller, response)
             if request.pre_vote:
                 self._check_pre_vote(controller, request)
                 return
