@@ -110,8 +110,8 @@ class Peers(Protocol):
         on_failure: Callable[[Failure], None],
     ) -> None: ...
 
-    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint]) -> None:
-        """Where the controllers are from now on."""
+    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint]) -> None:
+        """Where the controllers are from now on; and where those were that are needed besides, if nothing newer is heard."""
         ...
 
     def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
@@ -148,7 +148,7 @@ class NodeLoop:
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
-        peers.set_endpoints(self.node.endpoints())
+        peers.set_endpoints(self.node.endpoints(), self.node.last_named_leader())
         peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
 
     async def start(self) -> None:
@@ -333,7 +333,7 @@ class NodeLoop:
         core = self.node.core
         if core.voters is not self._voters or core.leader_id != self._leader_id:
             self._voters, self._leader_id = core.voters, core.leader_id
-            self._peers.set_endpoints(self.node.endpoints())
+            self._peers.set_endpoints(self.node.endpoints(), self.node.last_named_leader())
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         answered = self._waiting.pop(reply_to, None)

@@ -525,21 +525,26 @@ class Node:
         return "; ".join(text for text in known if text)
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
-        """Where controllers are reached: what the voter set says, unless the configuration knows better.
-
-        The leader too, if it has removed itself: it leads on until that is committed, and nothing is unless it is fetched from.
-        """
-        leader_id = self.core.leader_id
-        leader = None if leader_id is None else self.core.voter_history.last_named(leader_id)
-        named = self.core.voters.voters if leader is None else (leader, *self.core.voters.voters)
-        recorded = {voter.node_id: voter.endpoints[0] for voter in named if voter.endpoints}
+        """Where controllers are reached: what the voter set says, unless the configuration knows better."""
+        recorded = {voter.node_id: voter.endpoints[0] for voter in self.core.voters.voters if voter.endpoints}
         mine = dict.fromkeys([self.me.node_id], self._config.endpoints[0]) if self._config.endpoints else {}
         return {**recorded, **mine, **self._config.voter_endpoints}
 
+    def last_named_leader(self) -> dict[NodeId, Endpoint]:
+        """Where the leader was when the log last named it; empty while none is known.
+
+        It may have removed itself: it leads on until that is committed, and nothing is unless it is fetched from. Or it is
+        one that was removed long ago and added again elsewhere, of which this log does not tell yet: whatever is heard of
+        where it leads is newer.
+        """
+        leader_id = self.core.leader_id
+        named = None if leader_id is None else self.core.voter_history.last_named(leader_id)
+        return {named.node_id: named.endpoints[0]} if named is not None and named.endpoints else {}
+
     def leader_hint(self) -> LeaderHint:
         leader_id = self.core.leader_id
-        endpoint = None if leader_id is None else self.endpoints().get(leader_id)
-        return LeaderHint(leader_id, self.core.epoch, endpoint)
+        known = {**self.last_named_leader(), **self.endpoints()}
+        return LeaderHint(leader_id, self.core.epoch, None if leader_id is None else known.get(leader_id))
 
     def _not_controller(self) -> Refused:
         hint = self.leader_hint()

@@ -12,11 +12,13 @@ is not asked any more, because it has moved or votes no longer. Only when all is
 
 Where a peer is, the voter set says, overlaid by what the configuration knows better (`set_endpoints`). A node whose log does
 not name the leader yet, because one of the two has joined lately, hears of its endpoint where it hears of the leader (`learn`).
+Where a log that names the leader no more said last that it was, counts least: it may be elsewhere by now, added again.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import grpc
@@ -103,12 +105,22 @@ class Peers:
         self._recorded: Mapping[NodeId, Endpoint] = {}
         self._learned: tuple[NodeId, Endpoint] | None = None
         """The leader that was last heard of, where the voter set does not name it."""
+        self._last_named: Mapping[NodeId, Endpoint] = {}
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint]) -> None:
-        """Where the voters are, this node too. One that has moved is dialled anew, and one that is not named is forgotten."""
-        self._recorded = endpoints
+    def set_endpoints(
+        self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = MappingProxyType({})
+    ) -> None:
+        """Where the voters are, this node too. One that has moved is dialled anew, and one that is not named is forgotten.
+
+        `last_named` is where others were that are needed, unless it is learned where they are.
+        """
+        self._recorded, self._last_named = endpoints, last_named
+        if self._learned is not None and self._learned[0] in endpoints:
+            self._learned = (
+                None  # heard before it was recorded: older than what that voter's removal leaves as last named
+            )
         self._dial_all()
 
     def learn(self, node_id: NodeId, endpoint: Endpoint) -> None:
@@ -118,9 +130,8 @@ class Peers:
             self._dial_all()
 
     def _dial_all(self) -> None:
-        endpoints = dict(self._recorded)
-        if self._learned is not None:
-            endpoints.setdefault(*self._learned)
+        learned = {} if self._learned is None else dict([self._learned])
+        endpoints = {**self._last_named, **learned, **self._recorded}
         endpoints.pop(self._me.replica.node_id, None)
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:

@@ -165,6 +165,21 @@ async def test_a_leader_that_the_log_does_not_name_yet_is_reached(peers: Peers, 
     assert refused != FetchResponse(ErrorCode.NONE, 1, 1, 1), "the voter set's word counts more than hearsay"
 
 
+async def test_a_leader_that_left_is_where_it_was_unless_it_is_heard_of_elsewhere(peers: Peers, node: FakeNode) -> None:
+    """What was heard of it while the log still named it is older than that."""
+    request = FetchRequest(ME, 1, 1, 0, 0, b"", 0, 100, 1 << 20)
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        peers.learn(1, at(1))
+        peers.set_endpoints({1: at(port)})
+        peers.set_endpoints({}, {1: at(port)})
+        assert isinstance(await ask(peers, request), FetchResponse)
+        peers.set_endpoints({}, {1: at(1)})
+        peers.learn(1, at(port))
+        assert isinstance(await ask(peers, request), FetchResponse)
+        peers.set_endpoints({}, {1: at(1)})
+        assert isinstance(await ask(peers, request), FetchResponse)
+
+
 async def test_a_new_leader_says_where_it_is(peers: Peers, node: FakeNode) -> None:
     """BeginQuorumEpoch carries the leader's own endpoint."""
     learned: asyncio.Future[tuple[int, Endpoint]] = asyncio.get_running_loop().create_future()
