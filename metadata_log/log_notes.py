@@ -93,16 +93,23 @@ class FlushedNote:
     def __init__(self, directory: Directory) -> None:
         is_new = not directory.exists(FLUSHED_NAME)
         self._file = directory.open(FLUSHED_NAME, create=True)
+        self.unread: OSError | None = None
+        """Why the disk could not give the note; None if it could."""
         if is_new:
             directory.flush()
 
     def read(self) -> Flushed | None:
-        """The note; None if there is none that can be read, by the disk too: the next one is written into the same sector."""
+        """The note; None if there is none that can be read, by the disk too (then `unread` says so).
+
+        The next one is written into the same sector.
+        """
+        self.unread = None
         try:
             return _unpack(read_twice(lambda: self._file.read_at(0, _FLUSHED.size)))
         except OSError as e:
             if not is_unreadable(e):
                 raise
+            self.unread = e
             return None
 
     def write(self, end: Offset, chain: bytes) -> None:

@@ -100,6 +100,7 @@ class _Opening:
         is_new = (
             start is None
             and not segment_names(self._directory)
+            and self._note.unread is None
             and (durable is None or durable.end <= begin.start.offset)
         )
         if is_new or begin.resetting:
@@ -132,7 +133,7 @@ class _Opening:
                 began = True
             memory.follow(item)
         self._refuse_earlier_loss()
-        lost = recovery.settle(may_lose=self._may_be_lost)
+        lost = recovery.settle(may_lose=self._may_be_lost, unread=self._note.unread)
         if not began:  # before a loss is noted: with no record left, the note must have this log's own first chain
             memory.begin_at(recovery.start if recovery.segments else begin)
         return lost

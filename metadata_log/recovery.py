@@ -20,9 +20,10 @@ previous chain in the next segment's header or, in the last segment, the noted o
 (the bytes of one may stand inside a record) misleads nobody. In one file at most one range is damaged: what lies intact
 between two damaged places counts with them. Only behind a header the first batch may prove itself: it continues what is before.
 
-Where the note is missing or unreadable (no crash of ours does that), only the bytes can speak: if in the last segment an intact
+Where the note is missing or damaged (no crash of ours does that), only the bytes can speak: if in the last segment an intact
 batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail. So it is where the disk cannot read
-what stands above the note: a power cut brings back an older note, and leaves torn what can be read.
+what stands above the note: a power cut brings back an older note, and leaves torn what can be read. Where the disk cannot read
+the note itself, it is done without only if the log reads to a clean end: the note is there, and may say more than the bytes.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +36,7 @@ from metadata_log.damage import DamagedRange, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_notes import Flushed, LogStart
+from metadata_log.log_notes import FLUSHED_NAME, Flushed, LogStart
 from metadata_log.salvage import first_that_leads_to, intact_batches
 from metadata_log.segment import (
     SEGMENT_HEADER_BYTES,
@@ -351,16 +352,23 @@ class Recovery:
 
     # --- judging ---------------------------------------------------------------------------------------------------
 
-    def settle(self, *, may_lose: Callable[[], bool]) -> Flushed | None:
+    def settle(self, *, may_lose: Callable[[], bool], unread: OSError | None = None) -> Flushed | None:
         """What had been durable and is gone, where that is the log's end; None if nothing is. Changes nothing.
+
+        `unread` is why the disk could not give the note. Without it, nothing but a clean end is believed: all that can be
+        read may have been followed by what others were told of.
 
         Raises:
             LostTail: that, unless whoever opens this `may_lose` it.
             CorruptLog: what is there is not what it was, or does not belong together.
+            OSError: `unread`, where the log does not read to a clean end. Another start may be given the note.
         """
         damage, where = self._damage, self._where()
         if self._foreign:
             raise where
+        if unread is not None and (damage is not None or not self.segments):
+            text = f"{self._directory.path_text}/{FLUSHED_NAME}: the disk cannot read how far this log was durable"
+            raise OSError(unread.errno, f"{text} ({unread.strerror}), which must be known: {where}") from unread
         promised = max(self._promised, default=Flushed(0, b""))
         lost = promised if self._end < promised.end else None
         if lost is None and damage is not None and (self._note is None or damage.is_unreadable):

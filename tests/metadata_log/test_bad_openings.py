@@ -55,6 +55,37 @@ def test_a_note_that_cannot_be_read_once_is_read_again() -> None:
     assert not fails
 
 
+@pytest.mark.parametrize("accept_loss", [False, True])
+@pytest.mark.parametrize("behind", ["nothing intact", "an intact batch", "no segment"])
+def test_without_the_note_nobody_knows_how_much_of_a_damaged_end_was_durable(behind: str, *, accept_loss: bool) -> None:
+    """It would be cut as a torn tail, and the node would vote with less than it has acknowledged. What is intact behind the
+    damage says no more: that, too, may have been followed by other records. Another start may be given the note."""
+    directory, healthy, written = filled()
+    healthy.close()
+    last, end = segments(directory)[-1], healthy._segments.active.end_position
+    before = contents(directory)
+    directory.break_sector(FLUSHED_NAME, 0)
+    if behind == "nothing intact":
+        for position in range(SEGMENT_HEADER_BYTES, end, 512):
+            directory.break_sector(last, position)
+    elif behind == "an intact batch":
+        directory.flip_bit(last, SEGMENT_HEADER_BYTES + 80)
+    else:
+        for name in segments(directory):
+            directory.remove(name)
+    spoilt = directory.names()
+    for _ in range(2):
+        with pytest.raises(OSError, match="flushed: the disk cannot read how far this log was durable") as e:
+            Log.open(directory, config=CONFIG, accept_loss=accept_loss)
+        assert e.value.errno == errno.EIO
+        assert directory.names() == spoilt
+    if behind == "nothing intact":
+        directory.heal()
+        assert contents(directory) == before
+        log = Log.open(directory, config=CONFIG)
+        assert (log.shape, everything(log)) == (healthy.shape, written)
+
+
 # --- an empty log ----------------------------------------------------------------------------------------------------
 
 
