@@ -22,13 +22,16 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
+from metadata_log.copying import copy_file
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory
 from metadata_log.identity import write_identity
 from metadata_log.ids import Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log import LOG_BEGINNING, Log
-from metadata_log.log_notes import Flushed, FlushedNote
+from metadata_log.log_notes import Flushed, FlushedNote, write_lost
 from metadata_log.records import LeaderChange, Voters
+from metadata_log.recovery import DAMAGED_SUFFIX, segment_names
+from metadata_log.segment import base_offset_of
 from quorum.cli.planning import Plan, format_a_new_one
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of
 from quorum.core.effects import ElectionState
@@ -43,7 +46,7 @@ def carry_out(plan: Plan) -> Offset:
     """Makes the survivor a quorum of one, in the order that the file's head tells. Returns the new end of its log.
 
     Raises:
-        CannotRecover: its log is not what was surveyed; nothing was changed.
+        CannotRecover: its log is not what was surveyed. What the opening has cut is noted as lost, and kept aside.
         LogFormatError: what is to be taken over is not what was surveyed.
         OSError, FlushFailed: the disk's. Once the plan is there, do it again, when the disk is in order.
     """
@@ -76,7 +79,7 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     assert survivor.first_voters is not None, "planned without a bootstrap checkpoint"
     chain = genesis(survivor.identity.cluster_id, survivor.first_voters)
     if survivor.proven is not None:
-        _note_proven(store.directory, survivor.proven)
+        _note_proven(store.directory, survivor.proven, survivor.durable)
     try:
         log = Log.open(store.directory, start=LOG_BEGINNING, chain=chain, accept_loss=steps.accepts_loss)
     except LogFormatError as e:
@@ -89,12 +92,23 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     return log
 
 
-def _note_proven(metadata: Directory, proven: Flushed) -> None:
+def _note_proven(metadata: Directory, proven: Flushed, durable: Flushed) -> None:
     """Notes how far the log goes on from the survivor's snapshot, for the opening. With an older note it would take the damage
-    below for a torn tail, and cut off all behind it; with one beyond a second damage, it would take both for one."""
+    below for a torn tail, and cut off all behind it; with one beyond a second damage, it would take both for one.
+
+    What was `durable` beyond that, the opening takes for a torn tail, and cuts. So first it is kept aside, and noted as lost.
+    Without that: killed before the plan is there, this node would start as one that had never promised any of it, and vote.
+    """
     note = FlushedNote(metadata)
     try:
         if note.read() != proven:
+            if durable.end > proven.end:
+                # Where something is noted as lost, the opening keeps whole files by itself; this is the one that it cuts.
+                for name in [each for each in segment_names(metadata) if (base_offset_of(each) or 0) <= proven.end][
+                    -1:
+                ]:
+                    copy_file(metadata, name, name + DAMAGED_SUFFIX)
+                write_lost(metadata, durable)
             note.write(*proven)
             note.flush()
     finally:

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from metadata_log.batch import Batch
 from metadata_log.files import RealDirectory, RealFile
+from metadata_log.identity import read_identity
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_notes import FlushedNote
@@ -17,7 +19,8 @@ from metadata_log.records import NoOp, SnapshotMark
 from metadata_log.segment import segment_name
 from quorum.cli import recovering
 from quorum.cli.formatting import voters_record
-from quorum.runtime.opening import LOG_DIRECTORY
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, open_directory
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.cli.test_recover import (
@@ -31,6 +34,7 @@ from tests.quorum.cli.test_recover import (
     recovered,
     reopened,
 )
+from tests.quorum.cli.test_recover_killed import Killed
 
 MARKED: Written = [
     *[(1, NoOp())] * 3,
@@ -171,6 +175,39 @@ def test_what_stands_behind_a_gap_above_the_snapshot_is_lost_and_agreed_to(
         return
     assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout, refused.output
     assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == offset
+
+
+@pytest.mark.parametrize("noted", [10, None])
+def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
+    tmp_path: Path, noted: Offset | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record behind the second damage goes, and 10 had been durable: with full standing it would vote with less than it
+    promised. What goes is kept aside, and the same command completes what there is to complete."""
+    path = with_snapshot(tmp_path / "c")
+    history = batches(path)
+    damage(path, 2, 8)
+    note(path, noted, history)
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(recovering.recovery_plan, "save", kill)
+        recover("--directory", path, "--yes", "--accept-loss")
+    started = RealDirectory(shutil.copytree(path, tmp_path / "started"))
+    identity = read_identity(started)
+    assert identity is not None
+    opened = open_directory(started, identity, NodeConfig(), lambda: bytes(16))
+    opened.log.close()
+    assert opened.standing.lost is not None and opened.standing.lost.end == 10, opened.standing
+
+    assert recover("--directory", path, "--yes").exit_code == 2
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 8
+    opened = reopened(path)
+    opened.log.close()
+    assert opened.standing.lost is None
+    (aside,) = (path / LOG_DIRECTORY).glob("*.damaged")
+    assert history[9].data in aside.read_bytes()
 
 
 @pytest.mark.parametrize("noted", [10, 5])

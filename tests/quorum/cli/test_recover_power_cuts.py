@@ -14,7 +14,7 @@ from broker_agent.store import BrokerStore
 from metadata_log.batch import Batch
 from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity, read_identity, write_identity
-from metadata_log.ids import Epoch, OffsetAndEpoch
+from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_notes import FlushedNote
 from metadata_log.records import NoOp, Record, SnapshotMark, Voters
@@ -43,6 +43,8 @@ class Situation(NamedTuple):
 
     survivor: MemoryDirectory
     others: tuple[MemoryDirectory, ...] = ()
+    promised_end: Offset = 0
+    """All below was durable in the first one, which must not be forgotten before the plan is there."""
 
 
 def controller(node_id: int, written: Iterable[tuple[Epoch, Record]]) -> MemoryDirectory:
@@ -151,6 +153,22 @@ def broken_below_its_snapshot() -> Situation:
     return Situation(directory)
 
 
+def broken_on_both_sides_of_its_snapshot() -> Situation:
+    """What stands behind the second damage goes, and had been durable."""
+    directory = controller(1, [(1, NoOp()), (1, VOTERS), (1, NoOp()), (1, SnapshotMark("")), *[(1, NoOp())] * 3])
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    name = snapshot_name(OffsetAndEpoch(4, 1))
+    metadata.write_atomic(name, broker(directory).subdirectory(LOG_DIRECTORY).read(name, 1 << 20))
+    history = batches(directory)
+    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
+    for batch in (history[2], history[5]):
+        metadata.flip_bit(segment, bytes(metadata.read(segment, 1 << 30)).index(batch.data) + 81)
+    flushed = FlushedNote(metadata)
+    flushed.flush()
+    flushed.close()
+    return Situation(directory, promised_end=7)
+
+
 def forgetful() -> Situation:
     """Its vote is gone."""
     directory = controller(1, OLD)
@@ -159,7 +177,16 @@ def forgetful() -> Situation:
     return Situation(directory)
 
 
-SITUATIONS = (alone, behind, far_behind, formatted_anew, lossy, broken_below_its_snapshot, forgetful)
+SITUATIONS = (
+    alone,
+    behind,
+    far_behind,
+    formatted_anew,
+    lossy,
+    broken_below_its_snapshot,
+    broken_on_both_sides_of_its_snapshot,
+    forgetful,
+)
 EVERY_SITUATION = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: str(each.__name__))
 
 
@@ -183,8 +210,9 @@ def outcome(directory: MemoryDirectory) -> object:
     return identity, opened.election, opened.voters.latest, snapshots, batches(directory)
 
 
-def check_harmless(directory: MemoryDirectory) -> None:
+def check_harmless(now: Situation) -> None:
     """What is left: nothing has begun, or no controller starts, or all is done."""
+    directory = copy.deepcopy(now.survivor)
     if directory.exists(recovery_plan.FILE_NAME):
         identity = read_identity(directory)
         assert identity is not None
@@ -193,6 +221,7 @@ def check_harmless(directory: MemoryDirectory) -> None:
         return
     identity = read_identity(directory)
     assert identity is not None
+    assert identity.generation > 1 or survey(directory).durable.end >= now.promised_end
     voters = _newest_voters(directory)
     assert (identity.generation > 1, voters) in ((False, (1, 2, 3)), (True, (1,)))
 
@@ -229,7 +258,7 @@ def test_the_power_goes_at_any_change_of_the_disk(situation: Callable[[], Situat
                 except PowerCut:
                     is_kill = rng.random() < 0.3
                     now = now._replace(survivor=now.survivor.kill() if is_kill else now.survivor.crash(rng))
-                    check_harmless(copy.deepcopy(now.survivor))
+                    check_harmless(now)
                     at = rng.randint(1, changes) if rng.random() < 0.5 else 1 << 60
             now.survivor.heal()
             assert outcome(now.survivor) == wanted, (number, seed)
@@ -252,7 +281,7 @@ def test_the_disk_is_full_at_any_moment(situation: Callable[[], Situation]) -> N
         except OSError:
             refusals += 1
         now.survivor.heal()
-        check_harmless(copy.deepcopy(now.survivor))
+        check_harmless(now)
         recovered(now)
         assert outcome(now.survivor) == wanted, room
     assert refusals > 0
