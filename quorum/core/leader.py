@@ -163,6 +163,11 @@ def count_echoes(q: QuorumState, term: Leader) -> None:
 # --- is there still a quorum? ----------------------------------------------------------------------------------------
 
 
+def is_live(q: QuorumState, progress: ReplicaProgress) -> bool:
+    """Whether it has fetched within the time that a leader gives its quorum."""
+    return progress.last_fetch_ms is not None and q.now_ms - progress.last_fetch_ms < q.config.check_quorum_ms
+
+
 def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
     """When this leader has been without a majority that gets further for too long."""
     voters = q.latest_voters
@@ -172,9 +177,16 @@ def check_quorum_deadline_ms(q: QuorumState, term: Leader) -> int:
     return newest_ms + q.config.check_quorum_ms
 
 
-def flush_deadline_ms(q: QuorumState) -> int | None:
-    """When this leader has waited for its own disk for too long. The only voter waits on: nobody could do better."""
-    if q.unflushed_since_ms is None or not q.latest_voters.others(q.me):
+def flush_deadline_ms(q: QuorumState, term: Leader) -> int | None:
+    """When this leader has waited for its own disk for too long.
+
+    It waits on unless the other voters that are live make a majority by themselves: a successor would need its vote too,
+    which would have to be made durable by the same disk.
+    """
+    if q.unflushed_since_ms is None:
+        return None
+    live = sum(is_live(q, term.replicas[voter]) for voter in q.latest_voters.others(q.me))
+    if live < q.latest_voters.majority:
         return None
     return q.unflushed_since_ms + FLUSH_PATIENCE * q.config.check_quorum_ms
 
@@ -195,7 +207,7 @@ def next_deadline_ms(q: QuorumState, term: Leader) -> int | None:
     return soonest(
         None if silent_since_ms is None else silent_since_ms + _begin_every_ms(q),
         check_quorum_ms if check_quorum_ms < FOREVER_MS else None,
-        flush_deadline_ms(q),
+        flush_deadline_ms(q, term),
         None if change is None else change.deadline_ms,
         *[parked.deadline_ms for parked in term.parked.values()],
     )
@@ -205,7 +217,7 @@ def on_timer(q: QuorumState, term: Leader) -> None:
     if check_quorum_deadline_ms(q, term) <= q.now_ms:
         resign(q, term, Why.QUORUM_LOST)
         return
-    flush_ms = flush_deadline_ms(q)
+    flush_ms = flush_deadline_ms(q, term)
     if flush_ms is not None and flush_ms <= q.now_ms:
         q.is_stalled = True
         resign(q, term, Why.STALLED)

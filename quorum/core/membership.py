@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, assert_never
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ZERO_UUID, Offset, ReplicaKey
 from metadata_log.records import Voter, Voters
-from quorum.core import joining, transfer
+from quorum.core import joining, leader, transfer
 from quorum.core.effects import AppendControl
 from quorum.core.messages import (
     AddVoterRequest,
@@ -71,7 +71,7 @@ def majority_would_be_live(voters: VoterSet, live: Collection[ReplicaKey]) -> bo
 
 def live_replicas(q: QuorumState, term: Leader) -> frozenset[ReplicaKey]:
     """This node, and whoever has fetched from it within the check-quorum time."""
-    return frozenset({q.me, *(key for key, progress in term.replicas.items() if transfer.is_live(q, progress))})
+    return frozenset({q.me, *(key for key, progress in term.replicas.items() if leader.is_live(q, progress))})
 
 
 def keeps_majority_without(q: QuorumState, term: Leader, down: Collection[int]) -> bool:
@@ -83,7 +83,7 @@ def keeps_majority_without(q: QuorumState, term: Leader, down: Collection[int]) 
 def _has_caught_up(q: QuorumState, progress: ReplicaProgress) -> bool:
     """Whether it was lately at the end that the leader had when it asked before (as KIP-853 counts it)."""
     at_ms = progress.last_caught_up_ms
-    return transfer.is_live(q, progress) and at_ms is not None and q.now_ms - at_ms < q.config.check_quorum_ms
+    return leader.is_live(q, progress) and at_ms is not None and q.now_ms - at_ms < q.config.check_quorum_ms
 
 
 # --- being asked -----------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ def _obstacle(q: QuorumState, term: Leader, request: VoterChange) -> str | None:
         return None
     voter = request.voter
     progress = term.replicas.get(ReplicaKey(voter.node_id, voter.directory_id))
-    if progress is None or not transfer.is_live(q, progress):
+    if progress is None or not leader.is_live(q, progress):
         return f"controller {voter.node_id}, with this directory id, to fetch from this leader"
     if not _has_caught_up(q, progress):
         return f"controller {voter.node_id} to catch up: it stands at {progress.end_offset} of {q.shape.end}"

@@ -22,14 +22,9 @@ from metadata_log.ids import NodeId, Offset, ReplicaKey
 from quorum.core import leader
 from quorum.core.messages import QuorumChangeResponse, TransferLeadershipRequest
 from quorum.core.pending import PendingChange
-from quorum.core.progress import ReplicaProgress, successors
+from quorum.core.progress import successors
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Why
-
-
-def is_live(q: QuorumState, progress: ReplicaProgress) -> bool:
-    """Whether it has fetched within the time that a leader gives its quorum."""
-    return progress.last_fetch_ms is not None and q.now_ms - progress.last_fetch_ms < q.config.check_quorum_ms
 
 
 def targets(q: QuorumState, term: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
@@ -38,7 +33,7 @@ def targets(q: QuorumState, term: Leader, wanted: NodeId | None) -> tuple[Replic
     One that is unfit would not run, and all would have stood still for nothing.
     """
     asked = [(key, term.replicas[key]) for key in q.latest_voters.others(q.me) if wanted in (None, key.node_id)]
-    fit = [key for key, progress in asked if is_live(q, progress) and not progress.is_unfit]
+    fit = [key for key, progress in asked if leader.is_live(q, progress) and not progress.is_unfit]
     return successors(fit, term.replicas)
 
 
@@ -47,7 +42,7 @@ def why_no_target(q: QuorumState, term: Leader, wanted: NodeId | None) -> str:
     if wanted is None:
         return "no other voter that could lead has fetched from this leader lately"
     progress = next(term.replicas[key] for key in q.latest_voters.others(q.me) if key.node_id == wanted)
-    if not is_live(q, progress):
+    if not leader.is_live(q, progress):
         return f"controller {wanted} has not fetched from this leader lately"
     if progress.damaged:
         what = "its log is damaged, and not mended yet"

@@ -1,5 +1,6 @@
 """A disk that hangs: its flush neither ends nor fails. Whoever leads with it commits, by others' disks, and applies nothing."""
 
+from metadata_log.ids import NodeId
 from quorum.core.effects import Effect, ElectionState
 from quorum.core.leader import FLUSH_PATIENCE
 from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
@@ -8,11 +9,11 @@ from tests.core.situations import requests, working_leader
 from tests.core.solo import Solo, key
 
 
-def live(solo: Solo, duration_ms: int) -> list[Effect]:
-    """Both followers fetch all there is, and have it durably."""
+def live(solo: Solo, duration_ms: int, of: tuple[NodeId, ...] = (2, 3)) -> list[Effect]:
+    """These followers fetch all there is, and have it durably."""
     done: list[Effect] = []
     for _ in range(duration_ms // 100):
-        for node_id in (2, 3):
+        for node_id in of:
             done += solo.fetch(node_id, high_watermark=solo.core.high_watermark or 0)
         done += solo.wait(100)
     return done
@@ -80,4 +81,23 @@ def test_the_only_voter_waits_for_its_disk() -> None:
     solo.auto_flush = False
     solo.append()
     solo.wait(60_000)
+    assert solo.core.is_leading
+
+
+def test_a_leader_without_whom_there_is_no_majority_waits_for_its_disk() -> None:
+    """Its successor would need its vote, and that would wait for the same disk."""
+    solo = hanging_leader()
+    live(solo, 2 * patience_ms(solo), of=(2,))
+    assert solo.core.is_leading
+
+    live(solo, 200)
+    assert solo.core.role is Role.RESIGNED, "the third is there again"
+
+
+def test_one_of_two_waits_for_its_disk() -> None:
+    solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), voters=2)
+    solo.elect()
+    solo.auto_flush = False
+    solo.append()
+    live(solo, 2 * patience_ms(solo), of=(2,))
     assert solo.core.is_leading
