@@ -103,16 +103,19 @@ def _note_proven(metadata: Directory, proven: Flushed, durable: Flushed) -> None
     try:
         if note.read() != proven:
             if durable.end > proven.end:
-                # Where something is noted as lost, the opening keeps whole files by itself; this is the one that it cuts.
-                for name in [each for each in segment_names(metadata) if (base_offset_of(each) or 0) <= proven.end][
-                    -1:
-                ]:
-                    copy_file(metadata, name, name + DAMAGED_SUFFIX)
+                _keep_aside(metadata, proven.end)
                 write_lost(metadata, durable)
             note.write(*proven)
             note.flush()
     finally:
         note.close()
+
+
+def _keep_aside(metadata: Directory, end: Offset) -> None:
+    """The file that is cut at `end`. Whole ones behind that the opening keeps by itself, where something is noted as lost."""
+    names = [each for each in segment_names(metadata) if (base_offset_of(each) or 0) <= end]
+    for name in names[-1:]:
+        copy_file(metadata, name, name + DAMAGED_SUFFIX)
 
 
 def _check_as_planned(log: Log, plan: Plan) -> None:

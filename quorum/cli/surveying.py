@@ -107,11 +107,18 @@ def survey(directory: Directory) -> Candidate:
         ) from e
 
 
-def _survey(directory: Directory, identity: Identity) -> Candidate:
-    metadata = directory.subdirectory(LOG_DIRECTORY)
-    note, lost = _read_note(metadata), read_lost(metadata)
-    first_voters, first_chain, damages = _origin(directory, identity, metadata)
-    snapshot = _newest_snapshot(metadata)
+class _Reading(NamedTuple):
+    """A log that was read to its end."""
+
+    log: Remains
+    is_back: bool
+    durable: list[Flushed]
+    """How far it had been, as a start would judge that."""
+
+
+def _read(metadata: Directory, note: Flushed | None, first_chain: bytes, snapshot: SnapshotMeta | None) -> _Reading:
+    """Read as far as the note leads, or, if that is further, as what goes on at the snapshot."""
+    lost = read_lost(metadata)
     log = Remains(metadata, note, first_chain, snapshot)
     is_back = _holds(log, lost)
     durable = [each for each in (note, lost, log.lost()) if each is not None]
@@ -124,10 +131,20 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
             log, is_back = again, is_back_again
     if log.is_replaced:  # what stood there was never committed
         durable = [each for each in (lost,) if each is not None]
-        damages.append("its newest snapshot has replaced its log")
     else:
         durable += [Flushed(each.end.offset, each.end.chain) for each in log.runs[1:]]
+    return _Reading(log, is_back, durable)
+
+
+def _survey(directory: Directory, identity: Identity) -> Candidate:
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    note = _read_note(metadata)
+    first_voters, first_chain, damages = _origin(directory, identity, metadata)
+    snapshot = _newest_snapshot(metadata)
+    log, is_back, durable = _read(metadata, note, first_chain, snapshot)
     furthest = max(durable, default=Flushed(0, b""))
+    if log.is_replaced:
+        damages.append("its newest snapshot has replaced its log")
     first, last = log.first(), log.last()
     if first_chain and first.start.offset == 0 and first.start.chain != first_chain:
         damages.append("its log is another cluster's")

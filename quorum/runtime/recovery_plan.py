@@ -104,6 +104,7 @@ def save(directory: Directory, plan: RecoveryPlan) -> None:
     text = json.dumps(fields).encode()
     data = b"%s\n%08x\n" % (text, google_crc32c.value(text))
     assert len(data) <= FILE_BYTES_MAX and _parse(data) == plan, plan
+    assert plan.snapshot is None or plan.source is not None, plan
     directory.write_atomic(FILE_NAME, data)
 
 
@@ -111,18 +112,27 @@ def load(directory: Directory) -> RecoveryPlan | None:
     """The plan that is not finished; None where there is none.
 
     Raises:
+        UnfinishedRecovery: it is of a kind that only an older release made, and carries out.
         CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
     """
     if not directory.exists(FILE_NAME):
         return None
     where = f"{directory.path_text}/{FILE_NAME}"
     try:
-        return _parse(directory.read(FILE_NAME, FILE_BYTES_MAX))
+        plan = _parse(directory.read(FILE_NAME, FILE_BYTES_MAX))
     except (FileTooLarge, ValueError, KeyError, TypeError, IndexError, RecursionError) as e:
         raise CorruptLog(
             f"{where}: unreadable ({e!r:.100}). A recovery was begun here and is not finished: put back the copy of this "
             "directory that was made before it, and begin anew"
         ) from e
+    if (
+        plan.source is None and plan.snapshot is not None
+    ):  # of a log that was damaged, all above its own snapshot went too
+        raise UnfinishedRecovery(
+            f"{where}: a recovery was begun here by an older release and is not finished: finish it with that one "
+            f"({plan.command}). Or put back the copy of this directory that was made before it, and begin anew"
+        )
+    return plan
 
 
 def remove(directory: Directory) -> None:
@@ -157,8 +167,6 @@ def _parse(data: bytes) -> RecoveryPlan:
     source = fields["source"]
     if not fields["endpoints"]:
         raise ValueError("no endpoint")
-    if source is None and fields["snapshot"] is not None:
-        raise ValueError("a snapshot, and nobody who gives it")
     return RecoveryPlan(
         directories=directories,
         survivor=directories[_whole(fields["survivor"])],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import pytest
 from click.testing import CliRunner, Result
 
@@ -570,6 +571,21 @@ def test_a_plan_that_cannot_be_read_is_not_guessed_at(tmp_path: Path, change: Ca
         reopened(path)
     refused = recover("--directory", path, "--yes")
     assert refused.exit_code == 4 and "put back the copy" in refused.stderr
+
+
+def test_a_plan_of_an_older_release_is_finished_by_that(tmp_path: Path) -> None:
+    """It began a damaged log anew at its own snapshot, where this one keeps what goes on there."""
+    path = controller(tmp_path / "c", OLD)
+    begun(path)
+    plan = path / "recovery-plan"
+    fields = json.loads(plan.read_bytes().split(b"\n")[0])
+    assert fields["source"] is None
+    text = json.dumps({**fields, "snapshot": [5, 1]}).encode()
+    plan.write_bytes(b"%s\n%08x\n" % (text, google_crc32c.value(text)))
+    with pytest.raises(UnfinishedRecovery, match=r"older release.*quorumctl quorum recover --directory .*/c --yes"):
+        reopened(path)
+    refused = recover("--directory", path, "--yes")
+    assert refused.exit_code == 4 and "finish it with that one" in refused.stderr
 
 
 def test_a_controller_that_starts_just_as_a_recovery_ends_is_of_the_new_generation(
