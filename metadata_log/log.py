@@ -113,6 +113,7 @@ class Log:
         timestamp_ms: int = 0,
         config: LogConfig = LogConfig(),  # noqa: B008 - immutable
         accept_loss: bool | MayLose = False,
+        snapshot: Flushed | None = None,
     ) -> "Log":
         """The log in `directory`: recovered if there is one, else a new one that starts at `start`.
 
@@ -124,6 +125,9 @@ class Log:
 
         With `accept_loss` a log whose durable end is gone is opened as far as it is intact, and `lost` says what is missing,
         at every opening until `forget_loss`. What is cut from the files stands beside them as `*.damaged`.
+
+        `snapshot` is the end of the newest whole snapshot beside the log, with the chain there. What goes on from it is no torn
+        tail, however old the note is.
 
         Raises:
             LostTail: the end of what was durable once is gone, unless `accept_loss`.
@@ -140,6 +144,7 @@ class Log:
                 begin=LogStart(start, chain or genesis_chain("", b""), timestamp_ms),
                 tail_bytes=config.tail_bytes,
                 may_lose=accept_loss if callable(accept_loss) else lambda _: bool(accept_loss),
+                snapshot=snapshot,
             )
         except BaseException:
             segments.close()

@@ -18,7 +18,7 @@ from metadata_log.log_history import QuorumRecord
 from metadata_log.log_memory import LogMemory
 from metadata_log.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
 from metadata_log.mending import discard_unfinished
-from metadata_log.recovery import Recovery, segment_names
+from metadata_log.recovery import Recovery, continued, segment_names
 from metadata_log.segment import Segment, SegmentHeader
 from metadata_log.segments import Segments
 
@@ -35,9 +35,18 @@ class Found(NamedTuple):
 
 
 def find(
-    directory: Directory, segments: Segments, note: FlushedNote, *, begin: LogStart, tail_bytes: int, may_lose: MayLose
+    directory: Directory,
+    segments: Segments,
+    note: FlushedNote,
+    *,
+    begin: LogStart,
+    tail_bytes: int,
+    may_lose: MayLose,
+    snapshot: Flushed | None = None,
 ) -> Found:
     """The log in `directory`, its files in `segments`; one that begins at `begin` if there is none.
+
+    `snapshot` is a place that is known although the note may be older: the end of a snapshot that is durable beside the log.
 
     Raises:
         LostTail: the end of what was durable once is gone, and may not be lost.
@@ -47,7 +56,7 @@ def find(
     discard_unfinished(directory)
     lost = read_lost(directory)
     start = read_start(directory)
-    opening = _Opening(directory, segments, note, LogMemory(start or begin, tail_bytes), lost, may_lose)
+    opening = _Opening(directory, segments, note, LogMemory(start or begin, tail_bytes), lost, may_lose, snapshot)
     opening.find(start, start or begin)
     return Found(opening.memory, opening.lost)
 
@@ -86,11 +95,13 @@ class _Opening:
         memory: LogMemory,
         lost: Flushed | None,
         may_lose: MayLose,
+        snapshot: Flushed | None,
     ) -> None:
         self._directory = directory
         self._segments = segments
         self._note = note
         self._may_lose = may_lose
+        self._snapshot = snapshot
         self.memory = memory
         self.lost = lost
 
@@ -107,7 +118,19 @@ class _Opening:
             self._refuse_earlier_loss()
             self._start_anew(begin)
         else:
-            self._recover(Recovery(self._directory, start, durable), begin, durable)
+            self._recover(Recovery(self._directory, start, self._known(durable)), begin, durable)
+
+    def _known(self, durable: Flushed | None) -> Flushed | None:
+        """The place that the log must lead to. A power cut may bring back a note that is older than the newest snapshot.
+
+        A node's own snapshot was made of what was durable; what is damaged below its end, where the log goes on from there, is no
+        torn tail. One that a crash has left before the log was reset to it is continued by nothing, and says nothing of the log.
+        """
+        snapshot = self._snapshot
+        if snapshot is None or (durable is not None and durable.end >= snapshot.end):
+            return durable
+        end = continued(self._directory, snapshot)
+        return end if end.end > snapshot.end else durable
 
     def _recover(self, recovery: Recovery, begin: LogStart, durable: Flushed | None) -> None:
         lost = self._judge(recovery, begin)

@@ -92,6 +92,17 @@ def header_of(directory: Directory, name: str) -> SegmentHeader | None:
     return segment.header
 
 
+def continued(directory: Directory, place: Flushed) -> Flushed:
+    """How far what stands in the segments goes on from a place that is known, whatever is damaged below and in between."""
+    end, chain = place
+    for name in segment_names(directory):
+        with closing(directory.open(name)) as file:
+            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, end):
+                if batch.base_offset == end and verify_chain(batch, chain):
+                    end, chain = batch.end_offset, batch.chain
+    return Flushed(end, chain)
+
+
 class Recovery:
     """One recovery of one directory: `read` scans, then `settle` judges and cuts, once each."""
 

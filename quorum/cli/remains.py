@@ -11,19 +11,16 @@ gap to an end: the first one, and the one that goes on where the newest snapshot
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from typing import NamedTuple
 
-from metadata_log.batch import Batch, verify_chain
+from metadata_log.batch import Batch
 from metadata_log.damage import DamagedRange, LostTail
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log_notes import Flushed, LogStart, read_start
 from metadata_log.mending import read_again
-from metadata_log.recovery import Recovery, segment_names
-from metadata_log.salvage import intact_batches
-from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.recovery import Recovery, continued, segment_names
 from snapshots.format import SnapshotMeta
 
 
@@ -206,10 +203,4 @@ class Remains:
 
 def proven_by(snapshot: SnapshotMeta, metadata: Directory) -> Flushed:
     """How far what stands in the segments goes on from the snapshot's end, whatever is damaged below and in between."""
-    end, chain = snapshot.end.offset, snapshot.chain
-    for name in segment_names(metadata):
-        with closing(metadata.open(name)) as file:
-            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, end):
-                if batch.base_offset == end and verify_chain(batch, chain):
-                    end, chain = batch.end_offset, batch.chain
-    return Flushed(end, chain)
+    return continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))

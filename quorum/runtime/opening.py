@@ -17,7 +17,7 @@ from metadata_log.identity import Identity
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_history import QuorumRecord
-from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, LogStart, read_start, write_start
+from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, Flushed, LogStart, read_start, write_start
 from metadata_log.records import Voters
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
@@ -97,7 +97,14 @@ def open_directory(
         is_alone = len(voters) == 1 and voters.key_of(identity.node_id) is not None
         return new_directory_id is not None and not is_alone
 
-    log = Log.open(metadata, start=OffsetAndEpoch(0, 0), chain=genesis_chain, config=config.log, accept_loss=may_lose)
+    log = Log.open(
+        metadata,
+        start=OffsetAndEpoch(0, 0),
+        chain=genesis_chain,
+        config=config.log,
+        accept_loss=may_lose,
+        snapshot=None if load is None else Flushed(known.end.offset, known.chain),
+    )
     if log.shape.start.offset == 0:
         _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
     if load is not None:
