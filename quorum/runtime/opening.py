@@ -14,10 +14,11 @@ from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory, is_full
 from metadata_log.identity import Identity
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.log import Log
+from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.log import Log, LogConfig
 from metadata_log.log_history import QuorumRecord
 from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, Flushed, LogStart, read_start, write_start
+from metadata_log.log_opening import MayLose
 from metadata_log.records import Voters
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
@@ -81,39 +82,12 @@ def open_directory(
     bootstrap = read_origin(directory, identity, snapshotter.store)
     genesis_chain = genesis(identity.cluster_id, bootstrap.voters)
     start = read_start(metadata)
-    load = snapshotter.newest_load_job(start.start.offset if start else 0)
-    for info in snapshotter.store.list():
-        if load is None or info.end > load.end:
-            logger.error(
-                "%s/%s is damaged: this node starts from what is older", metadata.path_text, snapshot_name(info.end)
-            )
+    load = _newest_load(snapshotter, start)
     election, forgotten = _election(directory, is_new=_is_new(metadata))
     _write_again(directory, metadata, election, start)
     known = bootstrap if load is None else read_twice(partial(load.store.read_meta, load.end))
-
-    def may_lose(left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
-        # A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first.
-        voters = _history(known, left).latest
-        is_alone = len(voters) == 1 and voters.key_of(identity.node_id) is not None
-        return new_directory_id is not None and not is_alone
-
-    log = Log.open(
-        metadata,
-        start=OffsetAndEpoch(0, 0),
-        chain=genesis_chain,
-        config=config.log,
-        accept_loss=may_lose,
-        snapshot=None if load is None else Flushed(known.end.offset, known.chain),
-    )
-    if log.shape.start.offset == 0:
-        _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
-    if load is not None:
-        _stand_on_snapshot(log, known)
-    if log.shape.start.offset > 0 and (load is None or load.end.offset < log.shape.start.offset):
-        raise CorruptLog(
-            f"{metadata.path_text}: the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far; "
-            "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
-        )
+    may_lose = partial(_may_lose, known, identity.node_id) if new_directory_id is not None else _never
+    log = _open_log(metadata, config.log, genesis_chain, None if load is None else known, may_lose)
     history = _history(known, log.control_records())
     if election is None:
         identity, election = begin_as_another(
@@ -133,6 +107,56 @@ def open_directory(
     return Opened(
         directory, identity, election, log, history, snapshotter, bootstrap.voters, room, load, part, standing
     )
+
+
+def _newest_load(snapshotter: Snapshotter, start: LogStart | None) -> LoadSnapshotJob | None:
+    """The newest snapshot that is whole; what is newer is damaged, which is said."""
+    load = snapshotter.newest_load_job(start.start.offset if start else 0)
+    for info in snapshotter.store.list():
+        if load is None or info.end > load.end:
+            where = f"{snapshotter.store.directory.path_text}/{snapshot_name(info.end)}"
+            logger.error("%s is damaged: this node starts from what is older", where)
+    return load
+
+
+def _may_lose(known: SnapshotMeta, node_id: NodeId, left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
+    """A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first."""
+    voters = _history(known, left).latest
+    return len(voters) != 1 or voters.key_of(node_id) is None
+
+
+def _never(_: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
+    """A tool that only looks loses nothing."""
+    return False
+
+
+def _open_log(
+    metadata: Directory, config: LogConfig, genesis_chain: bytes, newest: SnapshotMeta | None, may_lose: MayLose
+) -> Log:
+    """The log, of this cluster's history, which goes on from the `newest` snapshot or from the beginning.
+
+    Raises:
+        CorruptLog: it does not, or not without a gap.
+    """
+    log = Log.open(
+        metadata,
+        start=OffsetAndEpoch(0, 0),
+        chain=genesis_chain,
+        config=config,
+        accept_loss=may_lose,
+        snapshot=None if newest is None else Flushed(newest.end.offset, newest.chain),
+    )
+    if log.shape.start.offset == 0:
+        _check_origin(metadata, "the log", genesis_chain, log.chain_at(0))
+    if newest is not None:
+        _stand_on_snapshot(log, newest)
+    start = log.shape.start.offset
+    if start > 0 and (newest is None or newest.end.offset < start):
+        raise CorruptLog(
+            f"{metadata.path_text}: the log starts at {start}, and no whole snapshot reaches that far; "
+            "restore the missing checkpoint, or give this node a new directory and let it fetch from the others"
+        )
+    return log
 
 
 def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) -> SnapshotMeta:
