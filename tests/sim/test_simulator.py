@@ -15,7 +15,7 @@ from tests.sim.cluster import Cluster
 from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
 from tests.sim.laws import brokers, clients, damage, hold, metadata, quorum, snapshots
-from tests.sim.mutants import MUTANTS
+from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.report import Report
 from tests.sim.runner import Hunt, Job, on_all_cores, run, run_hunt, run_job, seeds
@@ -57,20 +57,20 @@ def test_a_seeded_bug_is_found(mutant: str) -> None:
     assert outcomes[-1].by in ("law", "assert")
 
 
-def _slip(*_: Any) -> None:
-    """A mutant's own mistake: what it replaces has another signature now."""
+def _slip(self: Any) -> None:
+    """A mutant's own mistake: what it works with is another thing now."""
     len(7)  # type: ignore[arg-type]
 
 
-def _complaint(*_: Any) -> None:
+def _complaint(self: Any) -> None:
     raise AssertionError("of the mutant, or of a fake")
 
 
-def _invariant(*_: Any) -> None:
+def _invariant(self: Any) -> None:
     uuid_text(b"not sixteen bytes")
 
 
-def _law(*_: Any) -> None:
+def _law(self: Any) -> None:
     hold(False, "R0 Example", "is broken")
 
 
@@ -79,7 +79,7 @@ def _law(*_: Any) -> None:
 )
 def test_who_has_found_a_bug(bug: Any, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A law, or an assert of production's; not whatever is raised."""
-    monkeypatch.setitem(MUTANTS, "example", Mutant("an example", lambda: patched(RaftCore, "step", bug)))
+    monkeypatch.setitem(MUTANTS, "example", Mutant("an example", lambda: patched(RaftCore, "next_deadline_ms", bug)))
 
     assert run_job(Job(1, 50, "example")).by == by
     assert run_job(Job(1, 50)).by is None
@@ -89,7 +89,7 @@ def test_a_mutant_that_is_broken_itself_is_no_catch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """The hunt took a TypeError for a find: when the code under a mutant changed, the mutant proved nothing any more."""
-    monkeypatch.setitem(MUTANTS, "slip", Mutant("raises", lambda: patched(RaftCore, "step", _slip)))
+    monkeypatch.setitem(MUTANTS, "slip", Mutant("raises", lambda: patched(RaftCore, "next_deadline_ms", _slip)))
     monkeypatch.setattr(hunting, "on_all_cores", map)
     page = tmp_path / "page.md"
     page.write_text(f"{hunting.BEGIN}\n{hunting.END}\n")
@@ -138,6 +138,13 @@ def test_the_page_of_laws_names_what_there_is() -> None:
                 found = getattr(found, name)
             checked += 1
     assert checked > 40
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_seeded_bug_fits_where_it_is_put_in(name: str) -> None:
+    """Whoever changes what a function takes hears of it here, not from the next hunt."""
+    with put_in(name):
+        pass
 
 
 def test_the_table_of_seeded_bugs_has_each_once() -> None:

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset
 from metadata_log.image import MetadataImage
 from metadata_log.log_shape import LogShape
 from metadata_log.records import MetadataRecord, RequestOutcome
+from quorum.controller.commands import CommandReply, RegisterBrokerReply
+from quorum.controller.decision import Decision
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core import follower, high_watermark, leader, serving
 from quorum.core.divergence import Valid, Verdict, judge_fetch
@@ -69,6 +72,15 @@ def _judge_by_offset(
         last_fetched_epoch=last_fetched_epoch,
         chain=chain,
         chain_at_offset=chain_at_offset,
+    )
+
+
+_answer = Decision.answer
+
+
+def _answer_one_too_low(self: Decision, offset: Offset) -> CommandReply:
+    return (
+        _answer(self, offset) if isinstance(self.reply, RegisterBrokerReply) else replace(self.reply, offset=offset - 1)
     )
 
 
@@ -222,6 +234,10 @@ COMMITS: dict[str, Mutant] = {
     "stale-read": Mutant(
         "a leader answers reads without asking whether it still leads",
         _patch(ActiveController, "_wait_confirmed", _read_at_once),
+    ),
+    "answered-one-too-low": Mutant(
+        "a change is answered with the offset before its own",
+        _patch(Decision, "answer", _answer_one_too_low),
     ),
     "local-read-of-the-past": Mutant(
         "a node answers a local read with what it has, although the client has seen more",

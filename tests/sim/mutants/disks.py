@@ -53,10 +53,12 @@ def _flush_again(self: Node, job: Job, error: Exception | None) -> None:
     _finish(self, job, error)
 
 
-def _nothing_may_be_torn(self: Recovery, *, may_lose: Callable[[], bool]) -> Flushed | None:
+def _nothing_may_be_torn(
+    self: Recovery, *, may_lose: Callable[[], bool], unread: OSError | None = None
+) -> Flushed | None:
     if self._damage is not None:
         raise self._where()
-    return _settle(self, may_lose=may_lose)
+    return _settle(self, may_lose=may_lose, unread=unread)
 
 
 def _write_without_directory_flush(
@@ -64,6 +66,19 @@ def _write_without_directory_flush(
 ) -> SnapshotInfo:
     with patched(MemoryDirectory, "flush", lambda self: None):
         return _write_records(directory, meta, records, digest)
+
+
+def _write_all_but_the_last(
+    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+) -> SnapshotInfo:
+    return _write_records(directory, meta, list(records)[:-1])
+
+
+def _write_with_the_own_time(
+    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+) -> SnapshotInfo:
+    own = meta._replace(timestamp_ms=meta.timestamp_ms + directory.used_bytes % 1_000)  # no two disks are alike
+    return _write_records(directory, own, records, digest)
 
 
 def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: MetadataImage) -> Mark:
@@ -148,6 +163,14 @@ DISKS: dict[str, Mutant] = {
     "snapshot-of-what-is-proposed": Mutant(
         "a snapshot holds what was decided after its end",
         lambda: patched(StateMachine, "_pass_mark", _mark_what_is_proposed),
+    ),
+    "snapshot-without-its-last-record": Mutant(
+        "a snapshot is whole in itself, and lacks a record",
+        lambda: patched(writer, "write_records", _write_all_but_the_last),
+    ),
+    "snapshot-of-its-writers-time": Mutant(
+        "each node's snapshot bears that node's own time",
+        lambda: patched(writer, "write_records", _write_with_the_own_time),
     ),
     "old-snapshot-installed": Mutant(
         "whoever lags is sent to the snapshot, and installs it although it knows more",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from metadata_log.files import Directory
 from metadata_log.ids import ReplicaKey
+from metadata_log.log_notes import LogStart
 from quorum.core import leader, votes
 from quorum.core.effects import Effect, ElectionState, SaveElectionState
 from quorum.core.messages import VoteRequest
@@ -38,8 +39,10 @@ def _load_without_flush(directory: Directory) -> ElectionState | None:
         return _load(directory)
 
 
-def _write_all_but_the_vote(directory: Directory, metadata: Directory, election: ElectionState | None) -> None:
-    _write_again(directory, metadata, None)
+def _write_all_but_the_vote(
+    directory: Directory, metadata: Directory, election: ElectionState | None, start: LogStart | None
+) -> None:
+    _write_again(directory, metadata, None, start)
 
 
 @contextmanager
