@@ -90,7 +90,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         config.listener.address,
         tls=config.tls_files,
         health=health,
-        learn=peers.learn,
+        learn=peers.told_by,
         dial=(dialer := Dialer(config.tls_files)),
     )
     async with AsyncExitStack() as stack, dialer:
@@ -179,7 +179,7 @@ def _peers(config: QuorumConfig, opened: Opened) -> Peers:
         # A dialer of its own for each peer: a peer that moves away and back is dialled anew, never on a closed channel.
         return Dialer(config.tls_files, options)(HostPort(endpoint.host, endpoint.port).target)
 
-    return Peers(opened.identity, dial)
+    return Peers(opened.identity, dial, config.voter_endpoints)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,15 @@ is not asked any more, because it has moved or votes no longer. Only when all is
 Where a peer is, the voter set says, overlaid by what the configuration knows better (`set_endpoints`). A node whose log does
 not name the leader yet, because one of the two has joined lately, hears of its endpoint where it hears of the leader (`learn`).
 Where a log that names the leader no more said last that it was, counts least: it may be elsewhere by now, added again.
+
+The leader's own word counts more than a voter set (`told_by`), until a later set says something else of it: a voter that was
+away while the leader moved has its old address in the log, fetches nothing from there, and so would never have the new one. What
+is configured counts most. It may be a proxy's address, of which the leader knows nothing.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
@@ -98,14 +102,18 @@ class _Asked(NamedTuple):
 class Peers:
     """The other controllers, by node id. Lives on one event loop."""
 
-    def __init__(self, identity: Identity, dial: Dial) -> None:
+    def __init__(self, identity: Identity, dial: Dial, configured: Collection[NodeId] = ()) -> None:
+        """`configured` are those of whom `set_endpoints` will have it from this node's configuration where they are."""
         self._me = convert.sender(identity)
         self._dial = dial
+        self._configured = configured
         self._peers: dict[NodeId, _Peer] = {}
         self._recorded: Mapping[NodeId, Endpoint] = {}
         self._learned: tuple[NodeId, Endpoint] | None = None
         """The leader that was last heard of, where the voter set does not name it."""
         self._last_named: Mapping[NodeId, Endpoint] = {}
+        self._told: tuple[NodeId, Endpoint] | None = None
+        """Where the leader says that it is itself."""
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,7 +124,9 @@ class Peers:
 
         `last_named` is where others were that are needed, unless it is learned where they are.
         """
-        self._recorded, self._last_named = endpoints, last_named
+        before, self._recorded, self._last_named = self._recorded, endpoints, last_named
+        if self._told is not None and endpoints.get(self._told[0]) != before.get(self._told[0]):
+            self._told = None
         if self._learned is not None and self._learned[0] in endpoints:
             self._learned = (
                 None  # heard before it was recorded: older than what that voter's removal leaves as last named
@@ -129,9 +139,16 @@ class Peers:
             self._learned = (node_id, endpoint)
             self._dial_all()
 
+    def told_by(self, leader_id: NodeId, endpoint: Endpoint) -> None:
+        """The leader says where it is."""
+        if leader_id not in self._configured and self._told != (leader_id, endpoint):
+            self._told = (leader_id, endpoint)
+            self._dial_all()
+
     def _dial_all(self) -> None:
         learned = {} if self._learned is None else dict([self._learned])
-        endpoints = {**self._last_named, **learned, **self._recorded}
+        told = {} if self._told is None else dict([self._told])
+        endpoints = {**self._last_named, **learned, **self._recorded, **told}
         endpoints.pop(self._me.replica.node_id, None)
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:

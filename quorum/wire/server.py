@@ -38,7 +38,7 @@ def serve(
 ) -> AbstractAsyncContextManager[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
 
-    `learn` is told where a new leader is, by that leader (`Peers.learn`). With `dial` the leader is asked for those who ask
+    `learn` is told where a new leader is, by that leader (`Peers.told_by`). With `dial` the leader is asked for those who ask
     this node while it does not lead.
 
     Raises (on entering):

@@ -180,6 +180,30 @@ async def test_a_leader_that_left_is_where_it_was_unless_it_is_heard_of_elsewher
         assert isinstance(await ask(peers, request), FetchResponse)
 
 
+async def test_a_leader_that_has_moved_is_dialled_where_it_says(peers: Peers, node: FakeNode) -> None:
+    """A voter that was away while the leader moved has the old address in its log, and the new one only from the leader."""
+    request = FetchRequest(ME, 1, 1, 0, 0, b"", 0, 100, 1 << 20)
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        peers.set_endpoints({1: at(1)})
+        peers.told_by(1, at(port))
+        assert isinstance(await ask(peers, request), FetchResponse)
+        peers.set_endpoints({1: at(1), 2: at(1)})
+        assert isinstance(await ask(peers, request), FetchResponse), "the log says nothing newer of it"
+        peers.set_endpoints({1: at(2)})
+        assert not isinstance(await ask(peers, request), FetchResponse), "a later voter set knows better"
+
+
+async def test_a_configured_address_outranks_what_the_leader_says(node: FakeNode) -> None:
+    """It may be that of a proxy, or of another network, of which the leader knows nothing."""
+    request = FetchRequest(ME, 1, 1, 0, 0, b"", 0, 100, 1 << 20)
+    peers = Peers(IDENTITY._replace(node_id=ME.node_id, directory_id=ME.directory_id), dial, configured=frozenset({1}))
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+        peers.set_endpoints({1: at(port)})
+        peers.told_by(1, at(1))
+        assert isinstance(await ask(peers, request), FetchResponse)
+        await peers.close()
+
+
 async def test_a_new_leader_says_where_it_is(peers: Peers, node: FakeNode) -> None:
     """BeginQuorumEpoch carries the leader's own endpoint."""
     learned: asyncio.Future[tuple[int, Endpoint]] = asyncio.get_running_loop().create_future()
