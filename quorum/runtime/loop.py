@@ -148,7 +148,7 @@ class NodeLoop:
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
-        peers.set_endpoints(self.node.endpoints(), self.node.last_named_leader())
+        peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
         peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
 
     async def start(self) -> None:
@@ -241,12 +241,12 @@ class NodeLoop:
         return restart_advice(self.status(), node_id, keeps, self._check_quorum_ms)
 
     def leader_hint(self) -> LeaderHint:
-        return self.node.leader_hint()
+        return self.node.addresses.leader_hint()
 
     def hosts(self) -> frozenset[str]:
         brokers = self.node.state.committed.brokers.unordered_values()
         registered = (endpoint.host for broker in brokers for endpoint in broker.endpoints)
-        return frozenset((*registered, *(endpoint.host for endpoint in self.node.endpoints().values())))
+        return frozenset((*registered, *(endpoint.host for endpoint in self.node.addresses.endpoints().values())))
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         try:
@@ -333,7 +333,7 @@ class NodeLoop:
         core = self.node.core
         if core.voters is not self._voters or core.leader_id != self._leader_id:
             self._voters, self._leader_id = core.voters, core.leader_id
-            self._peers.set_endpoints(self.node.endpoints(), self.node.last_named_leader())
+            self._peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         answered = self._waiting.pop(reply_to, None)

@@ -24,7 +24,7 @@ from typing import ParamSpec, assert_never
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed, is_full
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.records import Endpoint, LeaderChange, Voters
+from metadata_log.records import LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
 from quorum.core import inputs as raft
@@ -45,6 +45,7 @@ from quorum.core.messages import (
 )
 from quorum.core.raft import RaftCore
 from quorum.runtime.active import ActiveController
+from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
 from quorum.runtime.disk import Disk
@@ -54,7 +55,7 @@ from quorum.runtime.log_writer import LogWriter
 from quorum.runtime.mending import Mending
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
-from quorum.runtime.requests import LeaderHint, LocalView, ReadView, Refused
+from quorum.runtime.requests import LocalView, ReadView, Refused
 from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
@@ -122,6 +123,7 @@ class Node:
             part=opened.part,
             standing=opened.standing._replace(damaged=not self.disk.is_fit_to_lead),
         )
+        self.addresses = Addresses(self.core, self.me.node_id, config)
         self._writer = LogWriter(
             self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
         )
@@ -389,7 +391,7 @@ class Node:
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:
-                    self.active.end("this controller does not lead", self.leader_hint())
+                    self.active.end("this controller does not lead", self.addresses.leader_hint())
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
@@ -506,48 +508,8 @@ class Node:
 
     # --- what others may look at -----------------------------------------------------------------------------------
 
-    @property
-    def concern(self) -> str:
-        """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
-        differing = self.state.digests.differing()
-        images = f"images differ: that of {differing} is not this one's" if differing else ""
-        only_full = self.disk.space.is_short and not self.log.damage
-        standing = str(self.core.standing._replace(damaged=False) if only_full else self.core.standing)
-        full = "the disk is full" if self.disk.space.is_short else ""
-        known = (
-            f"the log is {standing}" if standing else "",
-            full,
-            self.core.stall,
-            self.core.complaint,
-            self.state.stopped or "",
-            images,
-        )
-        return "; ".join(text for text in known if text)
-
-    def endpoints(self) -> dict[NodeId, Endpoint]:
-        """Where controllers are reached: what the voter set says, unless the configuration knows better."""
-        recorded = {voter.node_id: voter.endpoints[0] for voter in self.core.voters.voters if voter.endpoints}
-        mine = dict.fromkeys([self.me.node_id], self._config.endpoints[0]) if self._config.endpoints else {}
-        return {**recorded, **mine, **self._config.voter_endpoints}
-
-    def last_named_leader(self) -> dict[NodeId, Endpoint]:
-        """Where the leader was when the log last named it; empty while none is known.
-
-        It may have removed itself: it leads on until that is committed, and nothing is unless it is fetched from. Or it is
-        one that was removed long ago and added again elsewhere, of which this log does not tell yet: whatever is heard of
-        where it leads is newer.
-        """
-        leader_id = self.core.leader_id
-        named = None if leader_id is None else self.core.voter_history.last_named(leader_id)
-        return {named.node_id: named.endpoints[0]} if named is not None and named.endpoints else {}
-
-    def leader_hint(self) -> LeaderHint:
-        leader_id = self.core.leader_id
-        known = {**self.last_named_leader(), **self.endpoints()}
-        return LeaderHint(leader_id, self.core.epoch, None if leader_id is None else known.get(leader_id))
-
     def _not_controller(self) -> Refused:
-        hint = self.leader_hint()
+        hint = self.addresses.leader_hint()
         known = f"the leader is {hint.leader_id}" if hint.leader_id is not None else "no leader is known"
         return Refused(ErrorCode.NOT_CONTROLLER, f"node {self.me.node_id} is not the active controller; {known}", hint)
 

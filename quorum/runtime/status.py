@@ -17,7 +17,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         directory_id=node.me.directory_id,
         role=core.role.value,
         epoch=core.epoch,
-        leader=node.leader_hint(),
+        leader=node.addresses.leader_hint(),
         is_active=node.active.on,
         high_watermark=core.high_watermark,
         log_start_offset=shape.start.offset,
@@ -31,24 +31,51 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
-        concern=node.concern,
+        concern=_concern(node),
         hindrance=_hindrance(node),
     )
 
 
+def _concern(node: Node) -> str:
+    """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
+    standing, differing = node.core.standing, node.state.digests.differing()
+    only_full = node.disk.space.is_short and not node.log.damage
+    images = f"images differ: that of {differing} is not this one's" if differing else ""
+    return _line(
+        _log(standing._replace(damaged=False) if only_full else standing),
+        _full(node),
+        node.core.stall,
+        node.core.complaint,
+        node.state.stopped,
+        images,
+    )
+
+
 def _hindrance(node: Node) -> str:
-    """Damage inside the log is none: the node votes, acknowledges and serves, and lets others lead."""
-    lost = Standing(lost=node.core.standing.lost)
-    full = "the disk is full" if node.disk.space.is_short else ""
-    known = ("" if lost.may_acknowledge else f"the log is {lost}", full, node.core.stall, node.state.stopped or "")
+    """What of it keeps the node from doing its part.
+
+    Damage inside the log does not: the node votes, acknowledges and serves, and lets others lead.
+    """
+    return _line(_log(Standing(lost=node.core.standing.lost)), _full(node), node.core.stall, node.state.stopped)
+
+
+def _line(*known: str | None) -> str:
     return "; ".join(text for text in known if text)
+
+
+def _log(standing: Standing) -> str:
+    return f"the log is {standing}" if str(standing) else ""
+
+
+def _full(node: Node) -> str:
+    return "the disk is full" if node.disk.space.is_short else ""
 
 
 def _replicas(node: Node, now_ms: int) -> tuple[ReplicaView, ...]:
     """The voters, of whom every node knows, then the observers, of whom only the leader does."""
     core = node.core
     known = {ReplicaKey(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
-    reached = node.endpoints()
+    reached = node.addresses.endpoints()
     endpoints = {key: reached.get(key.node_id) for key in core.voters.keys}
     observers = [key for key in known if key not in endpoints]
     return tuple(

@@ -10,19 +10,12 @@ rotated certificate or a server that sheds connections does not refuse. Only a r
 Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from, also when the peer
 is not asked any more, because it has moved or votes no longer. Only when all is closed is nobody told.
 
-Where a peer is, the voter set says, overlaid by what the configuration knows better (`set_endpoints`). A node whose log does
-not name the leader yet, because one of the two has joined lately, hears of its endpoint where it hears of the leader (`learn`).
-Where a log that names the leader no more said last that it was, counts least: it may be elsewhere by now, added again.
-
-The leader's own word counts more than a voter set (`told_by`), until a later set says something else of it: a voter that was
-away while the leader moved has its old address in the log, fetches nothing from there, and so would never have the new one. What
-is configured counts most. It may be a proxy's address, of which the leader knows nothing.
+Where a peer is, if not all say the same, `whereabouts` weighs.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
 import grpc
@@ -50,6 +43,7 @@ from quorum.core.messages import (
 )
 from quorum.wire import convert, convert_membership
 from quorum.wire.errors import BadMessage
+from quorum.wire.whereabouts import NOWHERE, Whereabouts
 
 logger = logging.getLogger(__name__)
 
@@ -103,52 +97,36 @@ class Peers:
     """The other controllers, by node id. Lives on one event loop."""
 
     def __init__(self, identity: Identity, dial: Dial, configured: Collection[NodeId] = ()) -> None:
-        """`configured` are those of whom `set_endpoints` will have it from this node's configuration where they are."""
+        """Of those in `configured` this node's configuration says where they are."""
         self._me = convert.sender(identity)
         self._dial = dial
-        self._configured = configured
+        self._whereabouts = Whereabouts(configured)
         self._peers: dict[NodeId, _Peer] = {}
-        self._recorded: Mapping[NodeId, Endpoint] = {}
-        self._learned: tuple[NodeId, Endpoint] | None = None
-        """The leader that was last heard of, where the voter set does not name it."""
-        self._last_named: Mapping[NodeId, Endpoint] = {}
-        self._told: tuple[NodeId, Endpoint] | None = None
-        """Where the leader says that it is itself."""
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def set_endpoints(
-        self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = MappingProxyType({})
+        self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = NOWHERE
     ) -> None:
         """Where the voters are, this node too. One that has moved is dialled anew, and one that is not named is forgotten.
 
-        `last_named` is where others were that are needed, unless it is learned where they are.
+        `last_named` is where others were that are needed, unless it is heard where they are.
         """
-        before, self._recorded, self._last_named = self._recorded, endpoints, last_named
-        if self._told is not None and endpoints.get(self._told[0]) != before.get(self._told[0]):
-            self._told = None
-        if self._learned is not None and self._learned[0] in endpoints:
-            self._learned = (
-                None  # heard before it was recorded: older than what that voter's removal leaves as last named
-            )
-        self._dial_all()
+        if self._whereabouts.record(endpoints, last_named):
+            self._dial_all()
 
     def learn(self, node_id: NodeId, endpoint: Endpoint) -> None:
         """Somebody says that `node_id` leads, and where: needed only while the voter set does not name it."""
-        if node_id not in self._recorded and self._learned != (node_id, endpoint):
-            self._learned = (node_id, endpoint)
+        if self._whereabouts.hear(node_id, endpoint):
             self._dial_all()
 
     def told_by(self, leader_id: NodeId, endpoint: Endpoint) -> None:
         """The leader says where it is."""
-        if leader_id not in self._configured and self._told != (leader_id, endpoint):
-            self._told = (leader_id, endpoint)
+        if self._whereabouts.tell(leader_id, endpoint):
             self._dial_all()
 
     def _dial_all(self) -> None:
-        learned = {} if self._learned is None else dict([self._learned])
-        told = {} if self._told is None else dict([self._told])
-        endpoints = {**self._last_named, **learned, **self._recorded, **told}
+        endpoints = dict(self._whereabouts.endpoints)
         endpoints.pop(self._me.replica.node_id, None)
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:
@@ -192,7 +170,7 @@ class Peers:
     @property
     def my_endpoint(self) -> Endpoint | None:
         """Where others reach this node, as far as is known."""
-        return self._recorded.get(self._me.replica.node_id)
+        return self._whereabouts.endpoints.get(self._me.replica.node_id)
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

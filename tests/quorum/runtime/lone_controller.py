@@ -181,7 +181,7 @@ class LoneController:
         return node_status(self.lone.node, self.lone.now_ms)
 
     def leader_hint(self) -> LeaderHint:
-        return self.lone.node.leader_hint()
+        return self.lone.node.addresses.leader_hint()
 
     def hosts(self) -> frozenset[str]:
         return frozenset({"127.0.0.1"})

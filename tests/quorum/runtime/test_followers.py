@@ -96,9 +96,11 @@ def test_a_leader_that_has_removed_itself_is_reached_as_long_as_it_is_followed()
     follower.run_until_idle()
     node = follower.node
     assert node.core.voters.ids == (1, 3) and node.core.leader_id == 2
-    assert node.last_named_leader()[2] == node.leader_hint().endpoint == VOTERS.voters[1].endpoints[0]
+    assert (
+        node.addresses.last_named_leader()[2] == node.addresses.leader_hint().endpoint == VOTERS.voters[1].endpoints[0]
+    )
 
     successor = BeginQuorumEpochRequest(ReplicaKey(3, directory_id(3)), ME, EPOCH + 1)
     follower.turn(RaftRequest(successor, follower.new_reply_to()))
     assert node.core.leader_id == 3
-    assert sorted({**node.last_named_leader(), **node.endpoints()}) == [1, 3]
+    assert sorted({**node.addresses.last_named_leader(), **node.addresses.endpoints()}) == [1, 3]

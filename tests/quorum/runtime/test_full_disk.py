@@ -97,7 +97,8 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     assert not lone.node.core.is_leading
     assert not disk.exists(BALLAST_NAME)
     assert lone.node.disk.status().is_full
-    assert lone.node.concern == node_status(lone.node, lone.now_ms).hindrance == "the disk is full"
+    status = node_status(lone.node, lone.now_ms)
+    assert status.concern == status.hindrance == "the disk is full"
     wait(lone, 20_000)
     assert not lone.node.core.is_leading, "it could not even write the first record of its epoch"
     disk.limit_space(None)
@@ -326,13 +327,16 @@ def test_a_snapshot_that_there_was_no_room_for_is_fetched_when_there_is(room_byt
     begun = [each for each in asked if each.position == 0]
     assert 3 < len(begun) <= 1 + 20_000 // NO_ROOM_REST_MS, "again and again, but not without a rest"
     assert lone.stopped is None
-    assert "is fetched again: [Errno 28]" in lone.node.concern and "cannot be loaded" not in lone.node.concern
+    concern = node_status(lone.node, lone.now_ms).concern
+    assert "is fetched again: [Errno 28]" in concern and "cannot be loaded" not in concern
 
     disk.limit_space(None)
     asked, installed = lead(lone, 2 * NO_ROOM_REST_MS)
     assert {each.position for each in asked} >= {n << 20 for n in range(8)}
     assert len(installed) == INSTALLS_MAX
-    assert "cannot be loaded" in lone.node.concern, "it is of zeros, and that is another matter"
+    assert "cannot be loaded" in node_status(lone.node, lone.now_ms).concern, (
+        "it is of zeros, and that is another matter"
+    )
 
 
 def test_a_broken_disk_still_stops_the_node() -> None:

@@ -24,8 +24,8 @@ def test_a_leader_whose_flush_hangs_leaves_the_lead_and_says_why() -> None:
         lone.turn()
     assert patience_ms <= lone.now_ms - elected_ms <= patience_ms + 50
     assert any(isinstance(request, EndQuorumEpochRequest) for _, request in lone.sent)
-    assert "flush" in lone.node.concern
-    assert node_status(lone.node, lone.now_ms).hindrance == lone.node.concern
+    assert "flush" in node_status(lone.node, lone.now_ms).concern
+    assert node_status(lone.node, lone.now_ms).hindrance == node_status(lone.node, lone.now_ms).concern
 
     lone.run_until_idle()
-    assert lone.node.concern == node_status(lone.node, lone.now_ms).hindrance == ""
+    assert node_status(lone.node, lone.now_ms).concern == node_status(lone.node, lone.now_ms).hindrance == ""

@@ -268,8 +268,8 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.fetch_offset == 2
     assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
-    assert lone.node.concern == node_status(lone.node, lone.now_ms).hindrance
-    assert "short of 3" in lone.node.concern
+    assert node_status(lone.node, lone.now_ms).concern == node_status(lone.node, lone.now_ms).hindrance
+    assert "short of 3" in node_status(lone.node, lone.now_ms).concern
 
     elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
     for epoch in (4, 4, 5):
@@ -283,7 +283,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.replica == lone.node.me
     assert node_status(lone.node, lone.now_ms).hindrance == ""
-    assert lone.node.concern == "" and _reopened(disk).standing == FULL
+    assert node_status(lone.node, lone.now_ms).concern == "" and _reopened(disk).standing == FULL
 
 
 def test_a_lone_voter_that_has_lost_its_durable_end_does_not_start() -> None:

@@ -1,0 +1,42 @@
+"""Where controllers are reached, as far as a node knows that by itself: its log says it, and its configuration knows better.
+
+What others tell of it besides is weighed where controllers are dialled (`quorum.wire.whereabouts`).
+"""
+
+from metadata_log.ids import NodeId
+from metadata_log.records import Endpoint
+from quorum.core.raft import RaftCore
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.requests import LeaderHint
+
+
+class Addresses:
+    """As of now, whenever asked."""
+
+    def __init__(self, core: RaftCore, node_id: NodeId, config: NodeConfig) -> None:
+        self._core = core
+        self._node_id = node_id
+        self._config = config
+
+    def endpoints(self) -> dict[NodeId, Endpoint]:
+        """What the voter set says, unless the configuration knows better."""
+        recorded = {voter.node_id: voter.endpoints[0] for voter in self._core.voters.voters if voter.endpoints}
+        mine = dict.fromkeys([self._node_id], self._config.endpoints[0]) if self._config.endpoints else {}
+        return {**recorded, **mine, **self._config.voter_endpoints}
+
+    def last_named_leader(self) -> dict[NodeId, Endpoint]:
+        """Where the leader was when the log last named it; empty while none is known.
+
+        It may have removed itself: it leads on until that is committed, and nothing is unless it is fetched from. Or it is
+        one that was removed long ago and added again elsewhere, of which this log does not tell yet: whatever is heard of
+        where it leads is newer.
+        """
+        leader_id = self._core.leader_id
+        named = None if leader_id is None else self._core.voter_history.last_named(leader_id)
+        return {named.node_id: named.endpoints[0]} if named is not None and named.endpoints else {}
+
+    def leader_hint(self) -> LeaderHint:
+        """For whoever came to the wrong node."""
+        leader_id = self._core.leader_id
+        known = {**self.last_named_leader(), **self.endpoints()}
+        return LeaderHint(leader_id, self._core.epoch, None if leader_id is None else known.get(leader_id))

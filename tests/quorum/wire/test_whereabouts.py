@@ -1,0 +1,49 @@
+"""Where a controller is dialled, when the log, the configuration, the leader and others do not say the same."""
+
+from metadata_log.records import Endpoint
+from quorum.wire.whereabouts import Whereabouts
+
+OLD, NEW, ELSEWHERE = (Endpoint("CONTROLLER", f"host-{number}", 9090) for number in (1, 2, 3))
+
+
+def test_the_leaders_own_word_counts_more_than_the_log_until_that_says_something_newer() -> None:
+    where = Whereabouts()
+    assert where.record({1: OLD})
+    assert where.tell(1, NEW) and where.endpoints == {1: NEW}
+    assert where.record({1: OLD, 2: OLD}) and where.endpoints == {1: NEW, 2: OLD}, "of 1 the log says nothing newer"
+    assert where.record({1: ELSEWHERE, 2: OLD}) and where.endpoints[1] == ELSEWHERE
+
+
+def test_what_is_configured_counts_most() -> None:
+    where = Whereabouts(configured=[1])
+    where.record({1: OLD})
+    assert not where.tell(1, NEW)
+    assert where.endpoints == {1: OLD}
+
+
+def test_hearsay_counts_only_of_whom_the_voter_set_does_not_name() -> None:
+    where = Whereabouts()
+    where.record({1: OLD})
+    assert not where.hear(1, NEW)
+    assert where.hear(8, NEW) and where.endpoints == {1: OLD, 8: NEW}
+    assert where.hear(9, NEW) and where.endpoints == {1: OLD, 9: NEW}, "there is one leader"
+
+
+def test_who_left_is_where_it_was_unless_it_is_heard_of_elsewhere() -> None:
+    """It was added again at another host, and leads: the log that lacks that names the old one."""
+    where = Whereabouts()
+    where.hear(1, ELSEWHERE)
+    where.record({1: OLD})
+    assert where.record({2: OLD}, last_named={1: OLD}) and where.endpoints == {1: OLD, 2: OLD}, "heard before it left"
+    assert where.hear(1, NEW) and where.endpoints[1] == NEW
+    assert where.record({2: OLD}) is False, "still heard of"
+
+
+def test_the_same_again_changes_nothing() -> None:
+    """Or every answer would dial everybody anew."""
+    where = Whereabouts()
+    assert where.record({1: OLD})
+    assert not where.record({1: OLD})
+    assert not where.tell(1, OLD)
+    assert where.hear(8, NEW)
+    assert not where.hear(8, NEW)
