@@ -6,9 +6,11 @@
 EXTENDS Quorum
 
 \* A node that has lost what it had acknowledged goes on as if nothing were.
-NothingIsLost(s) == Nil
+NothingIsLost(s, note) == Nil
+\* ... or takes an old note for all that it had, whatever its leader says.
+BoundedByTheNote(f, n) == IF IsWhole(f) THEN lost[f] ELSE [lost[f] EXCEPT !.bounded = TRUE]
 \* ... or takes a record of the epoch in which it lost its tail for one of a later leader.
-IsOfThatEpoch(s) == Min(flushed[s], hw[s]) >= lost[s].end \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) >= lost[s].epoch
+IsOfThatEpoch(s) == IsCommittedAgain(s) \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) >= lost[s].epoch
 \* The leader counts what it has written, not what is durable.
 WrittenEnd(s) == Len(log[s])
 \* Whatever stands on a majority is called committed, whatever epoch it is of.

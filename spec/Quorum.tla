@@ -44,7 +44,8 @@ VARIABLES
     role,
     votes,          \* a candidate's: who has voted for it
     log, flushed,   \* flushed: how much of the log is durable
-    lost,           \* where its log ended, durably, and does not any more, and its epoch when it found that; or Nil
+    lost,           \* where its log ended, durably, and does not any more, as far as it knows (`bounded': for certain), and its
+                    \* epoch when it found that; or Nil
     hw,             \* high watermark, as the node knows
     acked,          \* a leader's: below it, a voter's log is durable and the leader's
     round, proven,  \* a leader's: the newest read round; who has proven that it followed after that began
@@ -211,6 +212,9 @@ Follows(f, l) ==
 Proves(t, s) == t >= round[s]
 ProvenBy(s, f, t) == IF read[s] # Nil /\ Proves(t, s) THEN proven[s] \cup {f} ELSE proven[s]
 
+\* How much was lost the node knows for certain when a leader has told it where its own log ends.
+BoundedBy(f, n) == IF IsWhole(f) \/ lost[f].bounded THEN lost[f] ELSE [lost[f] EXCEPT !.end = Max(@, n), !.bounded = TRUE]
+
 \* A fetch and its answer: as many records as fit, or none.
 Serve(s) == \E f \in Server \ {s} : \E end \in Len(log[f]) .. Len(log[s]) :
     /\ Follows(f, s) /\ IsPrefix(log[f], log[s])
@@ -220,7 +224,8 @@ Serve(s) == \E f \in Server \ {s} : \E end \in Len(log[f]) .. Len(log[s]) :
     /\ flushed' = [flushed EXCEPT ![f] = FlushedAfter(@, log'[f])]
     /\ hw' = [hw EXCEPT ![f] = IF CommittedInEpoch(s) THEN Max(@, Min(hw[s], end)) ELSE @]
     /\ token' = [token EXCEPT ![f] = round[s]]
-    /\ UNCHANGED <<gen, election, lost, round, read, flying, broker, ghosts, counts>>
+    /\ lost' = [lost EXCEPT ![f] = BoundedBy(f, Len(log[s]))]
+    /\ UNCHANGED <<gen, election, round, read, flying, broker, ghosts, counts>>
 
 \* The follower's log is none of the leader's: it cuts back to where the two may agree, and asks again.
 CutBack(s) == \E f \in Server \ {s} :
@@ -235,7 +240,8 @@ CutBack(s) == \E f \in Server \ {s} :
           /\ log' = [log EXCEPT ![f] = SubSeq(@, 1, end)]
           /\ flushed' = [flushed EXCEPT ![f] = Min(@, end)]
           /\ token' = [token EXCEPT ![f] = round[s]]
-    /\ UNCHANGED <<gen, election, lost, hw, term, flying, broker, ghosts, counts>>
+          /\ lost' = [lost EXCEPT ![f] = BoundedBy(f, Len(log[s]))]
+    /\ UNCHANGED <<gen, election, hw, term, flying, broker, ghosts, counts>>
 
 \* The leader counts itself by what is durable, and moves only on a record of its own epoch (Raft 5.4.2).
 OwnEnd(s) == flushed[s]
@@ -300,24 +306,27 @@ Crash(s) ==
     /\ \E n \in flushed[s] .. Len(log[s]) :
           /\ log' = [log EXCEPT ![s] = SubSeq(@, 1, n)]
           /\ flushed' = [flushed EXCEPT ![s] = n]
-    /\ lost' = [lost EXCEPT ![s] = IF IsWhole(s) THEN Nil ELSE [@ EXCEPT !.epoch = epoch[s]]]  \* each start takes its own
+    /\ lost' = [lost EXCEPT ![s] = IF IsWhole(s) THEN Nil ELSE [@ EXCEPT !.epoch = epoch[s], !.bounded = FALSE]]  \* each start asks anew
     /\ Forget(s)
     /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, losses, recoveries, reads>>
 
-LostFrom(s) == [end |-> IF IsWhole(s) THEN flushed[s] ELSE Max(lost[s].end, flushed[s]), epoch |-> epoch[s]]
+LostFrom(s, note) == [end |-> IF IsWhole(s) THEN note ELSE Max(lost[s].end, note), epoch |-> epoch[s], bounded |-> FALSE]
 
-\* A restart that finds damage at the end of what was durable once, and knows from the note how much that was.
+\* A restart that finds damage at the end of what was durable once.  The note of how much that was may be an older one; that it
+\* says more than is left is how the loss is seen.
 Lose(s) ==
-    /\ losses < MaxLosses /\ losses' = losses + 1 /\ flushed[s] > 0
-    /\ \E n \in 0 .. flushed[s] - 1 : log' = [log EXCEPT ![s] = SubSeq(@, 1, n)]
-    /\ flushed' = [flushed EXCEPT ![s] = Len(log'[s])]
-    /\ lost' = [lost EXCEPT ![s] = LostFrom(s)]
+    /\ losses < MaxLosses /\ losses' = losses + 1
+    /\ \E n \in 0 .. flushed[s] : \E note \in n + 1 .. flushed[s] :
+          /\ log' = [log EXCEPT ![s] = SubSeq(@, 1, n)]
+          /\ flushed' = [flushed EXCEPT ![s] = n]
+          /\ lost' = [lost EXCEPT ![s] = LostFrom(s, note)]
     /\ Forget(s)
     /\ UNCHANGED <<gen, epoch, vote, leader, top, flying, broker, ghosts, crashes, recoveries, reads>>
 
 \* All below the lost end is known to be committed and is here; or a later leader, elected without this node, has sent a record.
+IsCommittedAgain(s) == lost[s].bounded /\ Min(flushed[s], hw[s]) >= lost[s].end
 IsRestored(s) ==
-    \/ Min(flushed[s], hw[s]) >= lost[s].end
+    \/ IsCommittedAgain(s)
     \/ LastEpoch(SubSeq(log[s], 1, flushed[s])) > lost[s].epoch
 
 Restored(s) ==
@@ -428,11 +437,14 @@ Reached ==
                   /\ flying[f] # Nil /\ flying[f].to = s /\ flying[f].epoch = epoch[s])
     \* Too few disks hold what is committed, until the node that lost it has it again.
     /\ Reach(11, "CommittedIsShort", losses > 0 /\ 2 * Cardinality(Holders(committed[0])) < Cardinality(Server))
-    /\ Reach(12, "WholeAsCommitted", \E s \in Server : ~IsWhole(s) /\ Min(flushed[s], hw[s]) >= lost[s].end)
-    /\ Reach(13, "WholeByLaterLeader", \E s \in Server : ~IsWhole(s) /\ hw[s] < lost[s].end /\ IsRestored(s))
+    /\ Reach(12, "WholeAsCommitted", \E s \in Server : ~IsWhole(s) /\ IsCommittedAgain(s))
+    /\ Reach(13, "WholeByLaterLeader", \E s \in Server : ~IsWhole(s) /\ ~IsCommittedAgain(s) /\ IsRestored(s))
     \* As long again as it was, and yet not to be counted.
     /\ Reach(14, "LongAgain", \E s \in Server : ~IsWhole(s) /\ flushed[s] >= lost[s].end /\ ~IsRestored(s))
     /\ Reach(15, "LeaderLosesTail", losses > 0 /\ \E s \in Server : ~IsWhole(s) /\ role[s] = "resigned")
+    \* What is committed is on too few disks, and the note does not say so.
+    /\ Reach(20, "NoteIsOld", 2 * Cardinality(Holders(committed[0])) < Cardinality(Server)
+                  /\ \E s \in Server : ~IsWhole(s) /\ lost[s].end < Len(committed[0]))
     \* Both generations lead, and have committed what the other has not.
     /\ Reach(16, "TwoGenerationsCommit", recoveries > 0 /\ \E a, b \in Server : Leads(a) /\ Leads(b) /\ gen[a] # gen[b]
                   /\ CommittedInEpoch(a) /\ CommittedInEpoch(b))

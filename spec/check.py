@@ -50,7 +50,11 @@ RUNS = (
         "Losses",
         "Quorum",
         "a log that lost a durable tail",
-        (*ELECTIONS, "CommittedIsShort", "LeaderLosesTail", "LongAgain", "WholeAsCommitted", "WholeByLaterLeader"),
+        (
+            *ELECTIONS,
+            *("CommittedIsShort", "LeaderLosesTail", "NoteIsOld"),
+            *("LongAgain", "WholeAsCommitted", "WholeByLaterLeader"),
+        ),
     ),
     Run(
         "Recovery",
@@ -73,6 +77,7 @@ RUNS = (
     Run("Mistake_ReadUnconfirmed", "Mistakes", "a read without a round", (), "ReadsAreFresh"),
     Run("Mistake_OldFetchProves", "Mistakes", "a fetch sent before the question confirms it", (), "ReadsAreFresh"),
     Run("Mistake_LostTailForgotten", "Mistakes", "a lost tail is forgotten", (), "LeaderCompleteness"),
+    Run("Mistake_OldNoteBelieved", "Mistakes", "... or an old note is believed", (), "LeaderCompleteness"),
     Run("Mistake_SameEpochIsWhole", "Mistakes", "... at a record of the same epoch", (), "LeaderCompleteness"),
     Run("Mistake_GenerationIgnored", "Mistakes", "another generation is heard", (), "WatermarkIsTrue"),
     Run("Mistake_RestartedAgrees", "Suspicion", "a restarted node agrees at once", (), "HealthyLeaderStays"),
