@@ -20,7 +20,7 @@ from metadata_log.files import Directory
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log_notes import Flushed, LogStart, read_start
 from metadata_log.mending import read_again
-from metadata_log.recovery import Recovery, continued, segment_names
+from metadata_log.recovery import Recovery, segment_names
 from snapshots.format import SnapshotMeta
 
 
@@ -199,8 +199,3 @@ class Remains:
             assert snapshot is not None
             return Run(snapshot, snapshot)
         return self.runs[0]
-
-
-def proven_by(snapshot: SnapshotMeta, metadata: Directory) -> Flushed:
-    """How far what stands in the segments goes on from the snapshot's end, whatever is damaged below and in between."""
-    return continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))

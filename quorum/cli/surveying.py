@@ -15,7 +15,8 @@ from metadata_log.identity import Identity, read_identity
 from metadata_log.ids import Epoch, Offset
 from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, read_lost
 from metadata_log.records import Voters
-from quorum.cli.remains import Remains, proven_by
+from metadata_log.recovery import continued
+from quorum.cli.remains import Remains
 from quorum.runtime import election_file, recovery_plan
 from quorum.runtime.opening import LOG_DIRECTORY, read_origin
 from quorum.runtime.recovery_plan import RecoveryPlan
@@ -124,7 +125,7 @@ def _read(metadata: Directory, note: Flushed | None, first_chain: bytes, snapsho
     durable = [each for each in (note, lost, log.lost()) if each is not None]
     if snapshot is not None and log.is_broken:
         # Behind damage above an older note, as a power cut brings it back, or without a note, nothing is looked for.
-        proven = proven_by(snapshot, metadata)
+        proven = continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))
         again = Remains(metadata, proven, first_chain, snapshot)
         is_back_again = proven.end > snapshot.end.offset and _holds(again, lost)
         if again.last().end.offset > log.last().end.offset:
@@ -181,8 +182,10 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
 
 def _holds(log: Remains, lost: Flushed | None) -> bool:
     """Whether what was lost once is there again. Reads all of `log`."""
-    ends = [True for batch in log.batches() if lost == (batch.end_offset, batch.chain)]
-    return lost is None or bool(ends)
+    is_there = lost is None
+    for batch in log.batches():
+        is_there = is_there or lost == (batch.end_offset, batch.chain)
+    return is_there
 
 
 def _origin(directory: Directory, identity: Identity, metadata: Directory) -> tuple[Voters | None, bytes, list[str]]:
