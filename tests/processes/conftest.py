@@ -128,10 +128,14 @@ def run(module: str, *words: str, env: dict[str, str] | None = None) -> subproce
 
 
 @asynccontextmanager
-async def running(directory: Path) -> AsyncIterator[Cluster]:
-    """Three controllers and three brokers, healthy; nothing of them runs afterwards."""
+async def running(directory: Path, brokers: int = 3) -> AsyncIterator[Cluster]:
+    """Three controllers and so many brokers, healthy; nothing of them runs afterwards."""
     dev = DevCluster.create(
-        directory, controllers=3, brokers=3, controller_settings=CONTROLLER_SETTINGS, broker_settings=BROKER_SETTINGS
+        directory,
+        controllers=3,
+        brokers=brokers,
+        controller_settings=CONTROLLER_SETTINGS,
+        broker_settings=BROKER_SETTINGS,
     )
     cluster = Cluster(dev)
     try:

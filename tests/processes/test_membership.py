@@ -16,7 +16,7 @@ from metadata_log.ids import uuid_text
 from quorum.cli.dev_cluster import DevCluster
 from quorum.cli.dev_layout import DevNode, free_ports
 from quorum.wire.client import AdminClient
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, until
+from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, running, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -24,22 +24,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """Three controllers and one broker, healthy."""
-    dev = DevCluster.create(
-        tmp_path / "cluster",
-        controllers=3,
-        brokers=1,
-        controller_settings=CONTROLLER_SETTINGS,
-        broker_settings=BROKER_SETTINGS,
-    )
-    cluster = Cluster(dev)
-    try:
-        await dev.up(30)
+    async with running(tmp_path / "cluster", brokers=1) as cluster:
         yield cluster
-    finally:
-        try:
-            await cluster.client.close()
-        finally:
-            await dev.down(0)
 
 
 async def done(cluster: Cluster, *words: str) -> Any:

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from quorum.cli.dev_cluster import DevCluster
 from quorum.wire.client import AdminClient
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, said, until
+from tests.processes.conftest import Cluster, image_at, quorumctl, running, said, until
 from tests.processes.test_membership import new_controller
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
@@ -19,22 +18,8 @@ pytestmark = [pytest.mark.processes, pytest.mark.slow]
 @pytest_asyncio.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     """Three controllers and two brokers, healthy."""
-    dev = DevCluster.create(
-        tmp_path / "cluster",
-        controllers=3,
-        brokers=2,
-        controller_settings=CONTROLLER_SETTINGS,
-        broker_settings=BROKER_SETTINGS,
-    )
-    cluster = Cluster(dev)
-    try:
-        await dev.up(30)
+    async with running(tmp_path / "cluster", brokers=2) as cluster:
         yield cluster
-    finally:
-        try:
-            await cluster.client.close()
-        finally:
-            await dev.down(0)
 
 
 async def agree(cluster: Cluster, client: AdminClient, controller: str) -> None:

@@ -69,6 +69,12 @@ def batches(directory: MemoryDirectory) -> tuple[Batch, ...]:
         log.close()
 
 
+def flip_bit_in(directory: MemoryDirectory, batch: Batch) -> None:
+    metadata = directory.subdirectory(LOG_DIRECTORY)
+    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
+    metadata.flip_bit(segment, bytes(metadata.read(segment, 1 << 30)).index(batch.data) + 81)
+
+
 def broker(fetched_from: MemoryDirectory) -> MemoryDirectory:
     directory = MemoryDirectory("/b101")
     write_identity(directory, Identity(CLUSTER_ID, 101, directory_id(101), 1, "broker"))
@@ -127,46 +133,37 @@ def formatted_anew() -> Situation:
 def lossy() -> Situation:
     """It has lost its end, and noted that; nothing else is left."""
     directory = controller(1, NEW)
-    metadata = directory.subdirectory(LOG_DIRECTORY)
-    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
-    at = bytes(metadata.read(segment, 1 << 30)).index(batches(directory)[-1].data)
-    metadata.flip_bit(segment, at + 81)
-    log = Log.open(metadata, accept_loss=True)
+    flip_bit_in(directory, batches(directory)[-1])
+    log = Log.open(directory.subdirectory(LOG_DIRECTORY), accept_loss=True)
     assert log.lost is not None
     log.close()
     return Situation(directory)
 
 
-def broken_below_its_snapshot() -> Situation:
-    """The last record below it is not what it was, and the note is an old one."""
+def broken(*offsets: Offset, noted_end: Offset) -> MemoryDirectory:
+    """A log of seven records with a snapshot below 4, damage where these records are, and a durable note of how far it was."""
     directory = controller(1, [(1, NoOp()), (1, VOTERS), (1, NoOp()), (1, SnapshotMark("")), *[(1, NoOp())] * 3])
     metadata = directory.subdirectory(LOG_DIRECTORY)
     name = snapshot_name(OffsetAndEpoch(4, 1))
     metadata.write_atomic(name, broker(directory).subdirectory(LOG_DIRECTORY).read(name, 1 << 20))
     history = batches(directory)
-    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
-    metadata.flip_bit(segment, bytes(metadata.read(segment, 1 << 30)).index(history[3].data) + 81)
-    flushed = FlushedNote(metadata)
-    flushed.write(1, history[0].chain)
-    flushed.flush()
-    flushed.close()
-    return Situation(directory)
+    for offset in offsets:
+        flip_bit_in(directory, history[offset])
+    note = FlushedNote(metadata)
+    note.write(noted_end, history[noted_end - 1].chain)
+    note.flush()
+    note.close()
+    return directory
+
+
+def broken_below_its_snapshot() -> Situation:
+    """The last record below it is not what it was, and the note is an old one."""
+    return Situation(broken(3, noted_end=1))
 
 
 def broken_on_both_sides_of_its_snapshot() -> Situation:
     """What stands behind the second damage goes, and had been durable."""
-    directory = controller(1, [(1, NoOp()), (1, VOTERS), (1, NoOp()), (1, SnapshotMark("")), *[(1, NoOp())] * 3])
-    metadata = directory.subdirectory(LOG_DIRECTORY)
-    name = snapshot_name(OffsetAndEpoch(4, 1))
-    metadata.write_atomic(name, broker(directory).subdirectory(LOG_DIRECTORY).read(name, 1 << 20))
-    history = batches(directory)
-    (segment,) = (name for name in metadata.names() if name.endswith(".log"))
-    for batch in (history[2], history[5]):
-        metadata.flip_bit(segment, bytes(metadata.read(segment, 1 << 30)).index(batch.data) + 81)
-    flushed = FlushedNote(metadata)
-    flushed.flush()
-    flushed.close()
-    return Situation(directory, promised_end=7)
+    return Situation(broken(2, 5, noted_end=7), promised_end=7)
 
 
 def forgetful() -> Situation:
