@@ -145,15 +145,18 @@ def info(options: Options, directory: Path) -> None:
     from metadata_log.files import RealDirectory
     from metadata_log.identity import read_identity
 
-    if not directory.is_dir():
-        raise CliError(f"{directory} is not a directory", EXIT_NOT_FOUND)
     try:
+        if not directory.is_dir():
+            raise CliError(f"{directory} is not a directory", EXIT_NOT_FOUND)
         identity = read_identity(RealDirectory(directory))
+        contents = _contents(directory)
     except LogFormatError as e:
         raise CliError(str(e)) from e
+    except OSError as e:
+        raise CliError(f"{directory}: {e.strerror or e}") from e
     if identity is None:
         raise CliError(f"{directory} is not formatted; `quorumctl storage format` makes it a node's", EXIT_NOT_FOUND)
-    document = {"directory": str(directory), **_document(identity), **_contents(directory)}
+    document = {"directory": str(directory), **_document(identity), **contents}
     emit(
         options.output,
         document,

@@ -256,6 +256,8 @@ def _from_config(path: Path) -> NewVoter:
         identity = check_identity(found, node_id=config.node_id, role="controller", where=str(directory))
     except (LogFormatError, ForeignDirectory, UnformattedDirectory) as e:
         raise CliError(str(e), EXIT_CONFLICT) from e
+    except OSError as e:
+        raise CliError(f"{directory}: {e.strerror or e}") from e
     endpoint = config.my_endpoint
     if endpoint is None:
         raise CliError(

@@ -317,7 +317,7 @@ FAULTS: Final[dict[str, tuple[int, FaultFunction]]] = {
     "forgotten vote": (5, forget_vote),
     "lost end": (5, lose_end),
     "rot in the log": (8, rot_log),
-    "rot in a snapshot": (4, rot_snapshot),
+    "rot in a snapshot": (12, rot_snapshot),  # mostly there is none that a node could spare
     "isolated": (8, isolate),
     "one-way cut": (8, one_way),
     "A and B see only C": (5, bridge),

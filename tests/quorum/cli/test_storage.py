@@ -165,6 +165,11 @@ def test_info_says_whose_a_directory_is(tmp_path: Path) -> None:
     for path in ("empty", "nowhere"):
         assert run("storage", "info", tmp_path / path).exit_code == 3
 
+    (tmp_path / "data" / "meta.properties").unlink()
+    (tmp_path / "data" / "meta.properties").mkdir()
+    unreadable = run("storage", "info", tmp_path / "data")
+    assert unreadable.exit_code == 1 and f"{tmp_path / 'data'}: Is a directory" in unreadable.stderr
+
 
 def test_random_ids_are_ids() -> None:
     """Each is another one, and none begins like an option."""

@@ -68,6 +68,10 @@ async def test_a_voter_is_added_by_its_config_file(run: Run, node: FakeNode, tmp
     config.write_text(config.read_text().replace("advertised.listeners: CONTROLLER://c4:9001\n", ""))
     unreachable = await run("quorum", "add-voter", "--config", config)
     assert unreachable.exit_code == 2 and "advertised.listeners" in unreachable.stderr
+    (tmp_path / "data" / "meta.properties").unlink()
+    (tmp_path / "data" / "meta.properties").mkdir()
+    unreadable = await run("quorum", "add-voter", "--config", config)
+    assert unreadable.exit_code == 1 and f"{tmp_path / 'data'}: Is a directory" in unreadable.stderr
 
 
 async def test_who_is_to_vote_must_be_said_and_must_be_there(run: Run, node: FakeNode) -> None:
