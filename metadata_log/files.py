@@ -305,7 +305,7 @@ class RealDirectory:
             # In place and always as long: a full disk has the block already, and may have no other.
             os.pwrite(fd, f"{os.getpid()}\n".rjust(_HOLDER_BYTES).encode(), 0)
         except OSError as e:
-            if not is_full(e):
+            if not is_full(e) and not is_unreadable(e):
                 os.close(fd)
                 raise
             os.ftruncate(fd, 0)  # it is locked; the holder's number is only for people

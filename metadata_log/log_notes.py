@@ -92,6 +92,7 @@ class FlushedNote:
 
     def __init__(self, directory: Directory) -> None:
         is_new = not directory.exists(FLUSHED_NAME)
+        self._directory = directory
         self._file = directory.open(FLUSHED_NAME, create=True)
         self.unread: OSError | None = None
         """Why the disk could not give the note; None if it could."""
@@ -99,10 +100,7 @@ class FlushedNote:
             directory.flush()
 
     def read(self) -> Flushed | None:
-        """The note; None if there is none that can be read, by the disk too (then `unread` says so).
-
-        The next one is written into the same sector.
-        """
+        """The note; None if there is none that can be read, by the disk too (then `unread` says so)."""
         self.unread = None
         try:
             return _unpack(read_twice(lambda: self._file.read_at(0, _FLUSHED.size)))
@@ -114,7 +112,16 @@ class FlushedNote:
 
     def write(self, end: Offset, chain: bytes) -> None:
         """Notes that all below `end` is durable, which it must be."""
-        self._file.write_at(0, _pack(Flushed(end, chain)))
+        note = _pack(Flushed(end, chain))
+        try:
+            self._file.write_at(0, note)
+        except OSError as e:
+            if self.unread is None or not is_unreadable(e):
+                raise
+            # It is less than the block that the bad sector is in, and the kernel would have to read the rest of that.
+            self._directory.write_atomic(FLUSHED_NAME, note)
+            self._file.close()
+            self._file, self.unread = self._directory.open(FLUSHED_NAME), None
 
     def flush(self) -> None:
         """Makes the note durable: needed before what it says ceases to be true."""

@@ -18,7 +18,7 @@ from metadata_log.log_history import QuorumRecord
 from metadata_log.log_memory import LogMemory
 from metadata_log.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
 from metadata_log.mending import discard_unfinished
-from metadata_log.recovery import Recovery, continued, segment_names
+from metadata_log.recovery import Recovery, segment_names
 from metadata_log.segment import Segment, SegmentHeader
 from metadata_log.segments import Segments
 
@@ -118,19 +118,7 @@ class _Opening:
             self._refuse_earlier_loss()
             self._start_anew(begin)
         else:
-            self._recover(Recovery(self._directory, start, self._known(durable)), begin, durable)
-
-    def _known(self, durable: Flushed | None) -> Flushed | None:
-        """The place that the log must lead to. A power cut may bring back a note that is older than the newest snapshot.
-
-        A node's own snapshot was made of what was durable; what is damaged below its end, where the log goes on from there, is no
-        torn tail. One that a crash has left before the log was reset to it is continued by nothing, and says nothing of the log.
-        """
-        snapshot = self._snapshot
-        if snapshot is None or (durable is not None and durable.end >= snapshot.end):
-            return durable
-        end = continued(self._directory, snapshot)
-        return end if end.end > snapshot.end else durable
+            self._recover(Recovery(self._directory, start, durable, self._snapshot), begin, durable)
 
     def _recover(self, recovery: Recovery, begin: LogStart, durable: Flushed | None) -> None:
         lost = self._judge(recovery, begin)

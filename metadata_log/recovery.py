@@ -24,6 +24,11 @@ Where the note is missing or damaged (no crash of ours does that), only the byte
 batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail. So it is where the disk cannot read
 what stands above the note: a power cut brings back an older note, and leaves torn what can be read. Where the disk cannot read
 the note itself, it is done without only if the log reads to a clean end: the note is there, and may say more than the bytes.
+
+A power cut may also bring back a note that is older than the node's own newest snapshot, which was made of what was durable.
+So what is damaged below the snapshot's end is no torn tail. Where the log goes on from there, it is picked up behind the
+damage, as far as that leads. Where it does not, because the record at the snapshot's end is damaged too, a batch that stands
+above is loss, as it is without a note. A snapshot that a crash has left before the log was reset to it has nothing above it.
 """
 
 from collections.abc import Callable, Iterator
@@ -106,7 +111,10 @@ def continued(directory: Directory, place: Flushed) -> Flushed:
 class Recovery:
     """One recovery of one directory: `read` scans, then `settle` judges and cuts, once each."""
 
-    def __init__(self, directory: Directory, start: LogStart | None, note: Flushed | None) -> None:
+    def __init__(
+        self, directory: Directory, start: LogStart | None, note: Flushed | None, snapshot: Flushed | None = None
+    ) -> None:
+        """`note` says how far it was durable; `snapshot` is the end of a snapshot that is durable beside it."""
         names = segment_names(directory)
         self._leftovers = [name for name in names if is_leftover(directory, name)]
         names = [name for name in names if name not in self._leftovers]
@@ -125,6 +133,9 @@ class Recovery:
         self._names = names[first:]
         self._start = start
         self._note = note
+        self._known = note
+        """The place that the last segment leads to."""
+        self._snapshot_end: Offset = 0
         self._damage: Damage | None = None
         self._foreign = False
         self._end: Offset = start_offset
@@ -132,8 +143,11 @@ class Recovery:
         self._epoch: Epoch = 0
         self._promised = [Flushed(start.start.offset, start.chain)] if start else []
         """Places that were durable once, with the chain there."""
-        if note:
-            self._promised.append(note)
+        if snapshot is not None and (note is None or note.end < snapshot.end):
+            self._snapshot_end = snapshot.end
+            end = continued(directory, snapshot)
+            self._known = end if end.end > snapshot.end else note
+        self._promised += [place for place in {note, self._known} if place is not None]
         self._kept: set[Flushed] = set()
         self._lowest: Offset = start_offset
         self._time_ms = start.timestamp_ms if start else 0
@@ -279,7 +293,7 @@ class Recovery:
                     return resume
                 position = SEGMENT_HEADER_BYTES
             header_behind = self._header_behind(index)
-            known = Flushed(header_behind.start.offset, header_behind.previous_chain) if header_behind else self._note
+            known = Flushed(header_behind.start.offset, header_behind.previous_chain) if header_behind else self._known
             if known is not None and known.end > damage.offset:
                 resume = self._resume_in(index, position, damage, known, has_next=header_behind is not None)
                 if resume is not None:
@@ -382,8 +396,8 @@ class Recovery:
             raise OSError(unread.errno, f"{text} ({unread.strerror}), which must be known: {where}") from unread
         promised = max(self._promised, default=Flushed(0, b""))
         lost = promised if self._end < promised.end else None
-        if lost is None and damage is not None and (self._note is None or damage.is_unreadable):
-            lost = self._last_intact_behind(damage)
+        if lost is None and damage is not None:
+            lost = self._lost_behind(damage)
         if not self.segments and lost is None and not self._is_empty():
             raise where
         if self.segments:
@@ -419,14 +433,24 @@ class Recovery:
                 reason = f"the chain at {end} is not the one noted there"
                 raise CorruptLog.at(self._directory.path_text, 0, self._lowest, reason)
 
-    def _last_intact_behind(self, damage: Damage) -> Flushed | None:
+    def _lost_behind(self, damage: Damage) -> Flushed | None:
+        """Up to where what stands behind `damage` had been durable; None where that is a torn tail, as far as anyone knows."""
+        without_note = self._note is None or damage.is_unreadable
+        if not without_note and damage.offset >= self._snapshot_end:
+            return None
         last: Flushed | None = None
+        for batch in self._intact_behind(damage, damage.offset + 1 if without_note else self._snapshot_end):
+            if batch.base_offset == self._snapshot_end and not without_note:
+                return None  # intact, and does not go on from the snapshot: this is another history
+            last = max(last or Flushed(0, b""), Flushed(batch.end_offset, batch.chain))
+        return last
+
+    def _intact_behind(self, damage: Damage, lowest: Offset) -> Iterator[Batch]:
         for index in range(damage.segment_index, len(self._names)):
             position = damage.position if index == damage.segment_index else SEGMENT_HEADER_BYTES
             with closing(self._directory.open(self._names[index])) as file:
-                for _, batch in intact_batches(file, position, damage.offset + 1):
-                    last = max(last or Flushed(0, b""), Flushed(batch.end_offset, batch.chain))
-        return last
+                for _, batch in intact_batches(file, position, lowest):
+                    yield batch
 
     # --- cutting ---------------------------------------------------------------------------------------------------
 

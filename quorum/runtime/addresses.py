@@ -19,10 +19,10 @@ class Addresses:
         self._config = config
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
-        """What the voter set says, unless the configuration knows better."""
+        """What the voter set says, unless the configuration knows better: of this node itself most of all."""
         recorded = {voter.node_id: voter.endpoints[0] for voter in self._core.voters.voters if voter.endpoints}
         mine = dict.fromkeys([self._node_id], self._config.endpoints[0]) if self._config.endpoints else {}
-        return {**recorded, **mine, **self._config.voter_endpoints}
+        return {**recorded, **self._config.voter_endpoints, **mine}
 
     def last_named_leader(self) -> dict[NodeId, Endpoint]:
         """Where the leader was when the log last named it; empty while none is known.

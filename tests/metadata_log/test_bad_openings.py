@@ -11,7 +11,7 @@ from metadata_log.damage import LostTail
 from metadata_log.errors import CorruptLog
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.log import Log
-from metadata_log.log_notes import FLUSHED_NAME
+from metadata_log.log_notes import FLUSHED_NAME, FlushedNote
 from metadata_log.mending import REPAIR_SUFFIX
 from metadata_log.records import Topic
 from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, segment_name
@@ -31,6 +31,26 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
     log.close()
     with pytest.raises(LostTail):  # it knows again how far it was durable
         Log.open(directory, config=CONFIG)
+
+
+def test_a_note_whose_block_takes_no_part_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write of less than a block has the kernel read the rest of it first: a start must not fail for that, ever again."""
+    directory, healthy, written = filled()
+    healthy.close()
+    directory.break_sector(FLUSHED_NAME, 0)
+    write_at = MemoryFile.write_at
+
+    def write_of_a_part(self: MemoryFile, position: int, data: bytes) -> None:
+        if any(content is self._content for content, _ in self._volume.bad_sectors):
+            raise OSError(errno.EIO, "Input/output error")
+        write_at(self, position, data)
+
+    monkeypatch.setattr(MemoryFile, "write_at", write_of_a_part)
+    log = Log.open(directory, config=CONFIG)
+    assert (log.damage, log.lost, everything(log)) == ((), None, written)
+    log.close()
+    note = FlushedNote(directory)
+    assert note.read() == (healthy.shape.end, healthy.shape.chain)
 
 
 def test_a_note_that_cannot_be_read_once_is_read_again() -> None:

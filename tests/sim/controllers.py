@@ -220,7 +220,8 @@ class SimController:
         """The process is gone. With a power cut, the disk forgets what it may."""
         if self.node is not None:
             self.died = self.held
-            if self.log.lost != self._known_loss and self.core.standing.lost is None:
+            is_new_loss = self.log.lost not in (None, self._known_loss)
+            if is_new_loss and self.core.standing.lost is None:
                 self.cluster.laws.quorum.lost_end(self)  # it has just cut its log inside damage
             self._fall(power_cut=power_cut)
 

@@ -60,6 +60,17 @@ def test_what_cannot_be_compared_is_no_difference() -> None:
     assert digests.heard(B, 5, b"other")
 
 
+def test_an_image_that_was_loaded_anew_is_another_one() -> None:
+    """A voter that was stopped for its image restarts as it is told to; stopped again at its first fetch, it never came back."""
+    digests = digests_of_a()
+    digests.heard(C, 5, b"5")
+    digests.heard(B, 5, b"other")
+    assert not digests.heard(B, 7, b"") and digests.is_odd(B, VOTERS, A), "it applies nothing any more"
+    assert digests.heard(B, 0, b"") and not digests.differing()
+    assert digests.heard(B, 99, b"99")
+    assert not digests.heard(B, 6, b"other"), "the error came with its snapshot"
+
+
 def test_two_voters_decide_nothing() -> None:
     """One word against the other."""
     digests = digests_of_a()

@@ -79,6 +79,23 @@ def test_what_goes_on_from_the_own_snapshot_is_no_torn_tail(note_end: int | None
     assert opened.log.shape.snapshot == node.written[SNAPSHOT_END - 1].end
 
 
+@pytest.mark.parametrize(
+    ("note_end", "spoilt"), [(None, [6]), (None, [8]), (None, [2, 8]), (1, [5, 6]), (1, [4, 6]), (2, [5, 6, 8])]
+)
+def test_what_the_note_and_the_snapshot_do_not_lead_over_is_lost_and_not_torn(
+    note_end: int | None, spoilt: list[int]
+) -> None:
+    """Records above may be acknowledged: without a note any intact batch says so, and below the own snapshot nothing tears."""
+    node = _with_snapshot(note_end)
+    for offset in spoilt:
+        _spoil(node, offset)
+    opened = _opened(node)
+    lost = opened.log.lost
+    assert lost is not None and lost.end == node.end
+    assert opened.standing.lost is not None and opened.standing.lost.end == node.end
+    assert any(name.endswith(".damaged") for name in node.metadata.names())
+
+
 def test_a_snapshot_that_the_log_does_not_lead_to_replaces_it() -> None:
     """A download that a crash has cut off from its reset: behind the hole stands nothing that goes on from it."""
     for first_gone in (2, SNAPSHOT_END - 1, SNAPSHOT_END):
