@@ -34,7 +34,9 @@ class Ballast:
             return False
         return True
 
-    def release(self) -> None:
-        """Gives the room to whoever writes next."""
-        if self._directory.exists(BALLAST_NAME):
+    def release(self) -> bool:
+        """Gives the room to whoever writes next; False if it is given already."""
+        is_there = self._directory.exists(BALLAST_NAME)
+        if is_there:
             self._directory.remove(BALLAST_NAME)
+        return is_there

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from metadata_log.archive import Archive
 from metadata_log.bad_sectors import read_twice
 from metadata_log.ballast import Ballast
 from metadata_log.errors import CorruptLog
@@ -226,20 +227,19 @@ def _write_again(
     directories are written, and so the names of snapshots and segments.
     """
     if election is not None:
-        _with_room(directory, lambda: election_file.save(directory, election))
+        _with_room(directory, metadata, lambda: election_file.save(directory, election))
     if start is not None:
-        _with_room(directory, lambda: write_start(metadata, start))
+        _with_room(directory, metadata, lambda: write_start(metadata, start))
 
 
-def _with_room(directory: Directory, write: Callable[[], None]) -> None:
-    """`write`, with the ballast's room if need be."""
-    try:
-        write()
-    except OSError as e:
-        if not is_full(e):
-            raise
-        Ballast(directory).release()
-        write()
+def _with_room(directory: Directory, metadata: Directory, write: Callable[[], None]) -> None:
+    """`write`, with the room of the archive and the ballast if need be. (A start that was killed may have left no ballast.)"""
+    while True:
+        try:
+            return write()
+        except OSError as e:
+            if not is_full(e) or not (Archive(metadata).drop_oldest() or Ballast(directory).release()):
+                raise
 
 
 def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:

@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from metadata_log.archive import ARCHIVE_NAME
+from metadata_log.ballast import BALLAST_NAME
 from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.files import Directory, FlushFailed
 from metadata_log.identity import Identity, read_identity
@@ -15,6 +17,7 @@ from metadata_log.log import Log
 from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
 from metadata_log.records import NoOp, Voters
 from metadata_log.recovery import segment_names
+from metadata_log.segment import segment_name
 from quorum.core.effects import ElectionState
 from quorum.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from quorum.core.standing import FULL, Lost, Standing
@@ -128,8 +131,8 @@ def test_a_vote_in_the_first_election_of_all_is_a_vote() -> None:
     assert opened.identity.directory_id == NEW_ID and opened.log.shape.end == 0
 
 
-@pytest.mark.parametrize("is_full", [False, True])
-def test_a_vote_that_only_the_page_cache_has_is_written_again_before_it_is_spoken_of(is_full: bool) -> None:
+@pytest.mark.parametrize("room", ["plenty", "ballast", "archive"])
+def test_a_vote_that_only_the_page_cache_has_is_written_again_before_it_is_spoken_of(room: str) -> None:
     """
     1. Node 1 votes in epoch 6. The flush of the directory fails, the process stops: the disk has the vote of epoch 5.
     2. The next process reads the vote of epoch 6 in the page cache; a flush succeeds now, and proves nothing. Asked again
@@ -143,7 +146,11 @@ def test_a_vote_that_only_the_page_cache_has_is_written_again_before_it_is_spoke
         with pytest.raises(FlushFailed):
             election_file.save(disk, vote)
         disk = disk.kill()
-        if is_full:
+        if room == "archive":
+            disk.remove(BALLAST_NAME)
+            archive = disk.subdirectory("@metadata").subdirectory(ARCHIVE_NAME)
+            archive.write_atomic(segment_name(0), bytes(9_000))
+        if room != "plenty":
             disk.limit_space(disk.used_bytes)
         assert _reopened(disk).election == vote
         assert election_file.load(disk.crash(Random(seed))) == vote
