@@ -13,6 +13,13 @@ from daemon.grpc_options import Options, channel_options
 from daemon.tls import TlsFiles, channel_credentials
 
 
+def open_channel(target: str, credentials: grpc.ChannelCredentials | None, options: Options) -> grpc.aio.Channel:
+    """A channel of the caller's own to `target` (`host:port`)."""
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, credentials, options=options)
+
+
 class Dialer:
     """`async with Dialer() as dialer`: channels for this event loop, all closed at the end."""
 
@@ -28,7 +35,7 @@ class Dialer:
         assert not self._closed, "dialed after close"
         channel = self._channels.get(target)
         if channel is None:
-            channel = self._channels[target] = self._open(target)
+            channel = self._channels[target] = open_channel(target, self._credentials, self._options)
         return channel
 
     async def close(self) -> None:
@@ -44,11 +51,6 @@ class Dialer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    def _open(self, target: str) -> grpc.aio.Channel:
-        if self._credentials is None:
-            return grpc.aio.insecure_channel(target, options=self._options)
-        return grpc.aio.secure_channel(target, self._credentials, options=self._options)
 
 
 _NEVER_SENT = ("failed to connect", "Connection refused", "DNS resolution failed", "No route to host")

@@ -19,7 +19,7 @@ import grpc
 
 from daemon.clock import RealClock
 from daemon.config import load_config
-from daemon.dial import Dialer
+from daemon.dial import Dialer, open_channel
 from daemon.endpoints import HostPort
 from daemon.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from daemon.health import Health, serving_http
@@ -28,7 +28,7 @@ from daemon.metrics import Metrics
 from daemon.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from daemon.server import CannotBind
 from daemon.signals import handling_signals
-from daemon.tls import InsecureListener, TlsUnusable, check_listener
+from daemon.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
 from metadata_log.errors import LogFormatError
 from metadata_log.files import DirectoryInUse, FlushFailed, RealDirectory
 from metadata_log.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
@@ -174,10 +174,11 @@ def _peers(config: QuorumConfig, opened: Opened) -> Peers:
     """How the other controllers are dialled; the node says where they are."""
     backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, config.controller.quorum.election_timeout_ms // 2)
     options = channel_options(reconnect_backoff_max_ms=backoff_ms)
+    # Read once: a peer that moves while somebody rotates the files must not find half of them.
+    credentials = channel_credentials(config.tls_files)
 
     def dial(endpoint: Endpoint) -> grpc.aio.Channel:
-        # A dialer of its own for each peer: a peer that moves away and back is dialled anew, never on a closed channel.
-        return Dialer(config.tls_files, options)(HostPort(endpoint.host, endpoint.port).target)
+        return open_channel(HostPort(endpoint.host, endpoint.port).target, credentials, options)
 
     return Peers(opened.identity, dial, config.voter_endpoints)
 

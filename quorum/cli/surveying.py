@@ -126,10 +126,11 @@ def _read(metadata: Directory, note: Flushed | None, first_chain: bytes, snapsho
     if snapshot is not None and log.is_broken:
         # Behind damage above an older note, as a power cut brings it back, or without a note, nothing is looked for.
         proven = continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))
-        again = Remains(metadata, proven, first_chain, snapshot)
-        is_back_again = proven.end > snapshot.end.offset and _holds(again, lost)
-        if again.last().end.offset > log.last().end.offset:
-            log, is_back = again, is_back_again
+        if proven.end > snapshot.end.offset:
+            again = Remains(metadata, proven, first_chain, snapshot)
+            is_back_again = _holds(again, lost)
+            if again.last().end.offset > log.last().end.offset:
+                log, is_back = again, is_back_again
     if log.is_replaced:  # what stood there was never committed
         durable = [each for each in (lost,) if each is not None]
     else:
@@ -236,9 +237,12 @@ def _read_note(metadata: Directory) -> Flushed | None:
         return None
     note = FlushedNote(metadata)
     try:
-        return note.read()
+        durable = note.read()
     finally:
         note.close()
+    if note.unread is not None:
+        raise note.unread  # it may say more than the bytes, and what it says could be left out of the account
+    return durable
 
 
 def _newest_snapshot(metadata: Directory) -> SnapshotMeta | None:

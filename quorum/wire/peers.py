@@ -116,7 +116,7 @@ class Peers:
             self._dial_all()
 
     def learn(self, node_id: NodeId, endpoint: Endpoint) -> None:
-        """Somebody says that `node_id` leads, and where: needed only while the voter set does not name it."""
+        """Somebody says that `node_id` leads, and where."""
         if self._whereabouts.hear(node_id, endpoint):
             self._dial_all()
 

@@ -12,7 +12,7 @@ from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
 
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
-from metadata_log.ids import NodeId
+from metadata_log.ids import Epoch, NodeId
 from metadata_log.records import Endpoint
 from quorum.core.messages import PeerRequest
 from quorum.runtime.facade import ControllerNode
@@ -46,12 +46,22 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         self, request: voter_pb2.BeginQuorumEpochRequest, context: Any
     ) -> voter_pb2.BeginQuorumEpochResponse:
         def translate(message: voter_pb2.BeginQuorumEpochRequest) -> PeerRequest:
-            if self._learn is not None and message.HasField("endpoint"):
+            begin = convert.from_begin(message)
+            if message.HasField("endpoint"):
                 where = convert_membership.endpoint(message.endpoint, "the leader's endpoint")
-                self._learn(message.sender.replica.node_id, where)
-            return convert.from_begin(message)
+                if self._learn is not None and self._may_lead(begin.leader.node_id, begin.epoch):
+                    self._learn(begin.leader.node_id, where)
+            return begin
 
         return await self._answer(request, translate, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse)
+
+    def _may_lead(self, node_id: NodeId, epoch: Epoch) -> bool:
+        """Whether what `node_id` says of itself counts, as far as this node knows: a late word of an older leader does not.
+
+        To be asked before the node is: as soon as it knows its leader it fetches, and where that is no more it takes it for gone.
+        """
+        hint = self._node.leader_hint()
+        return epoch > hint.epoch or (epoch == hint.epoch and hint.leader_id in (None, node_id))
 
     async def EndQuorumEpoch(  # noqa: N802
         self, request: voter_pb2.EndQuorumEpochRequest, context: Any

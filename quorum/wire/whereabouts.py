@@ -3,9 +3,9 @@
 configured    counts most: it may be a proxy's address, of which nobody else knows anything
 told          by the leader, of itself: until a later voter set says something else of it. A voter that was away while
               the leader moved has its old address in the log, and could fetch no newer set from there
+heard         of the leader, by whoever was asked, until a later voter set says something else of it: whom the leader itself
+              does not reach, because one of the two has joined or moved lately, hears it from nobody else
 recorded      by the voter set
-heard         of the leader, by whoever was asked: where the voter set does not name it, because one of the two has
-              joined lately
 last named    by a voter set that is none any more: a leader that has removed itself leads on until that is committed
 """
 
@@ -34,14 +34,14 @@ class Whereabouts:
     def record(self, recorded: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = NOWHERE) -> bool:
         """The voter set, overlaid by the configuration; and where others were who are needed all the same."""
         before, self._recorded, self._last_named = self._recorded, recorded, last_named
-        self._told = {each: at for each, at in self._told.items() if recorded.get(each) == before.get(each)}
-        # Heard before it was recorded is older than what that voter's removal will leave as last named.
-        self._heard = {each: at for each, at in self._heard.items() if each not in recorded}
+        changed = {each for each in (*before, *recorded) if before.get(each) != recorded.get(each)}
+        self._told = {each: at for each, at in self._told.items() if each not in changed}
+        self._heard = {each: at for each, at in self._heard.items() if each not in changed}
         return self._settle()
 
     def hear(self, leader_id: NodeId, endpoint: Endpoint) -> bool:
         """Somebody says that `leader_id` leads, and where."""
-        if leader_id not in self._recorded:
+        if leader_id not in self._configured:
             self._heard = {leader_id: endpoint}
         return self._settle()
 
@@ -53,5 +53,5 @@ class Whereabouts:
 
     def _settle(self) -> bool:
         before = self.endpoints
-        self.endpoints = {**self._last_named, **self._heard, **self._recorded, **self._told}
+        self.endpoints = {**self._last_named, **self._recorded, **self._heard, **self._told}
         return self.endpoints != before

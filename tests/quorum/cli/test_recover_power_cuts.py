@@ -16,7 +16,7 @@ from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity, read_identity, write_identity
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.log import Log
-from metadata_log.log_notes import FlushedNote
+from metadata_log.log_notes import FLUSHED_NAME, FlushedNote
 from metadata_log.records import NoOp, Record, SnapshotMark, Voters
 from quorum.cli.planning import plan
 from quorum.cli.recovering import carry_out
@@ -90,6 +90,16 @@ def broker(fetched_from: MemoryDirectory) -> MemoryDirectory:
             store.snapshot_written(job)
     store.close()
     return directory
+
+
+def test_a_note_that_the_disk_does_not_give_is_not_done_without() -> None:
+    """It may say more than the bytes do: what is lost would be left out of the account, and nobody asked to accept it."""
+    directory = controller(1, NEW)
+    flip_bit_in(directory, batches(directory)[-1])
+    assert survey(directory).durable.end == len(NEW)
+    directory.subdirectory(LOG_DIRECTORY).break_sector(FLUSHED_NAME, 0)
+    with pytest.raises(CannotRecover, match="copy what can be read of it"):
+        survey(directory)
 
 
 # --- the situations --------------------------------------------------------------------------------------------------

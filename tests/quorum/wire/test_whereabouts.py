@@ -17,16 +17,25 @@ def test_the_leaders_own_word_counts_more_than_the_log_until_that_says_something
 def test_what_is_configured_counts_most() -> None:
     where = Whereabouts(configured=[1])
     where.record({1: OLD})
-    assert not where.tell(1, NEW)
+    assert not where.tell(1, NEW) and not where.hear(1, NEW)
     assert where.endpoints == {1: OLD}
 
 
-def test_hearsay_counts_only_of_whom_the_voter_set_does_not_name() -> None:
+def test_hearsay_counts_until_the_log_says_something_newer_and_less_than_the_leaders_own_word() -> None:
+    """An observer, or a voter that has moved as well, is not reached by a leader that has moved, and hears of it from others."""
     where = Whereabouts()
     where.record({1: OLD})
-    assert not where.hear(1, NEW)
+    assert where.hear(1, NEW) and where.endpoints == {1: NEW}
+    assert where.record({1: OLD, 2: OLD}) and where.endpoints == {1: NEW, 2: OLD}, "of 1 the log says nothing newer"
+    assert where.tell(1, ELSEWHERE) and not where.hear(1, NEW) and where.endpoints[1] == ELSEWHERE
+    assert where.record({1: OLD}) and where.record({1: NEW}) and where.endpoints == {1: NEW}
+
+
+def test_there_is_one_leader() -> None:
+    where = Whereabouts()
+    where.record({1: OLD})
     assert where.hear(8, NEW) and where.endpoints == {1: OLD, 8: NEW}
-    assert where.hear(9, NEW) and where.endpoints == {1: OLD, 9: NEW}, "there is one leader"
+    assert where.hear(9, NEW) and where.endpoints == {1: OLD, 9: NEW}
 
 
 def test_who_left_is_where_it_was_unless_it_is_heard_of_elsewhere() -> None:

@@ -1,0 +1,113 @@
+"""Controllers that have moved while another one was away, on one event loop: what its log says of them is over."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, cast
+
+import grpc.aio
+import pytest
+import pytest_asyncio
+
+from daemon.clock import RealClock
+from daemon.endpoints import HostPort
+from metadata_log.files import RealDirectory
+from metadata_log.identity import Identity, write_identity
+from metadata_log.ids import uuid_text
+from metadata_log.records import Endpoint, Voter, Voters
+from quorum.core.messages import TransferLeadershipRequest
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.loop import NodeLoop
+from quorum.runtime.node_config import NodeConfig
+from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from quorum.wire.peers import Peers
+from quorum.wire.server import serve
+from snapshots.store import SnapshotStore
+
+CLUSTER_ID = uuid_text(bytes(range(16)))
+GONE = Endpoint("CONTROLLER", "127.0.0.1", 1)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class _Later:
+    """A controller that is served before it is there."""
+
+    loop: NodeLoop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loop, name)
+
+
+class Moved:
+    """Voters 1, 2, 3, formatted when 2 and 3 were elsewhere; and 4, an observer."""
+
+    def __init__(self, path: Path, stack: AsyncExitStack) -> None:
+        self._path = path
+        self._stack = stack
+        self._identities = {i: Identity(CLUSTER_ID, i, bytes([i]) * 16, 1, "controller") for i in (1, 2, 3, 4)}
+        self._served = {i: _Later() for i in self._identities}
+        self._peers: dict[int, Peers] = {}
+        self.loops: dict[int, NodeLoop] = {}
+        self.endpoints: dict[int, Endpoint] = {}
+
+    async def serve(self) -> None:
+        for node_id, identity in self._identities.items():
+            node = cast(ControllerNode, self._served[node_id])
+            serving = serve(node, identity, HostPort("127.0.0.1", 0), grace_s=0, learn=self._told(node_id))
+            port = await self._stack.enter_async_context(serving)
+            self.endpoints[node_id] = Endpoint("CONTROLLER", "127.0.0.1", port)
+
+    def _told(self, node_id: int) -> Callable[[int, Endpoint], None]:
+        return lambda leader_id, endpoint: self._peers[node_id].told_by(leader_id, endpoint)
+
+    async def start(self, node_id: int) -> None:
+        identity, directory = self._identities[node_id], RealDirectory(self._path / str(node_id))
+        write_identity(directory, identity)
+        formatted = ((1, self.endpoints[1]), (2, GONE), (3, GONE))
+        voters = Voters(tuple(Voter(each, self._identities[each].directory_id, (at,)) for each, at in formatted))
+        SnapshotStore(directory.subdirectory(LOG_DIRECTORY)).write_bootstrap(voters)
+        directory.lock()
+        config = NodeConfig(endpoints=(self.endpoints[node_id],))
+        opened = open_directory(directory, identity, config)
+        peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
+        loop = NodeLoop(opened, config, peers, RealClock(), random.Random(node_id))
+        self._peers[node_id], self._served[node_id].loop, self.loops[node_id] = peers, loop, loop
+        self._stack.push_async_callback(loop.stop)
+        await loop.start()
+
+    def knows(self, node_id: int, of: int) -> bool:
+        voters = self.loops[node_id].node.core.voters.voters
+        return any(voter.node_id == of and voter.endpoints[0] == self.endpoints[of] for voter in voters)
+
+
+@pytest_asyncio.fixture
+async def moved(tmp_path: Path) -> AsyncIterator[Moved]:
+    """1 and 2 run, know where the other one is now, and 2 leads."""
+    async with AsyncExitStack() as stack:
+        moved = Moved(tmp_path, stack)
+        await moved.serve()
+        for node_id in (1, 2):
+            await moved.start(node_id)
+        await until(lambda: moved.knows(1, of=2) and any(loop.node.active.on for loop in moved.loops.values()))
+        if not moved.loops[2].node.core.is_leading:
+            await moved.loops[1].raft(TransferLeadershipRequest(2, timeout_ms=5_000))
+        await until(lambda: moved.loops[2].node.active.on)
+        yield moved
+
+
+@pytest.mark.parametrize("node_id", [3, 4])
+async def test_who_the_leader_does_not_reach_hears_of_it_from_others(moved: Moved, node_id: int) -> None:
+    """
+    Both 2, the leader, and 3 have moved: each has only the other's old address. And an observer is called by nobody. What
+    1 says of the leader counts more than what the first voter set says.
+    """
+    await moved.start(node_id)
+    await until(lambda: moved.loops[node_id].node.log.shape.end == moved.loops[2].node.log.shape.end > 1)
+    assert moved.loops[2].node.core.is_leading
