@@ -100,6 +100,8 @@ class SimController:
         """The log as the last crash met it; None while there was none."""
         self._known_loss: Flushed | None = None
         """What its log said of a loss when this turn began. (One that is good again is forgotten a little later than known.)"""
+        self.end_before: Offset = 0
+        """Where its log ended when this turn began."""
         self._rng = random.Random(cluster.rng.random())
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._asked: dict[ReplyTo, _Asked] = {}
@@ -369,7 +371,7 @@ class SimController:
     def _during(self, act: Callable[[Node], None], what: str) -> None:
         node = self.node
         assert node is not None
-        self._known_loss = node.log.lost
+        self._known_loss, self.end_before = node.log.lost, node.log.end
         role, failed_flushes = node.core.role, self.disk.failed_flushes
         try:
             act(node)

@@ -1,7 +1,7 @@
 """When what breaks: crashes, power cuts, bad disks, cut links, pauses, clocks; each at its own pace, and some not at all."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from quorum.core.roles import Role
@@ -25,6 +25,7 @@ class Faults:
         self._cluster = cluster
         self._rng = random.Random(cluster.rng.random())
         self._stopped = False
+        self._abandoned: Collection[SimController] = ()
         self._split_until_ms = 0.0
         self._membership = Membership(cluster, self._rng)
         self._rotten: tuple[SimController, int] | None = None
@@ -53,8 +54,9 @@ class Faults:
             if every_ms > 0:
                 self._again(every_ms, act)
 
-    def stop(self) -> None:
-        self._stopped = True
+    def stop(self, abandoned: Collection[SimController]) -> None:
+        """The `abandoned` ones are not restarted if they are down. Any other may still fall by an earlier fault of its disk."""
+        self._stopped, self._abandoned = True, abandoned
 
     def _again(self, every_ms: float, act: Callable[[], None]) -> None:
         def fire() -> None:
@@ -108,7 +110,7 @@ class Faults:
                 controller.clock.step_wall(-self._rng.randint(0, WALL_STEP_MAX_MS))
             controller.boot_up()
 
-        if not self._stopped or not self._cluster.options.only_majority_heals:
+        if controller not in self._abandoned:
             self._cluster.schedule(self._rng.uniform(0.2, 1.8) * self._cluster.options.restart_after_ms, restart)
 
     # --- disks -----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Healing:
             core = self._rng.sample(core, len(core) // 2 + 1)
             cluster.coverage["only a majority heals"] += 1
         others = [each for each in cluster.controllers if each not in core]
-        self._stop_faults(core)
+        self._stop_faults(core, others)
         self._cut_off(others)
         self._settle(core)
         if others:
@@ -50,8 +50,8 @@ class Healing:
             self._wake(cluster.controllers)
             self._settle(cluster.controllers)
 
-    def _stop_faults(self, core: "list[SimController]") -> None:
-        self._cluster.faults.stop()
+    def _stop_faults(self, core: "list[SimController]", others: "list[SimController]") -> None:
+        self._cluster.faults.stop(others)
         self._cluster.network.heal()
         self._cluster.client_every_ms = max(CLIENT_EVERY_MS, self._cluster.options.client_every_ms)
         for controller in self._cluster.controllers:

@@ -175,6 +175,14 @@ class QuorumLaws:
         sets = [record for _, record in log.control_records() if isinstance(record, Voters)]
         return VoterSet(sets[-1].voters) if sets else self._history.voters_below(log.shape.start.offset)
 
+    def _voters_in_turn(self, controller: "SimController") -> list[VoterSet]:
+        """Those that were in force at some moment of this turn, in which a leader may commit by one, and append the next."""
+        log, end_before = controller.log, controller.end_before
+        sets = [(at, VoterSet(record.voters)) for at, record in log.control_records() if isinstance(record, Voters)]
+        earlier = [voters for at, voters in sets if at < end_before]
+        first = earlier[-1] if earlier else self._history.voters_below(log.shape.start.offset)
+        return [first, *(voters for at, voters in sets if at >= end_before)]
+
     def voters_anywhere(self) -> set[ReplicaKey]:
         """Whoever votes by anybody's log, of those that are up."""
         return {key for each in self._everyone if each.is_up for key in self._voters_of(each).keys}
@@ -325,17 +333,13 @@ class QuorumLaws:
         last = controller.log.shape.epoch_below(watermark)
         who = f"c{controller.node_id}"
         hold(last == epoch, "R8 CommitRule", f"{who} committed {watermark}, a record of epoch {last}, in epoch {epoch}")
-        voters = self._voters_of(controller)
-        holders = [
-            other.name
-            for other in self._everyone
-            if other.key in voters.keys and self._damage.is_holder(other, watermark, epoch)
-        ]
-        holders += [f"{key.node_id}, gone" for key in voters.keys if has(self._gone.get(key), watermark, epoch)]
+        sets = self._voters_in_turn(controller)
+        holders = {key for key, held in self._gone.items() if has(held, watermark, epoch)}
+        holders |= {other.key for other in self._everyone if self._damage.is_holder(other, watermark, epoch)}
+        is_held = any(len(holders.intersection(voters.keys)) >= voters.majority for voters in sets)
+        said = ", ".join(str(key) for key in sorted(holders)) or "nobody"
         hold(
-            len(holders) >= voters.majority,
-            "R11 MajorityReachedHW",
-            f"{who} committed {watermark}, which of {voters} only {', '.join(holders) or 'nobody'} holds durably",
+            is_held, "R11 MajorityReachedHW", f"{who} committed {watermark}, which of {sets} only {said} holds durably"
         )
 
     # --- disk before speech ----------------------------------------------------------------------------------------
