@@ -33,6 +33,7 @@ from metadata_log.records import LeaderChange, Voters
 from metadata_log.recovery import DAMAGED_SUFFIX, segment_names
 from metadata_log.segment import base_offset_of
 from quorum.cli.planning import Plan, format_a_new_one
+from quorum.cli.remains import place_of
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file, recovery_plan
@@ -81,7 +82,13 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     if survivor.proven is not None:
         _note_proven(store.directory, survivor.proven, survivor.durable)
     try:
-        log = Log.open(store.directory, start=LOG_BEGINNING, chain=chain, accept_loss=steps.accepts_loss)
+        log = Log.open(
+            store.directory,
+            start=LOG_BEGINNING,
+            chain=chain,
+            accept_loss=steps.accepts_loss,
+            snapshot=place_of(survivor.snapshot),
+        )
     except LogFormatError as e:
         raise CannotRecover(f"{e}. {format_a_new_one(survivor.first_voters)}") from e
     try:

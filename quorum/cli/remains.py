@@ -39,6 +39,11 @@ class Run(NamedTuple):
     end: Place
 
 
+def place_of(snapshot: SnapshotMeta | None) -> Flushed | None:
+    """The place in the log that a snapshot vouches for."""
+    return None if snapshot is None else Flushed(snapshot.end.offset, snapshot.chain)
+
+
 class Remains:
     """One pass over a log: `batches`, all that are intact, in order. From then on the rest says what was found."""
 
@@ -63,7 +68,7 @@ class Remains:
         self.log_start: Offset = begin.start.offset
         self._begin_at(Place(*begin.start, begin.chain))
         # Where a reset had begun, no segment counts.
-        self._recovery = None if begin.resetting or is_new else Recovery(metadata, noted, proven)
+        self._recovery = None if begin.resetting or is_new else Recovery(metadata, noted, proven, place_of(snapshot))
         self._is_noted = noted is not None
 
     # --- reading ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 What others tell of it besides is weighed where controllers are dialled (`quorum.wire.whereabouts`).
 """
 
+from collections.abc import Mapping
+
 from metadata_log.ids import NodeId
 from metadata_log.records import Endpoint
 from quorum.core.raft import RaftCore
@@ -20,9 +22,7 @@ class Addresses:
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
         """What the voter set says, unless the configuration knows better: of this node itself most of all."""
-        recorded = {voter.node_id: voter.endpoints[0] for voter in self._core.voters.voters if voter.endpoints}
-        mine = dict.fromkeys([self._node_id], self._config.endpoints[0]) if self._config.endpoints else {}
-        return {**recorded, **self._config.voter_endpoints, **mine}
+        return {**self._recorded(), **self._config.voter_endpoints, **self._mine()}
 
     def last_named_leader(self) -> dict[NodeId, Endpoint]:
         """Where the leader was when the log last named it; empty while none is known.
@@ -37,6 +37,19 @@ class Addresses:
 
     def leader_hint(self) -> LeaderHint:
         """For whoever came to the wrong node."""
+        return self._hint(self.endpoints())
+
+    def named_leader(self) -> LeaderHint:
+        """For another controller: what this one's configuration says of a third is perhaps nobody else's way there."""
+        return self._hint({**self._recorded(), **self._mine()})
+
+    def _hint(self, endpoints: Mapping[NodeId, Endpoint]) -> LeaderHint:
         leader_id = self._core.leader_id
-        known = {**self.last_named_leader(), **self.endpoints()}
+        known = {**self.last_named_leader(), **endpoints}
         return LeaderHint(leader_id, self._core.epoch, None if leader_id is None else known.get(leader_id))
+
+    def _recorded(self) -> dict[NodeId, Endpoint]:
+        return {voter.node_id: voter.endpoints[0] for voter in self._core.voters.voters if voter.endpoints}
+
+    def _mine(self) -> dict[NodeId, Endpoint]:
+        return {self._node_id: self._config.endpoints[0]} if self._config.endpoints else {}

@@ -51,9 +51,8 @@ class Digests:
     def heard(self, replica: ReplicaKey, offset: Offset, digest: bytes) -> bool:
         """Compares; False if `replica` has another image than this node at `offset`."""
         if replica in self._differs and offset < self._differs[replica][0]:
-            del self._differs[
-                replica
-            ]  # that was another image: it has loaded this one since, as one that is stopped is told to
+            # That was another image. It has loaded this one since, as one that is stopped is told to.
+            del self._differs[replica]
         own = self._own.get(offset)
         if own is None or not digest:
             return replica not in self._differs

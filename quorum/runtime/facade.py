@@ -70,6 +70,10 @@ class ControllerNode(Protocol):
 
     def leader_hint(self) -> LeaderHint: ...
 
+    def named_leader(self) -> LeaderHint:
+        """The same for another controller: without what only this node's configuration says."""
+        ...
+
     def hosts(self) -> frozenset[str]:
         """Where the cluster's nodes are reached, controllers and brokers, as far as this node knows."""
         ...

@@ -243,6 +243,9 @@ class NodeLoop:
     def leader_hint(self) -> LeaderHint:
         return self.node.addresses.leader_hint()
 
+    def named_leader(self) -> LeaderHint:
+        return self.node.addresses.named_leader()
+
     def hosts(self) -> frozenset[str]:
         brokers = self.node.state.committed.brokers.unordered_values()
         registered = (endpoint.host for broker in brokers for endpoint in broker.endpoints)

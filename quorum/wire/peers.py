@@ -100,7 +100,7 @@ class Peers:
         """Of those in `configured` this node's configuration says where they are."""
         self._me = convert.sender(identity)
         self._dial = dial
-        self._whereabouts = Whereabouts(configured)
+        self._whereabouts = Whereabouts({*configured, identity.node_id})
         self._peers: dict[NodeId, _Peer] = {}
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()

@@ -157,7 +157,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     def _name_leader(self, standing: voter_pb2.Standing) -> None:
         """Beside an error, where the leader is: whoever was refused may not have read of it yet."""
         if standing.error and standing.HasField("leader_id"):
-            hint = self._node.leader_hint()
+            hint = self._node.named_leader()
             if hint.leader_id == standing.leader_id and hint.endpoint is not None:
                 standing.leader_endpoint.CopyFrom(convert.to_endpoint(hint.endpoint))
 

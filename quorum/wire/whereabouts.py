@@ -22,7 +22,7 @@ class Whereabouts:
     """See the file's head. What may change them says whether it has."""
 
     def __init__(self, configured: Collection[NodeId] = ()) -> None:
-        """Of those in `configured`, what is recorded is what this node's configuration says."""
+        """Of those in `configured`, what is recorded is what this node's configuration says: of itself, for one."""
         self._configured = configured
         self._recorded = NOWHERE
         self._last_named = NOWHERE
@@ -48,7 +48,7 @@ class Whereabouts:
     def tell(self, leader_id: NodeId, endpoint: Endpoint) -> bool:
         """The leader says where it is."""
         if leader_id not in self._configured:
-            self._told = {leader_id: endpoint}
+            self._told, self._heard = {leader_id: endpoint}, NOWHERE
         return self._settle()
 
     def _settle(self) -> bool:

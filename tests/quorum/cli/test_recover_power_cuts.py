@@ -176,6 +176,11 @@ def broken_on_both_sides_of_its_snapshot() -> Situation:
     return Situation(broken(2, 5, noted_end=7), promised_end=7)
 
 
+def broken_across_its_snapshots_end() -> Situation:
+    """The note is an old one, and what stands above the damage was durable all the same: nothing tears below a snapshot."""
+    return Situation(broken(3, 4, noted_end=1), promised_end=7)
+
+
 def forgetful() -> Situation:
     """Its vote is gone."""
     directory = controller(1, OLD)
@@ -192,6 +197,7 @@ SITUATIONS = (
     lossy,
     broken_below_its_snapshot,
     broken_on_both_sides_of_its_snapshot,
+    broken_across_its_snapshots_end,
     forgetful,
 )
 EVERY_SITUATION = pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: str(each.__name__))

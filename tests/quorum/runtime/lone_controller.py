@@ -183,6 +183,9 @@ class LoneController:
     def leader_hint(self) -> LeaderHint:
         return self.lone.node.addresses.leader_hint()
 
+    def named_leader(self) -> LeaderHint:
+        return self.lone.node.addresses.named_leader()
+
     def hosts(self) -> frozenset[str]:
         return frozenset({"127.0.0.1"})
 

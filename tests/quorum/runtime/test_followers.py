@@ -6,8 +6,9 @@ from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ReplicaKey
 from metadata_log.log import Log
-from metadata_log.records import Topic
+from metadata_log.records import Endpoint, Topic
 from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.runtime.addresses import Addresses
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.world import RaftRequest, RaftResponse
 from snapshots.format import genesis
@@ -85,6 +86,15 @@ def test_few_records_are_applied_at_once(at_once: int) -> None:
     follower.run_until_idle()
     follower.take(second, first.end_offset)
     assert follower.node.state.applied == first.end_offset
+
+
+def test_a_way_round_that_only_this_node_knows_is_not_told_to_other_controllers() -> None:
+    """Its configuration names a proxy, where another one would look for the leader in vain, as long as that leads."""
+    follower = Follower(apply_at_once_records=EACH)
+    proxy = Endpoint("CONTROLLER", "127.0.0.1", 7)
+    addresses = Addresses(follower.node.core, 1, NodeConfig(voter_endpoints={2: proxy}))
+    assert (addresses.leader_hint().leader_id, addresses.leader_hint().endpoint) == (2, proxy)
+    assert addresses.named_leader().endpoint == VOTERS.voters[1].endpoints[0]
 
 
 def test_a_leader_that_has_removed_itself_is_reached_as_long_as_it_is_followed() -> None:

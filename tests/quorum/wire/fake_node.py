@@ -193,6 +193,9 @@ class FakeNode:
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         return restart_advice(self.status(), node_id, node_id not in (1, 2), 1_000)
 
+    def named_leader(self) -> LeaderHint:
+        return self.leader_hint()
+
     def leader_hint(self) -> LeaderHint:
         return LeaderHint(self.leader_id, 1, self.leader)
 

@@ -31,6 +31,14 @@ def test_hearsay_counts_until_the_log_says_something_newer_and_less_than_the_lea
     assert where.record({1: OLD}) and where.record({1: NEW}) and where.endpoints == {1: NEW}
 
 
+def test_hearsay_of_one_leader_is_over_when_the_next_one_speaks() -> None:
+    """2 was heard of at a wrong place; now 1 leads, and goes: 2 must be found again, where the log says."""
+    where = Whereabouts()
+    where.record({1: OLD, 2: OLD})
+    where.hear(2, ELSEWHERE)
+    assert where.tell(1, NEW) and where.endpoints == {1: NEW, 2: OLD}
+
+
 def test_there_is_one_leader() -> None:
     where = Whereabouts()
     where.record({1: OLD})
