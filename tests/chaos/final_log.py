@@ -22,6 +22,7 @@ from metadata_log.log import Log
 from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
 from metadata_log.replay import Replay, ReplayStopped
+from metadata_log.salvage import intact_batches
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
@@ -186,7 +187,7 @@ def _before(first: Batch, recorded: Path) -> list[Batch]:
     ending: dict[int, list[Batch]] = {}
     if first.base_offset > 0:
         for directory in (each for each in recorded.rglob("*") if each.is_dir()):
-            for batch in _raw(directory):
+            for batch in _intact(directory):
                 ending.setdefault(batch.end_offset, []).append(batch)
     found: list[Batch] = []
     following = first
@@ -198,6 +199,14 @@ def _before(first: Batch, recorded: Path) -> list[Batch]:
         found.append(before)
         following = before
     return found[::-1]
+
+
+def _intact(directory: Path) -> Iterator[Batch]:
+    """All that can be read of a node's copies, behind a flipped bit too: when that is mended the node may begin anew."""
+    for path in sorted(directory.glob("*.log")):
+        with RealDirectory(directory).open(path.name) as file:
+            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, 0):
+                yield batch
 
 
 def _whole(log: Log) -> Iterator[Batch]:

@@ -107,3 +107,22 @@ def test_a_copy_of_a_damaged_segment_does_not_take_the_place_of_a_whole_one(node
     log.close()
 
     assert _before(batches[-1], recorded) == batches[:-1]
+
+
+def test_what_stands_behind_a_flipped_bit_in_a_copy_is_known(node: Any, tmp_path: Path) -> None:
+    """The segment was mended, and went before it was copied again: what was newest stood in the damaged copy alone."""
+    recorded, metadata = tmp_path / "recorded", tmp_path / "data" / LOG_DIRECTORY
+    log = Log.open(RealDirectory(metadata), chain=b"g" * 32)
+    batches = [log.append([Topic(f"t{n}", n.to_bytes(16, "big"))], 1, n) for n in range(20)]
+    log.flush()
+    record(node, recorded)
+    batches += [log.append([Topic(f"t{n}", n.to_bytes(16, "big"))], 1, n) for n in range(20, 40)]
+    log.flush()
+    log.close()
+    (segment,) = metadata.glob("*.log")
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:200] + bytes([whole[200] ^ 1]) + whole[201:])
+    record(node, recorded)
+    segment.unlink()
+
+    assert _before(batches[-1], recorded) == batches[:-1]
