@@ -108,6 +108,14 @@ def continued(directory: Directory, place: Flushed) -> Flushed:
     return Flushed(end, chain)
 
 
+def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushed | None) -> Flushed | None:
+    """How far the log was durable, as the note says; or as far as it goes on from a snapshot's end, if that is further."""
+    if snapshot is None or (note is not None and note.end >= snapshot.end):
+        return note
+    end = continued(directory, snapshot)
+    return end if end.end > snapshot.end else note
+
+
 class Recovery:
     """One recovery of one directory: `read` scans, then `settle` judges and cuts, once each."""
 
@@ -133,9 +141,9 @@ class Recovery:
         self._names = names[first:]
         self._start = start
         self._note = note
-        self._known = note
+        self._known = _furthest_known(directory, note, snapshot)
         """The place that the last segment leads to."""
-        self._snapshot_end: Offset = 0
+        self._snapshot_end: Offset = 0 if snapshot is None else snapshot.end
         self._damage: Damage | None = None
         self._foreign = False
         self._end: Offset = start_offset
@@ -143,11 +151,7 @@ class Recovery:
         self._epoch: Epoch = 0
         self._promised = [Flushed(start.start.offset, start.chain)] if start else []
         """Places that were durable once, with the chain there."""
-        if snapshot is not None and (note is None or note.end < snapshot.end):
-            self._snapshot_end = snapshot.end
-            end = continued(directory, snapshot)
-            self._known = end if end.end > snapshot.end else note
-        self._promised += [place for place in {note, self._known} if place is not None]
+        self._promised += [place for place in (note, self._known) if place is not None]
         self._kept: set[Flushed] = set()
         self._lowest: Offset = start_offset
         self._time_ms = start.timestamp_ms if start else 0

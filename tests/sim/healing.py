@@ -47,6 +47,7 @@ class Healing:
         if others:
             self._stay_together(others)
             cluster.network.heal()
+            cluster.faults.stop(())
             self._wake(cluster.controllers)
             self._settle(cluster.controllers)
 

@@ -1,7 +1,8 @@
 """Three real controllers on one event loop: real gRPC on loopback, real disk, real clock."""
 
+import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,14 @@ from quorum.wire.server import serve
 from snapshots.store import SnapshotStore
 
 
-class _Later:
+async def until(condition: Callable[[], bool]) -> None:
+    """Looks again and again; fails after 20 s."""
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Later:
     """A controller that is served before it is there: the voters' ports have to be known, and held, before anybody starts."""
 
     loop: NodeLoop
@@ -42,7 +50,7 @@ class Quorum:
         self._rng = random.Random(7)
         self.cluster_id = uuid_text(self._rng.randbytes(16))
         self.loops: dict[int, NodeLoop] = {}
-        self._served: dict[int, _Later] = {}
+        self._served: dict[int, Later] = {}
         self._servers: dict[int, AsyncExitStack] = {}
         self.endpoints: dict[int, Endpoint] = {}
         self._identities: dict[int, Identity] = {}
@@ -51,7 +59,7 @@ class Quorum:
         for node_id in (1, 2, 3):
             identity = Identity(self.cluster_id, node_id, self._rng.randbytes(16), 1, "controller")
             self._identities[node_id] = identity
-            self._served[node_id], self._servers[node_id] = _Later(), AsyncExitStack()
+            self._served[node_id], self._servers[node_id] = Later(), AsyncExitStack()
             port = await self._servers[node_id].enter_async_context(
                 serve(cast(ControllerNode, self._served[node_id]), identity, HostPort("127.0.0.1", 0))
             )

@@ -1,7 +1,5 @@
 """Images that differ although the logs agree: the odd one's state machine stops, and Raft goes on."""
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from metadata_log.ids import ReplicaKey
 from metadata_log.records import FeatureLevel
 from quorum.runtime.digests import DIGESTS_KEPT, Digests
 from quorum.runtime.loop import NodeLoop
-from tests.quorum.runtime.quorum_of_three import Quorum, quorum_of_three
+from tests.quorum.runtime.quorum_of_three import Quorum, quorum_of_three, until
 
 A, B, C = (ReplicaKey(node_id, bytes([node_id]) * 16) for node_id in (1, 2, 3))
 VOTERS = (A, B, C)
@@ -79,12 +77,6 @@ def test_two_voters_decide_nothing() -> None:
 
 
 # --- a quorum ---------------------------------------------------------------------------------------------------------
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 async def active_of(quorum: Quorum) -> NodeLoop:

@@ -1,11 +1,10 @@
 """Controllers that have moved while another one was away, on one event loop: what its log says of them is over."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import grpc.aio
 import pytest
@@ -25,24 +24,10 @@ from quorum.runtime.opening import LOG_DIRECTORY, open_directory
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from snapshots.store import SnapshotStore
+from tests.quorum.runtime.quorum_of_three import Later, until
 
 CLUSTER_ID = uuid_text(bytes(range(16)))
 GONE = Endpoint("CONTROLLER", "127.0.0.1", 1)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-class _Later:
-    """A controller that is served before it is there."""
-
-    loop: NodeLoop
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.loop, name)
 
 
 class Moved:
@@ -52,7 +37,7 @@ class Moved:
         self._path = path
         self._stack = stack
         self._identities = {i: Identity(CLUSTER_ID, i, bytes([i]) * 16, 1, "controller") for i in (1, 2, 3, 4)}
-        self._served = {i: _Later() for i in self._identities}
+        self._served = {i: Later() for i in self._identities}
         self._peers: dict[int, Peers] = {}
         self.loops: dict[int, NodeLoop] = {}
         self.endpoints: dict[int, Endpoint] = {}
