@@ -4,9 +4,10 @@
     ClientMetadata   which topics are of interest, when the next request is due, and what an answer changes
     WaitOnMetadata   "this topic and partition, within a minute": from the cache at once, or after the next updates
 
-A client asks any broker, and brokers are never equally new. Two rules keep an older answer from doing harm: a partition's
-leader epoch never goes back (an answer with an older epoch leaves that partition as it was), and an answer to a *request
-that was sent before a topic was added* does not count as the answer for that topic (request versions).
+A client asks any broker, and brokers are never equally new. Three rules keep an older answer from doing harm: a partition's
+leader epoch never goes back (an answer with an older epoch leaves that partition as it was); a topic that was deleted does not
+come back under the name of the one that was created after it (`client_seen` has both); and an answer to a *request that was
+sent before a topic was added* does not count as the answer for that topic (request versions).
 
 A *full* update asks for every topic of interest and replaces the view; a *partial* one asks for the newly added topics
 only, and is merged into it. Refreshing is periodic (`metadata.max.age.ms`) or forced, by an unknown leader, a disconnect, a
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from broker_agent.client_cluster import Cluster, ClusterNode, PartitionView, TopicPartition
+from broker_agent.client_seen import SeenTopics, ViewVersion
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Uuid
 
@@ -54,6 +56,8 @@ class MetadataUpdate(NamedTuple):
     nodes: tuple[ClusterNode, ...]
     topics: tuple[TopicUpdate, ...]
     controller_id: NodeId | None = None
+    as_of: ViewVersion | None = None
+    """None: it does not say. With it a client knows which of two ids of one topic name is the later one."""
 
 
 class MetadataRequestPlan(NamedTuple):
@@ -94,7 +98,7 @@ class ClientMetadata:
         self._last_success_ms: int | None = None
         self._needs_full = False
         self._needs_partial = False
-        self._last_seen_epochs: dict[TopicPartition, Epoch] = {}
+        self._seen = SeenTopics()
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
@@ -189,16 +193,24 @@ class ClientMetadata:
         kept = {topic for topic in old.topics if is_partial and topic not in told and self._retains(topic, now_ms)}
         partitions = {key: view for key, view in old.partitions.items() if key.topic in kept}
         topic_ids = {topic: topic_id for topic, topic_id in old.topic_ids.items() if topic in kept}
+        self._seen.keep_only(self.topics)
         for topic in told.values():
             if topic.error in _RETRIABLE:
                 self.request_update()
             if topic.error is not ErrorCode.NONE:
                 continue
-            is_same = topic.topic_id is None or old.topic_ids.get(topic.name) in (None, topic.topic_id)
+            if self._seen.is_outdated(topic.name, topic.topic_id, answer.as_of):
+                self.request_update()
+                kept_views = old.partitions_by_topic.get(topic.name, ())
+                partitions.update((view.key, view) for view in kept_views)
+                if topic.name in old.topic_ids:
+                    topic_ids[topic.name] = old.topic_ids[topic.name]
+                continue
+            self._seen.see_topic(topic.name, topic.topic_id, answer.as_of)
             if topic.topic_id is not None:
                 topic_ids[topic.name] = topic.topic_id
             for view in topic.partitions:
-                chosen = self._newer(view, is_same)
+                chosen = self._newer(view)
                 if chosen is not None:
                     partitions[view.key] = chosen
 
@@ -219,31 +231,28 @@ class ClientMetadata:
             controller_id=answer.controller_id,
         )
 
-    def _newer(self, view: PartitionView, is_same_topic: bool) -> PartitionView | None:
+    def _newer(self, view: PartitionView) -> PartitionView | None:
         """`view`, or what was known before if that is of a later leader epoch (a broker that lags behind answered)."""
         if view.error in _RETRIABLE:
             self.request_update()
-        if view.leader_epoch is None:
-            self._last_seen_epochs.pop(view.key, None)
+        if self._seen.see_epoch(view.topic, view.partition, view.leader_epoch):
             return view
-        last = self._last_seen_epochs.get(view.key)
-        if is_same_topic and last is not None and view.leader_epoch < last:
-            return self.cluster.partitions.get(view.key)
-        self._last_seen_epochs[view.key] = view.leader_epoch
-        return view
+        return self.cluster.partitions.get(view.key)
 
     # --- leader epochs -----------------------------------------------------------------------------------------------
 
     def last_seen_epoch(self, key: TopicPartition) -> Epoch | None:
-        return self._last_seen_epochs.get(key)
+        """The latest leader epoch of the topic that now has this name, as far as this client has seen it."""
+        return self._seen.epoch_of(key.topic, key.partition)
 
-    def note_leader_epoch(self, key: TopicPartition, epoch: Epoch) -> bool:
-        """A response (not of metadata) has shown this epoch. True if it is news: then the metadata is stale."""
+    def note_leader_epoch(self, key: TopicPartition, epoch: Epoch, topic_id: Uuid | None = None) -> bool:
+        """A response (not of metadata) has shown this epoch. True if it is news: then the metadata is stale.
+
+        With `topic_id` a late response about a deleted topic is told from one about the topic that has its name now.
+        """
         assert epoch >= 0
-        last = self._last_seen_epochs.get(key)
-        if last is None or epoch <= last:
+        if not self._seen.raise_epoch(key.topic, key.partition, epoch, topic_id):
             return False
-        self._last_seen_epochs[key] = epoch
         self.request_update()
         return True
 

@@ -14,6 +14,7 @@ from broker_agent.client_metadata import (
     Waited,
     WaitOnMetadata,
 )
+from broker_agent.client_seen import ViewVersion
 from metadata_log.errors import ErrorCode
 
 NODES = (ClusterNode(1, "b1", 9092), ClusterNode(2, "b2", 9092))
@@ -30,8 +31,10 @@ def topic(name: str, *views: PartitionView, topic_id: bytes | None = None, **fie
     return TopicUpdate(name, topic_id or name.encode().ljust(16), views or (view(name),), **fields)  # type: ignore[arg-type]
 
 
-def answer(*topics: TopicUpdate) -> MetadataUpdate:
-    return MetadataUpdate("cluster", NODES, topics, controller_id=2)
+def answer(*topics: TopicUpdate, as_of: tuple[int, int] | None = None) -> MetadataUpdate:
+    return MetadataUpdate(
+        "cluster", NODES, topics, controller_id=2, as_of=None if as_of is None else ViewVersion(*as_of)
+    )
 
 
 class Client:
@@ -46,8 +49,14 @@ class Client:
         assert plan is not None
         return plan
 
-    def refresh(self, *topics: TopicUpdate) -> None:
-        self.metadata.update(self.ask(), answer(*topics), self.now_ms)
+    def refresh(self, *topics: TopicUpdate, as_of: tuple[int, int] | None = None) -> None:
+        self.metadata.update(self.ask(), answer(*topics, as_of=as_of), self.now_ms)
+
+    def refresh_again(self, *topics: TopicUpdate, as_of: tuple[int, int] | None = None) -> None:
+        """A full refresh that somebody forced."""
+        self.metadata.request_update()
+        self.now_ms += 100
+        self.refresh(*topics, as_of=as_of)
 
     def knows(self, *names: str) -> "Client":
         for name in names:
@@ -181,6 +190,85 @@ def test_a_topic_that_was_created_anew_begins_its_epochs_anew() -> None:
     assert client.metadata.last_seen_epoch(A0) == 0
 
 
+ANEW = b"n" * 16
+"""The id of topic `a` after it was deleted and created again."""
+
+
+def test_a_topic_that_one_refresh_missed_begins_its_epochs_anew() -> None:
+    """Epoch 5, then deleted, then created with another id: epoch 0 of that id is not older than epoch 5 of the first."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    client.refresh_again(topic("a", view("a", 0, 2, 0), topic_id=ANEW))
+
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+    assert client.metadata.last_seen_epoch(A0) == 0
+    assert isinstance(WaitOnMetadata(client.metadata, "a", 0, client.now_ms).poll(client.now_ms), Waited)
+
+
+def test_a_topic_in_which_interest_ended_is_forgotten_with_its_epochs() -> None:
+    """Whoever asks for it later begins with whatever is said then, of whatever id."""
+    client = Client().knows("a")
+    client.now_ms += 300_000
+    client.refresh(topic("a"))
+    assert client.metadata.last_seen_epoch(A0) is None
+
+    client.metadata.add("a", client.now_ms)
+    client.now_ms += 100
+    client.refresh(topic("a", view("a", 0, 2, 0), topic_id=ANEW))
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+
+
+def test_a_refresh_that_missed_a_topic_does_not_let_its_epochs_go_back() -> None:
+    """A lagging broker does not know the topic, the next one lags less and has epoch 4: the client has seen epoch 5."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a", error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    client.refresh_again(topic("a", view("a", 0, 2, 4)))
+
+    assert A0 not in client.metadata.cluster.partitions
+    assert client.metadata.last_seen_epoch(A0) == 5
+    client.refresh_again(topic("a", view("a", 0, 2, 5)))
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+
+
+def test_an_older_answer_does_not_bring_a_deleted_topic_back() -> None:
+    """Offset 20 had the new topic, so an answer as of offset 19 speaks of the deleted one: it changes nothing, and more is
+    asked for. An answer as of offset 21 with a third id is the newer one."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", view("a", 0, 2, 0), topic_id=ANEW), as_of=(1, 20))
+    client.refresh_again(topic("a"), as_of=(1, 19))
+    assert client.metadata.cluster.topic_ids["a"] == ANEW
+    assert client.metadata.cluster.partitions[A0].leader_id == 2
+    assert client.metadata.update_requested
+
+    client.refresh_again(topic("a", view("a", 0, 1, 0), topic_id=b"3" * 16), as_of=(1, 21))
+    assert client.metadata.cluster.topic_ids["a"] == b"3" * 16
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+
+
+def test_a_later_generation_is_newer_at_any_offset() -> None:
+    """`quorum recover` may cut the log: offset 5 of generation 2 comes after offset 20 of generation 1, and not before it."""
+    client = Client()
+    client.metadata.add("a", client.now_ms)
+    client.refresh(topic("a", view("a", 0, 2, 7), topic_id=ANEW), as_of=(1, 20))
+    client.refresh_again(topic("a", view("a", 0, 1, 0)), as_of=(2, 5))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+
+    client.refresh_again(topic("a", view("a", 0, 2, 7), topic_id=ANEW), as_of=(1, 21))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+
+
+def test_an_epoch_of_the_deleted_topic_does_not_bind_the_new_one() -> None:
+    """A response to a request that was sent to the deleted topic comes late, with that topic's id: nothing is noted."""
+    client = Client().knows("a")
+    client.refresh_again(topic("a", view("a", 0, 2, 0), topic_id=ANEW))
+    assert not client.metadata.note_leader_epoch(A0, 5, topic_id=b"a".ljust(16))
+    assert client.metadata.note_leader_epoch(A0, 1, topic_id=ANEW)
+
+    client.refresh_again(topic("a", view("a", 0, 1, 1), topic_id=ANEW))
+    assert client.metadata.cluster.partitions[A0].leader_id == 1
+
+
 def test_a_newer_epoch_seen_elsewhere_forces_a_refresh() -> None:
     """A produce or fetch response may know of an election before the metadata does."""
     client = Client().knows("a")
@@ -247,6 +335,23 @@ def test_waiting_ends_with_the_update_that_brings_the_topic() -> None:
     client.now_ms += 100
     client.refresh(topic("a"))
     assert wait.poll(client.now_ms) == Waited(client.metadata.cluster, 100)
+
+
+def test_the_view_that_was_found_wanting_is_not_looked_at_again() -> None:
+    """The version at which more was asked for is no news. A waiter that is woken without an update (its request failed) asks
+    nothing anew: the back-off stands, and the requests that are on their way still count."""
+    client = Client()
+    wait = WaitOnMetadata(client.metadata, "a", None, client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    plan = client.ask()
+    client.metadata.failed_update(client.now_ms)
+    assert wait.poll(client.now_ms) is None
+    assert client.metadata.next_request(client.now_ms + 99) is None
+    assert client.metadata.request_version == plan.request_version
+
+    client.now_ms += 100
+    client.refresh(topic("a"))
+    assert isinstance(wait.poll(client.now_ms), Waited)
 
 
 def test_waiting_for_a_partition_that_never_comes_says_so() -> None:
