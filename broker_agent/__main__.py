@@ -17,6 +17,7 @@ from broker_agent.config import load
 from broker_agent.process import run_broker
 from daemon.clock import RealClock
 from daemon.logs import Logs, get_logger
+from daemon.release import release_line
 from daemon.run import EXIT_CONFIG, EXIT_FAILURE, run
 from daemon.server import CannotBind
 from daemon.signals import handling_signals
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one key; stronger than file and environment"
     )
+    parser.add_argument("--version", action="version", version=release_line())
     options = parser.parse_args(arguments)
     # Images are large and immutable: a full collection would walk them for nothing.
     gc.set_threshold(50_000, 50, 1_000)

@@ -25,6 +25,7 @@ from daemon.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from daemon.health import Health, serving_http
 from daemon.logs import Logs, get_logger
 from daemon.metrics import Metrics
+from daemon.release import release_line
 from daemon.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from daemon.server import CannotBind
 from daemon.signals import handling_signals
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--config", required=True, type=Path, metavar="FILE", help="a YAML file with Kafka's names for things"
     )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="overrides one key of the file")
+    parser.add_argument("--version", action="version", version=release_line())
     options = parser.parse_args(arguments)
     gc.set_threshold(50_000, 50, 1_000)  # nothing here is cyclic garbage in any amount, and millions of objects stay
     sys.exit(run(lambda: _configured(options.config, options.set)))

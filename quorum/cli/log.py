@@ -24,7 +24,13 @@ _BATCHES = (
     Column("TIME", "time"),
     Column("CHAIN", "chain_text"),
 )
-_RECORDS = (Column("OFFSET", "offset"), Column("EPOCH", "epoch"), Column("TYPE", "type"), Column("DATA", "data_text"))
+_RECORDS = (
+    Column("OFFSET", "offset"),
+    Column("EPOCH", "epoch"),
+    Column("TIME", "time"),
+    Column("TYPE", "type"),
+    Column("DATA", "data_text"),
+)
 
 
 @click.group()
@@ -103,14 +109,19 @@ def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
+    """A row for each record. The time is that of the record's batch: all records of one append were written at once."""
+    from quorum.cli.snapshot import time_text
+
     for row in rows:
         if row["kind"] == "damage":
             yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
-        elif row["records"] is None:
-            yield {"offset": row["base_offset"], "epoch": row["epoch"], "type": "DAMAGE", "data_text": row["reason"]}
-        else:
-            for record in row["records"]:
-                if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
-                    continue
-                text = json.dumps(record["data"], ensure_ascii=False)
-                yield {"offset": record["offset"], "epoch": row["epoch"], "type": record["type"], "data_text": text}
+            continue
+        batch = {"epoch": row["epoch"], "time": time_text(row["last_timestamp_ms"])}
+        if row["records"] is None:
+            yield {**batch, "offset": row["base_offset"], "type": "DAMAGE", "data_text": row["reason"]}
+            continue
+        for record in row["records"]:
+            if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
+                continue
+            text = json.dumps(record["data"], ensure_ascii=False)
+            yield {**batch, "offset": record["offset"], "type": record["type"], "data_text": text}

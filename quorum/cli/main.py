@@ -8,6 +8,7 @@ import click
 
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, global_options, merged
+from quorum.cli.version import print_version
 
 _COMMANDS = {
     "brokers": "quorum.cli.brokers:brokers",
@@ -27,18 +28,27 @@ _COMMANDS = {
     context_settings={"auto_envvar_prefix": "QUORUMCTL", "help_option_names": ["-h", "--help"]},
 )
 @global_options
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Shows what is installed.",
+)
 @click.pass_context
 def cli(ctx: click.Context, /, **given: Any) -> None:
     """Operates a metaquorum cluster.
 
     These options may stand before or after the command, or in the environment: QUORUMCTL_BOOTSTRAP_CONTROLLER,
-    QUORUMCTL_OUTPUT, QUORUMCTL_TIMEOUT_S, QUORUMCTL_CACERT, QUORUMCTL_CERT, QUORUMCTL_KEY.
+    QUORUMCTL_BOOTSTRAP_SERVER, QUORUMCTL_OUTPUT, QUORUMCTL_TIMEOUT_S, QUORUMCTL_CACERT, QUORUMCTL_CERT, QUORUMCTL_KEY.
+    A flag beats the environment.
 
     \b
     Exit codes: 0 done, 1 refused, 2 wrong usage, 3 not found, 4 conflict,
     5 no answer or no leader, 10 asked and unhealthy.
     """
-    ctx.obj = merged(Options(), given)
+    ctx.obj = merged(Options(), given, ctx)
 
 
 def main() -> None:

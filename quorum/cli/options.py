@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 
@@ -25,6 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_CONTROLLER: Final = "127.0.0.1:9001"
 DEFAULT_TIMEOUT_S: Final = 10.0
 OUTPUTS: Final = ("table", "json", "jsonl", "yaml")
+_ADDRESSES: Final = ("bootstrap_server", "bootstrap_controller")
+"""Fields of `Options`, of which one may be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,16 @@ class Options:
     cert: Path | None = None
     key: Path | None = None
     local: bool | None = None
+    from_environment: frozenset[str] = frozenset()
+    """Names of the fields above whose values the environment gave: a flag takes the place of each."""
 
     @property
     def endpoints(self) -> tuple[str, ...]:
         """`host:port` of each controller to ask."""
         if self.bootstrap_server is not None and self.bootstrap_controller is not None:
             raise CliError(
-                "either --bootstrap-controller (or QUORUMCTL_BOOTSTRAP_CONTROLLER) or --bootstrap-server, not both",
+                "either --bootstrap-controller (or QUORUMCTL_BOOTSTRAP_CONTROLLER) or --bootstrap-server "
+                "(or QUORUMCTL_BOOTSTRAP_SERVER), not both",
                 EXIT_USAGE,
             )
         text = self.bootstrap_controller or self.bootstrap_server or DEFAULT_CONTROLLER
@@ -84,10 +90,20 @@ def global_options(command: F) -> F:
     return command
 
 
-def merged(options: Options, given: dict[str, Any]) -> Options:
-    """`options`, overridden by what was given nearer to the command; takes the global ones out of `given`."""
+def merged(options: Options, given: dict[str, Any], ctx: click.Context) -> Options:
+    """`options`, overridden by what was given nearer to the command in `ctx`; takes the global ones out of `given`.
+
+    A flag beats the environment, also the other address's: after `export QUORUMCTL_BOOTSTRAP_CONTROLLER=c:1`, the words
+    `-b b:1` ask the broker `b:1`, and not both.
+    """
     said = {each.name: given.pop(each.name) for each in fields(Options) if each.name in given}
-    return replace(options, **{name: value for name, value in said.items() if value is not None})
+    said = {name: value for name, value in said.items() if value is not None}
+    flags = {name for name in said if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    from_environment = (options.from_environment | said.keys()) - flags
+    for flag, other in (_ADDRESSES, _ADDRESSES[::-1]):
+        if flag in flags and other in from_environment:
+            said[other] = None
+    return replace(options, **said, from_environment=from_environment)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -97,7 +113,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     @click.pass_context
     def run(ctx: click.Context, /, **given: Any) -> None:
         options = ctx.find_object(Options) or Options()
-        function(merged(options, given), **given)
+        function(merged(options, given, ctx), **given)
 
     return update_wrapper(run, function)
 

@@ -68,7 +68,8 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None
     for line in cells:
         table.add_row(*line)
     # As wide as it is: an id that is broken in two cannot be copied. A terminal that is too narrow wraps the line itself.
-    console = Console(width=WIDTH_MAX)
+    # rich believes the width under TERM=dumb only if it is told a height too; else it takes 80 columns, and cuts ids.
+    console = Console(width=WIDTH_MAX, height=max(1, len(cells)))
     console.print(table, crop=False)
 
 

@@ -1,10 +1,10 @@
-"""`quorumctl version`"""
+"""`quorumctl version`, and the flag `--version` that says the same."""
 
 import platform
-from importlib import metadata
 
 import click
 
+from daemon.release import release, release_line
 from quorum.cli.options import Options, command
 from quorum.cli.output import emit
 
@@ -13,9 +13,12 @@ from quorum.cli.output import emit
 @command
 def version(options: Options) -> None:
     """Shows what is installed."""
-    try:
-        release = metadata.version("metaquorum")
-    except metadata.PackageNotFoundError:
-        release = "not installed"
-    document = {"version": release, "python_version": platform.python_version()}
-    emit(options.output, document, heading=[f"metaquorum {release} (Python {document['python_version']})"])
+    document = {"version": release(), "python_version": platform.python_version()}
+    emit(options.output, document, heading=[release_line()])
+
+
+def print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    """Prints the release and ends the command, where `--version` was given."""
+    if asked and not ctx.resilient_parsing:
+        click.echo(release_line())
+        ctx.exit()

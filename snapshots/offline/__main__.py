@@ -4,6 +4,7 @@ Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 EXIT_FINDINGS: Final = 10
 EXIT_FAILED: Final = 1
 SCHEMA_VERSION: Final = 1
+_WORKERS_LOG_ERROR: Final = re.compile(r"^metadata_log\.errors\.LogFormatError: (?P<reason>.+)$", re.MULTILINE)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +49,7 @@ class Failed(click.ClickException):
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "QUORUM_OFFLINE"})
-@click.version_option(package_name="metaquorum")
+@click.version_option(package_name="metaquorum", message="metaquorum %(version)s")
 def main() -> None:
     """Spark jobs over a metadata log: audit it, compact it, read it as tables.
 
@@ -169,7 +171,8 @@ def dump(
     directory: str, batches: bool, from_offset: int, to_offset: int | None, limit: int | None, beyond: bool, output: str
 ) -> None:
     """Prints a log, damage included. Needs no Java. With -o json: one object per line."""
-    from snapshots.offline.dump import batch_lines, record_lines
+    with _needing("spark"):
+        from snapshots.offline.dump import batch_lines, record_lines
 
     lines = (batch_lines if batches else record_lines)(directory, from_offset, to_offset, beyond, output == "json")
     try:
@@ -191,17 +194,44 @@ def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[Spa
     with _progress() as step:
         step("starting Spark")
         try:
-            spark = start_session(master, shuffle_partitions=shuffle_partitions)
+            with _needing("spark"):
+                spark = start_session(master, shuffle_partitions=shuffle_partitions)
         except JavaNotFound as e:
             raise Failed(str(e)) from None
-        except ModuleNotFoundError as e:
-            raise Failed(f"there is no {e.name} here; install it from a checkout: pip install '.[spark]'") from None
         try:
-            yield spark, step
-        except (LogFormatError, OSError) as e:
-            raise Failed(str(e)) from None
+            with failing_in_one_line():
+                yield spark, step
         finally:
             spark.stop()
+
+
+@contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """Turns what a log or a disk did wrong into one line and exit code 1, also where it was a task of Spark that met it.
+
+    Spark wraps the error of a task into the traceback of the worker and of the JVM. The line that names the place is the
+    worker's `LogFormatError`; anything else is a mistake of the job, and keeps its traceback.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (LogFormatError, OSError) as e:
+        raise Failed(str(e)) from None
+    except PySparkException as e:
+        found = _WORKERS_LOG_ERROR.search(str(e))
+        if found is None:
+            raise
+        raise Failed(f"{found['reason']}; the job stopped there, and wrote nothing") from None
+
+
+@contextmanager
+def _needing(extra: str) -> Iterator[None]:
+    """Names what is to be installed where a package that the job needs is not here."""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        raise Failed(f"there is no {e.name} here; install it from a checkout: pip install '.[{extra}]'") from None
 
 
 @contextmanager

@@ -116,7 +116,10 @@ def entity_rows(
         if not since <= offset < until or any(begin <= offset < end for begin, end in invisible):
             continue
         if isinstance(record, UnknownRecord):
-            raise LogFormatError(f"offset {offset}: type {record.type_number}, version {record.version}, is unknown")
+            raise LogFormatError(
+                f"the record at offset {offset} is of type {record.type_number}, version {record.version}, which this release "
+                "does not know: use the release that wrote it, or a later one"
+            )
         for key in entity_keys(record):
             yield (entity_text(key), FROM_LOG, offset, payload)
 

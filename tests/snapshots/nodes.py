@@ -5,10 +5,13 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgpack
+
+from metadata_log.batch import encode
 from metadata_log.delta import MetadataDelta
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, write_identity
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import Provenance, evolved
 from metadata_log.log import Log, LogConfig
 from metadata_log.records import (
@@ -72,6 +75,24 @@ class Node(History):
         self.journal.append(records, self.epoch, self.wall_ms)
         provenance = Provenance(self.journal.shape.end, self.epoch, self.journal.last_timestamp_ms)
         self.image = evolved(self.image, {"provenance": provenance})
+
+    def log_unknown_record(self) -> Offset:
+        """A durable record of a type that only a later release knows; gives its offset."""
+        self.write_out()
+        shape = self.journal.shape
+        batch = encode(
+            msgpack.packb([50, 0, b"x", None, ["name"]]),
+            base_offset=shape.end,
+            epoch=self.epoch,
+            record_count=1,
+            first_timestamp_ms=self.wall_ms,
+            last_timestamp_ms=self.wall_ms,
+            is_control=False,
+            previous_chain=shape.chain,
+        )
+        self.journal.append_batches([batch])
+        self.journal.flush()
+        return shape.end
 
     def elect(self, leader_id: int) -> None:
         self.write_out()

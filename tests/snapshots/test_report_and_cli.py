@@ -1,6 +1,8 @@
 """What people see: the report, the command line and its exit codes."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -104,6 +106,59 @@ def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypa
     refused = run(cli.main, ["compact", str(other), "--out", str(tmp_path / "out")])
     assert refused.exit_code == cli.EXIT_FAILED
     assert "audit the log first" in refused.output
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("job", ["audit", "compact"])
+def test_a_record_from_the_future_ends_a_job_in_one_line(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
+) -> None:
+    """A later release has written a record of a type that this one does not know.
+
+    The job says so, names the offset and what to use instead; Spark's traceback of the task is shown to nobody.
+    """
+
+    @contextmanager
+    def session(*_: object) -> Iterator[object]:
+        with cli.failing_in_one_line():
+            yield spark, lambda _: None
+
+    monkeypatch.setattr(cli, "_session", session)
+    node = Node(tmp_path / "node", 53).live(5)
+    offset = node.log_unknown_record()
+    words = ["--out", str(tmp_path / "out"), "--offset", str(offset + 1)] if job == "compact" else []
+    result = CliRunner().invoke(cli.main, [job, str(node.path), *words])
+    assert result.exit_code == cli.EXIT_FAILED, result.output
+    (line,) = result.stderr.splitlines()
+    assert f"the record at offset {offset} is of type 50" in line
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("words", [[], ["-o", "json"], ["--batches"]])
+def test_a_dump_shows_a_record_from_the_future(tmp_path: Path, words: list[str]) -> None:
+    """A dump judges nothing: it shows the number of the type, and goes on."""
+    node = Node(tmp_path / "node", 53).live(5)
+    node.log_unknown_record()
+    result = CliRunner().invoke(cli.main, ["dump", str(node.path), *words])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert ("Unknown(50)" in result.stdout) is ("--batches" not in words)
+
+
+@pytest.mark.parametrize("job", ["dump", "audit"])
+def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) -> None:
+    """The extra `[spark]` is optional; whoever runs a job without it reads what to install, and no traceback."""
+    Node(tmp_path / "node", 54).live(3)
+    program = (
+        "import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None; "
+        f"sys.argv = ['quorum-offline', {job!r}, {str(tmp_path / 'node')!r}]; "
+        "from snapshots.offline.__main__ import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == cli.EXIT_FAILED, ran
+    (line,) = ran.stderr.splitlines()
+    assert "pip install '.[spark]'" in line
 
 
 def test_a_dump_of_nothing_fails_in_one_line(tmp_path: Path) -> None:

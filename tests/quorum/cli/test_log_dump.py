@@ -94,3 +94,11 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
     result = run(tmp_path)
     assert result.exit_code == 1
     assert "neither segments nor snapshots" in result.stderr
+
+
+def test_each_record_has_its_time(segment: Path) -> None:
+    """The question "when was broker 7 fenced?" is answered by the log: a record has the time of its batch."""
+    header, first, second, *_ = run(segment, "--print-data").stdout.splitlines()
+    assert header.split("\t") == ["OFFSET", "EPOCH", "TIME", "TYPE", "DATA"]
+    assert first.split("\t")[2] == "1970-01-01T00:00:01.000+00:00"
+    assert second.split("\t")[2] == "1970-01-01T00:00:02.000+00:00"

@@ -1,0 +1,68 @@
+"""Which cluster a command asks: flags, the environment, and what happens when both speak."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from quorum.cli.errors import EXIT_USAGE
+from quorum.cli.lazy import LazyGroup
+from quorum.cli.main import cli
+from quorum.cli.options import Options, command
+
+CONTROLLER_VARIABLE = "QUORUMCTL_BOOTSTRAP_CONTROLLER"
+SERVER_VARIABLE = "QUORUMCTL_BOOTSTRAP_SERVER"
+
+
+@click.command()
+@command
+def endpoints(options: Options) -> None:
+    """Prints the addresses that a command would ask."""
+    click.echo(",".join(options.endpoints))
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
+    assert isinstance(cli, LazyGroup)
+    monkeypatch.setitem(cli.commands, "endpoints", endpoints)
+    return CliRunner()
+
+
+@pytest.mark.parametrize("words", [("-b", "b:1", "endpoints"), ("endpoints", "-b", "b:1")])
+def test_a_flag_beats_the_environment(run: CliRunner, words: tuple[str, ...]) -> None:
+    """The shell has exported the controllers of one cluster; the command line names a broker, and the broker is asked."""
+    result = run.invoke(cli, words, env={CONTROLLER_VARIABLE: "c:1"})
+    assert (result.exit_code, result.output) == (0, "b:1\n")
+
+
+@pytest.mark.parametrize("words", [("-C", "c:1", "endpoints"), ("endpoints", "-C", "c:1")])
+def test_a_flag_for_controllers_beats_an_exported_broker(run: CliRunner, words: tuple[str, ...]) -> None:
+    result = run.invoke(cli, words, env={SERVER_VARIABLE: "b:1"})
+    assert (result.exit_code, result.output) == (0, "c:1\n")
+
+
+def test_the_environment_alone_is_heard(run: CliRunner) -> None:
+    result = run.invoke(cli, ["endpoints"], env={CONTROLLER_VARIABLE: "c:1,c:2"})
+    assert (result.exit_code, result.output) == (0, "c:1,c:2\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (("-b", "b:1", "-C", "c:1", "endpoints"), {}),
+        (("-b", "b:1", "endpoints", "-C", "c:1"), {}),
+        (("endpoints",), {CONTROLLER_VARIABLE: "c:1", SERVER_VARIABLE: "b:1"}),
+    ],
+)
+def test_two_of_equal_rank_are_refused(run: CliRunner, words: tuple[str, ...], environment: dict[str, str]) -> None:
+    """Two flags, or two variables: quorumctl cannot know which cluster is meant, so it asks none."""
+    result = run.invoke(cli, words, env=environment)
+    assert result.exit_code == EXIT_USAGE
+    assert "not both" in result.stderr
+
+
+def test_both_names_of_the_version_agree() -> None:
+    """`--version` is what people type first at a new tool."""
+    flag, word = CliRunner().invoke(cli, ["--version"]), CliRunner().invoke(cli, ["version"])
+    assert (flag.exit_code, word.exit_code) == (0, 0)
+    assert flag.output == word.output
+    assert flag.output.startswith("metaquorum ")
