@@ -53,7 +53,14 @@ class Dialer:
         await self.close()
 
 
-_NEVER_SENT = ("failed to connect", "Connection refused", "DNS resolution failed", "No route to host")
+_NEVER_SENT = (
+    "failed to connect",
+    "Connection refused",
+    "No route to host",
+    "DNS resolution failed",
+    "errors resolving ",
+)
+"""gRPC has one status for a connection that did not come about and for one that broke; only the text tells them apart."""
 
 
 def was_never_sent(e: grpc.aio.AioRpcError) -> bool:

@@ -27,11 +27,18 @@ ANSWER_GRACE_S: Final = 0.1
 READS: Final = frozenset(
     ("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "DescribeQuorum", "ListSnapshots", "CanRestart")
 )
-"""What of AdminService changes nothing: without an answer there is no unknown outcome, and it may be asked again elsewhere."""
+"""What of AdminService changes nothing: without an answer there is no unknown outcome, and it may be asked again elsewhere.
+
+(`changes_nothing` says so of a request, and knows of changes that are only tried out.)"""
 
 Dial = Callable[[str], grpc.aio.Channel]
 
 _NAMES: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+
+
+def changes_nothing(method: str, request: Any) -> bool:
+    """Whether the request is a read, or a change that is only tried out (`validate_only`)."""
+    return method in READS or bool(getattr(request, "validate_only", False))
 
 
 class NoAnswer(Exception):
@@ -82,7 +89,7 @@ class Forwarder:
             return await getattr(self.stub(target), method)(asked, timeout=timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as e:
             text = f"{target} was asked: {e.code().name}: {e.details()}"
-            raise NoAnswer(text, never_sent=was_never_sent(e), is_read=method in READS) from e
+            raise NoAnswer(text, never_sent=was_never_sent(e), is_read=changes_nothing(method, asked)) from e
 
 
 def in_the_name_of(principal: str) -> tuple[tuple[str, Any], ...]:

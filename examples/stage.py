@@ -14,7 +14,7 @@ from quorum_rpc.v1 import admin_pb2
 from quorum.cli.dev_cluster import DevCluster, DevNode
 from quorum.cli.dev_process import exit_code, log_tail
 from quorum.cli.topic_apply import apply_plan, make_plan, read_wanted
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NotReached
+from quorum.wire.client_errors import AdminError, NotReached, Unanswered
 
 CATALOGUE: Final = Path(__file__).resolve().parent / "sentry_topics.json"
 PARTITIONS, REPLICATION_FACTOR = 12, 3
@@ -99,7 +99,7 @@ class Stage:
             try:
                 request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
                 response = await self.client.create_topics(request)
-            except (NotReached, MayHaveHappened):
+            except (NotReached, Unanswered):
                 found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
                 if found:
                     return 0

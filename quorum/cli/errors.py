@@ -63,7 +63,7 @@ def exit_code_of(code: ErrorCode) -> int:
 
 def of_admin_error(e: AdminError) -> CliError:
     """The line and exit code for what the client raised."""
-    from quorum.wire.client_errors import MayHaveHappened, NoLeader, NotReached
+    from quorum.wire.client_errors import MayHaveHappened, NoLeader, NotReached, Unanswered
 
     if isinstance(e, NotReached):
         return CliError(f"{e.message}. Is a controller running there? Name others with -C host:port,...", EXIT_TIMEOUT)
@@ -71,6 +71,8 @@ def of_admin_error(e: AdminError) -> CliError:
         return CliError(f"{e.message}. `quorumctl quorum status` shows what each controller knows", EXIT_TIMEOUT)
     if isinstance(e, MayHaveHappened):
         return CliError(f"{e.message}. The change may have been made: look before you repeat it", EXIT_TIMEOUT)
+    if isinstance(e, Unanswered):
+        return CliError(f"{e.message}. It was only asked, and nothing was changed: ask again", EXIT_TIMEOUT)
     if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
         return CliError(f"{e.message}. Check the addresses after -C", EXIT_REFUSED)
     return CliError(f"{e.code.name}: {e.message}", exit_code_of(e.code))

@@ -283,9 +283,16 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     async def _view(self, request: Any, context: Any, look: Callable[[ReadView], R]) -> R:
         """What `look` sees: the newest there is, or what this node has applied, as was asked for."""
         asked, timeout_ms = request.context, timeout_of(request.context.timeout_ms, context)
-        if asked.consistency != admin_pb2.RequestContext.LOCAL:
-            return await self._node.read(look, timeout_ms)
-        return await self._node.read_local(look, asked.client_high_watermark, timeout_ms)
+        try:
+            if asked.consistency != admin_pb2.RequestContext.LOCAL:
+                return await self._node.read(look, timeout_ms)
+            return await self._node.read_local(look, asked.client_high_watermark, timeout_ms)
+        except Refused as e:
+            if e.code is not ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            # A node that stops says so to all that wait there, since changes may have been written. A read has no such doubt.
+            text = "this controller stopped before it could answer; nothing was asked to change: ask another controller"
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, text, e.hint) from e
 
     # --- the pipelined stream --------------------------------------------------------------------------------------
 

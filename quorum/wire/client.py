@@ -20,10 +20,10 @@ import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
 
 from daemon.dial import was_never_sent
-from daemon.forwarding import STAY_HERE
+from daemon.forwarding import STAY_HERE, changes_nothing
 from daemon.grpc_options import channel_options
 from metadata_log.errors import ErrorCode
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
 from quorum.wire.submit_stream import SubmitStream
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
@@ -311,8 +311,8 @@ class AdminClient:
                 request.context.client_high_watermark = 0  # nothing was done: what this client had seen is too long ago
                 is_stale = True
                 continue
-            if repeatable and isinstance(last, MayHaveHappened) and last.code is not ErrorCode.RECORD_BATCH_TOO_LARGE:
-                lost = last
+            if repeatable and isinstance(last, Unanswered) and last.code is not ErrorCode.RECORD_BATCH_TOO_LARGE:
+                lost = last if isinstance(last, MayHaveHappened) else lost
             elif last.code not in ASK_ELSEWHERE:
                 break
             if not self._go_elsewhere(target, last.hint):
@@ -328,7 +328,7 @@ class AdminClient:
         """Asks how far the log has come, before a change is first sent: so far back its outcome will not be forgotten soon."""
         try:
             await self._attempt(target, "ListTopics", admin_pb2.ListTopicsRequest(limit=1), timeout_s)
-        except MayHaveHappened as e:  # not the change
+        except Unanswered as e:  # of a read, before the change
             raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
 
     async def _ask_one(self, method: str, request: Any, endpoint: str | None) -> Any:
@@ -338,7 +338,7 @@ class AdminClient:
         for target in dict.fromkeys(targets):
             try:
                 return await self._attempt(target, method, request, min(self.timeout_s, ATTEMPT_S))
-            except (NotReached, MayHaveHappened) as e:
+            except (NotReached, Unanswered) as e:
                 last = e
         assert last is not None
         raise last
@@ -346,14 +346,16 @@ class AdminClient:
     async def _attempt(self, target: str, method: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
         request.context.cluster_id = self._cluster_id
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
+        is_read = changes_nothing(method, request)
         try:
             # The server's own deadline comes first, so that what it knows about the outcome still arrives.
             response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
         except grpc.aio.AioRpcError as e:
-            raise error_of_call(target, e, sent=not was_never_sent(e), size=request.ByteSize()) from e
+            sent, size = not was_never_sent(e), request.ByteSize()
+            raise error_of_call(target, e, sent=sent, size=size, is_read=is_read) from e
         code = response.error.code
         if code:
-            raise AdminError.of(response.error, getattr(response, "leader", None), target)
+            raise AdminError.of(response.error, getattr(response, "leader", None), target, is_read=is_read)
         for name in _OFFSETS:
             self._high_watermark = max(self._high_watermark, getattr(response, name, 0))
         return response

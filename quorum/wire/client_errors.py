@@ -3,7 +3,8 @@
 AdminError           refused, with a code; nothing was done
   NotReached         nobody was there; nothing was done
   NoLeader           nobody led before the deadline; nothing was done, unless `last` is a MayHaveHappened
-  MayHaveHappened    the answer is missing, so look before you repeat it
+  Unanswered         the answer of a read is missing; nothing was changed, so it may be asked again
+    MayHaveHappened  the answer of a change is missing, so look before you repeat it
 """
 
 from typing import Any, Final, Self
@@ -24,12 +25,19 @@ class AdminError(Exception):
         self.hint = hint
 
     @classmethod
-    def of(cls, error: common_pb2.Error, leader: common_pb2.LeaderHint | None = None, target: str = "") -> "AdminError":
+    def of(
+        cls,
+        error: common_pb2.Error,
+        leader: common_pb2.LeaderHint | None = None,
+        target: str = "",
+        *,
+        is_read: bool = False,
+    ) -> "AdminError":
         """The error that a response carries."""
         code = ErrorCode.of(error.code)
         message = error.message or code.name
         if code is ErrorCode.REQUEST_TIMED_OUT:
-            return MayHaveHappened(code, f"{target}: {message}" if target else message)
+            return _missing(is_read)(code, f"{target}: {message}" if target else message)
         return AdminError(code, message, None if leader is None else target_of(leader))
 
 
@@ -50,8 +58,16 @@ class NoLeader(AdminError):
         return error
 
 
-class MayHaveHappened(AdminError):
+class Unanswered(AdminError):
+    """The answer is missing. Of a read that is all: nothing was changed."""
+
+
+class MayHaveHappened(Unanswered):
     """The change may have been made or not. Look (list, describe) before repeating it."""
+
+
+def _missing(is_read: bool) -> type[Unanswered]:
+    return Unanswered if is_read else MayHaveHappened
 
 
 def target_of(leader: common_pb2.LeaderHint) -> str | None:
@@ -62,14 +78,14 @@ def target_of(leader: common_pb2.LeaderHint) -> str | None:
     return f"[{host}]:{leader.endpoint.port}" if ":" in host else f"{host}:{leader.endpoint.port}"
 
 
-def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int) -> AdminError:
+def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int, is_read: bool = False) -> AdminError:
     """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
-    code, details = e.code(), e.details() or ""
+    code, details, missing = e.code(), e.details() or "", _missing(is_read)
     match code:
         # One status, three meanings; only the text tells what became of the request.
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT: " in details:
             text = "its answer is larger than a client takes at once: ask for less, or for less at a time"
-            return MayHaveHappened(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
+            return missing(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "limit exceeded" in details:
             return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} has too many calls to answer: {details}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
@@ -82,26 +98,28 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details)}")
         case grpc.StatusCode.UNAVAILABLE:
             text = "the connection broke before the answer came"
-            return MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
-            return MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
         case _:
             name = getattr(code, "name", str(code))
-            return MayHaveHappened(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {name}: {_short(details)}")
+            return missing(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {name}: {_short(details)}")
 
 
-_TLS_MISTAKES: Final = (
+_MEANINGS: Final = (
+    ("errors resolving", "its name cannot be resolved"),
+    ("DNS resolution failed", "its name cannot be resolved"),
     ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the authority that is trusted here"),
     ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
 )
-"""What gRPC says of the two sides of a connection that do not agree about TLS, and what that means."""
+"""What gRPC says where no connection came about, and what that means: of names, and of two sides that do not agree about TLS."""
 
 
 def _why_not(details: str) -> str:
     """Why there is no connection. A server that demands a certificate just hangs up on whoever shows none."""
     text = _short(details)
-    meaning = next((meaning for sign, meaning in _TLS_MISTAKES if sign in text), None)
+    meaning = next((meaning for sign, meaning in _MEANINGS if sign in text), None)
     return text if meaning is None else f"{meaning} ({text})"
 
 

@@ -16,7 +16,7 @@ from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.errors import ErrorCode
 from quorum.wire.client import TOPIC, AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened
+from quorum.wire.client_errors import AdminError, Unanswered
 from tests.chaos.history import Kind, Operation, Outcome, State
 
 REGISTER: Final = "retention.ms"
@@ -80,7 +80,7 @@ class Clients:
         called_ns = time.monotonic_ns()
         try:
             answer = await _call(admin, kind, key, number, dice)
-        except MayHaveHappened as e:
+        except Unanswered as e:
             answer = Answer(Outcome.UNKNOWN, why=f"{e.code.name}: {e.message}")
         except AdminError as e:
             answer = Answer(Outcome.FAILED, why=f"{e.code.name}: {e.message}")

@@ -17,11 +17,12 @@ from daemon.endpoints import HostPort
 from daemon.server import PortInUse
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint, FeatureRange
+from quorum.cli.errors import of_admin_error
 from quorum.controller.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire import convert
 from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, error_of_call
+from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
 
@@ -144,6 +145,53 @@ async def test_a_timeout_is_not_mistaken_for_a_refusal(node: FakeNode, client: A
     node.refuse_with = Refused(ErrorCode.REQUEST_TIMED_OUT, "it may have taken effect")
     with pytest.raises(MayHaveHappened):
         await client.create_topic("orders")
+
+
+def broken(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        broken(grpc.StatusCode.UNAVAILABLE, "Socket closed"),
+        broken(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+        broken(grpc.StatusCode.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max"),
+        broken(grpc.StatusCode.UNKNOWN, "Unexpected RuntimeError"),
+    ],
+)
+def test_a_read_without_an_answer_has_changed_nothing(lost: grpc.aio.AioRpcError) -> None:
+    """Whichever way the answer of a change is lost, the change may have happened; the answer of a read is only missing."""
+    change = error_of_call("here:1", lost, sent=True, size=10)
+    assert type(change) is MayHaveHappened
+    read = error_of_call("here:1", lost, sent=True, size=10, is_read=True)
+    assert type(read) is Unanswered
+    assert "nothing was changed" in of_admin_error(read).message
+    assert of_admin_error(read).exit_code == of_admin_error(change).exit_code == 5
+
+
+async def test_no_read_says_that_something_may_have_happened(node: FakeNode, client: AdminClient) -> None:
+    """Also where the controller stops while it waits to answer, and where a change is only tried out."""
+    await client.list_topics()
+    node.refuse_with = Refused(
+        ErrorCode.REQUEST_TIMED_OUT, "this controller has stopped: the request may have taken effect"
+    )
+    client.timeout_s = 0.2
+    with pytest.raises(NoLeader) as caught:
+        await client.list_topics()
+    assert "taken effect" not in caught.value.message
+    with pytest.raises(AdminError) as tried:
+        await client.create_topics([_topic("orders")], validate_only=True)
+    assert not isinstance(tried.value, MayHaveHappened)
+
+
+async def test_a_name_that_cannot_be_resolved_was_never_asked() -> None:
+    """Nothing was sent to anybody, be it a read or a change; the line says what is wrong with the name."""
+    async with AdminClient(["nohost.invalid:9001"], timeout_s=0.5) as client:
+        with pytest.raises(NotReached, match="its name cannot be resolved"):
+            await client.describe_quorum()
+        with pytest.raises(NoLeader, match="its name cannot be resolved"):
+            await client.create_topic("orders")
 
 
 async def test_the_client_follows_the_hint(node: FakeNode, target: str) -> None:
