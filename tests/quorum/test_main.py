@@ -1,6 +1,7 @@
 """`quorumd` as a supervisor sees it: exit codes, and the one line that says why."""
 
 import asyncio
+import shutil
 import signal
 import socket
 import sys
@@ -15,6 +16,7 @@ from metadata_log.records import Endpoint
 from quorum.cli.formatting import InitialController, format_directory
 from quorum.runtime import recovery_plan
 from quorum.runtime.recovery_plan import PlannedDirectory, RecoveryPlan
+from tests.processes.certificates import Authority
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -150,3 +152,14 @@ async def test_a_recovery_that_is_not_finished_comes_first(config: Path, tmp_pat
     code, said = await (await quorumd(config)).end()
     assert code == 78
     assert f"quorumctl quorum recover --directory {tmp_path / 'data'} --from-broker '/mnt/a broker' --yes" in said
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
+async def test_swapped_key_and_certificate_keep_it_from_starting(config: Path, tmp_path: Path) -> None:
+    """Exit code 78, and the file that is not what it should be: no restart exchanges the two."""
+    files = Authority(tmp_path / "ca").sign("controller")
+    given = {"certificate.chain": files.private_key, "private.key": files.certificate_chain}
+    given["certificate.authority"] = files.certificate_authority
+    code, said = await (await quorumd(config, *(f"--set=tls.{key}={path}" for key, path in given.items()))).end()
+    assert code == 78, said
+    assert "controller.key: a certificate expected, and this is a private key: are the two swapped?" in said

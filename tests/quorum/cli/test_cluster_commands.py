@@ -5,6 +5,7 @@ They run as processes because gRPC wants one event loop per process, and the ser
 
 import asyncio
 import json
+import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -16,6 +17,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire.server import serve
+from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
@@ -254,3 +256,14 @@ async def test_an_option_behind_the_command_wins(run: Run) -> None:
     """Addresses may stand on both sides of the command; the nearer one is meant."""
     ran = await run("topics", "list", "-C", "127.0.0.1:1", "--timeout", "0.2")
     assert ran.exit_code == 5
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
+async def test_swapped_key_and_certificate_are_wrong_usage(tmp_path: Path) -> None:
+    """Exit code 2, one line that says which file is what, and nobody is dialled; not `cannot be reached` after the timeout."""
+    files = Authority(tmp_path / "ca").sign("operator")
+    flags = ("--cacert", files.certificate_authority, "--cert", files.private_key, "--key", files.certificate_chain)
+    ran = await quorumctl("-C", "127.0.0.1:1", *flags, "topics", "list")
+    assert ran.exit_code == 2, ran
+    assert "operator.key: a certificate expected, and this is a private key: are the two swapped?" in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
