@@ -22,7 +22,8 @@ class Registration:
         """The controller's last word was Online, or Stopping."""
         self._timeout_ms = timeout_ms
         self._previous_incarnations: tuple[Uuid, ...] = ()
-        self._was_registered = False
+        self.was_registered = False
+        """This process was, at some time: what it says of itself has been right."""
         self._until_ms = 0
 
     def recovered(self, previous_incarnations: tuple[Uuid, ...]) -> None:
@@ -35,7 +36,7 @@ class Registration:
 
     def complete(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
-        self._was_registered = True
+        self.was_registered = True
 
     def end(self) -> None:
         """The controllers do not know this process, or not any more."""
@@ -57,7 +58,7 @@ class Registration:
 
     def is_given_up(self, code: ErrorCode, now_ms: int) -> bool:
         """Whether, after it was refused with `code`, it is not to be tried again."""
-        is_hopeless = not self._was_registered or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        is_hopeless = not self.was_registered or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         return is_hopeless and now_ms >= self._until_ms
 
     def is_applied(self, position: Position) -> bool:

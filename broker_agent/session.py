@@ -67,7 +67,8 @@ _FATAL = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Trying again cannot help: somebody must change something."""
+"""Trying again cannot help: somebody must change something. CLUSTER_AUTHORIZATION_FAILED says so of a process that was never
+registered; of one that was, it is the mistake of the controller that says it, and the next controller is asked."""
 
 _NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
@@ -213,7 +214,7 @@ class Session:
         text = f"registration refused: {failed.code.name}: {failed.message}"
         if self._is_left_behind(failed):
             self._join_generation(failed.generation, text)
-        elif failed.code in _FATAL:
+        elif self._is_fatal(failed.code):
             self._exit(1, text)
         elif self._registration.is_given_up(failed.code, now_ms):
             waited_ms = self._config.initial_registration_timeout_ms
@@ -224,6 +225,10 @@ class Session:
             # A duplicate is refused by the right controller: only time can help, not another node.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
             self._ask_again(now_ms, text, failed.leader, find_controller=turn)
+
+    def _is_fatal(self, code: ErrorCode) -> bool:
+        is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self._registration.was_registered
+        return code in _FATAL and not is_one_controllers
 
     def _register_anew(self, reason: str, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
@@ -286,7 +291,7 @@ class Session:
             self._join_generation(failed.generation, text)
         elif failed.code in _NOT_REGISTERED:
             self._register_anew(text, now_ms)
-        elif failed.code in _FATAL:
+        elif self._is_fatal(failed.code):
             self._exit(1, text)
         elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._following.is_busy:
             self._asking.ask_at(now_ms)

@@ -209,7 +209,13 @@ def test_possible_predecessors_take_turns() -> None:
 
 
 @pytest.mark.parametrize(
-    "code", [ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REGISTRATION, ErrorCode.UNSUPPORTED_VERSION]
+    "code",
+    [
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ],
 )
 def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None:
     """The reason is in the exit, and the code is not 0."""
@@ -218,6 +224,35 @@ def test_what_trying_again_cannot_help_ends_the_process(code: ErrorCode) -> None
 
     assert broker.the(Exit).code == 1
     assert "the other cluster" in broker.the(Exit).reason
+
+
+def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next_one() -> None:
+    """One controller that has the wrong configuration, or none of today's, stops no broker that a majority serves: the process
+    that was registered once has shown whose it is. The broker keeps its lease and its state, and asks another controller."""
+    broker = Broker().online()
+    broker.step(FetchFailed(broker.number(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not broker 101's certificate"), 5)
+    assert not broker.has(Exit)
+    assert broker.has(FindController)
+    assert broker.session.state is ONLINE
+    assert broker.session.may_serve(broker.now_ms)
+
+    broker.wait()
+    assert broker.the(Fetch).request.broker_epoch == 12, "the next controller is asked for the same session"
+    broker.answer()
+    assert broker.session.state is ONLINE
+
+
+def test_a_broker_that_was_registered_once_registers_anew_with_whoever_authorizes_it() -> None:
+    """Also while it is registered no more: what refuses it then is one controller, not the cluster."""
+    broker = Broker().online()
+    broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, "registered anew at 40"), 5).wait()
+    broker.step(RegisterFailed(broker.number(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "an old controller"), 5)
+    assert not broker.has(Exit)
+    assert broker.has(FindController)
+
+    broker.wait()
+    broker.step(Registered(broker.the(Register).number, 41), 5)
+    assert broker.has(Fetch)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED])
