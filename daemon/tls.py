@@ -4,8 +4,8 @@ Certificates are read when a server or channel is made. A server reads them agai
 changed. A channel does not (gRPC has no such hook), so what a node shows to others is what it found when it started: after a
 rotation nodes are restarted one by one, before the old certificate ends.
 
-gRPC reports a key where a certificate should be, or the key of another certificate, as `Failed to create security handshaker`, for
-each connection anew. So the three files are tried together when a server or channel is made, and the mistake is named.
+gRPC reports a key where a certificate should be, or the key of another certificate, as `Failed to create security
+handshaker`, for each connection anew. So the three files are tried together when a server or channel is made, and the mistake is named.
 """
 
 import ssl
