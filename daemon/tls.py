@@ -5,7 +5,8 @@ changed. A channel does not (gRPC has no such hook), so what a node shows to oth
 rotation nodes are restarted one by one, before the old certificate ends.
 
 gRPC reports a key where a certificate should be, or the key of another certificate, as `Failed to create security
-handshaker`, for each connection anew. So the three files are tried together when a server or channel is made, and the mistake is named.
+handshaker`, for each connection anew. So the files are tried together when a server or channel is made, and the mistake
+is named.
 """
 
 import ssl
