@@ -1,8 +1,12 @@
 """A cluster of real daemons under faults: controllers that see each other through proxies, and brokers.
 
 Somebody has to start again what has died, as a service manager would; here that is `supervise`. Which ends are *allowed* is
-decided here, too: a daemon may be killed by us, and may give up (exit code 1) while its disk fails. Anything else, an
-assertion for example, a directory that it does not trust any more (78) or a kill that was not ours, is a finding.
+decided here, too: a daemon may end by a signal that it was sent, at any moment of its life; it may stop in order (0) if it was
+asked to, and may give up (1) while its disk fails. Anything else, an assertion for example, a directory that it does not trust
+any more (78) or a kill that was not ours, is a finding.
+
+For example: a SIGTERM that meets an interpreter which is still starting finds no handler, and the process ends by the signal
+(-15). That is the harness's doing, and the daemon is started again like any other.
 """
 
 import asyncio
@@ -69,7 +73,8 @@ class Daemon:
         self.starts_at_s = 0.0
         self.starts = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._expected = False
+        self._sent: set[signal.Signals] = set()
+        """The signals of which the process may end, that it was sent in this life."""
         self._may_die = False
         """It was told to, in a disk call. Whom nobody has told the kernel has killed, as it does when memory runs out."""
 
@@ -82,7 +87,8 @@ class Daemon:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment
             )
         self.starts += 1
-        self._expected = self._may_die = self.paused = False
+        self._sent = set()
+        self._may_die = self.paused = False
 
     @property
     def runs(self) -> bool:
@@ -94,7 +100,7 @@ class Daemon:
             return False
         self._process.send_signal(number)
         if number in (signal.SIGKILL, signal.SIGTERM):
-            self._expected = True
+            self._sent.add(number)
         if number in (signal.SIGSTOP, signal.SIGCONT):
             self.paused = number is signal.SIGSTOP
         return True
@@ -112,7 +118,7 @@ class Daemon:
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self._process = None
-        if self._expected and code in (-signal.SIGKILL, EXIT_OK):
+        if -code in self._sent or (code == EXIT_OK and signal.SIGTERM in self._sent):
             return None
         if self._may_die and code == -signal.SIGKILL:
             return None

@@ -61,6 +61,33 @@ def test_a_kill_of_ours_is_none(daemon: Daemon, process: Process) -> None:
     assert ended(daemon, process, -signal.SIGKILL) is None
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_an_end_by_the_signal_that_was_sent_is_none(
+    daemon: Daemon, process: Process, number: signal.Signals
+) -> None:
+    """A SIGTERM that meets an interpreter before it has a handler, or without one any more, ends it by the signal."""
+    daemon.send(number)
+    assert ended(daemon, process, -number) is None
+
+
+def test_an_end_by_another_signal_than_was_sent_is_a_finding(daemon: Daemon, process: Process) -> None:
+    """Whoever was asked to stop, and was killed by the kernel, was not killed by the nemesis."""
+    daemon.send(signal.SIGTERM)
+    assert ended(daemon, process, -signal.SIGKILL) is not None
+
+
+def test_a_kill_makes_nobody_leave_in_order(daemon: Daemon, process: Process) -> None:
+    """Nobody has asked this daemon to stop: that it stopped all the same just before the kill is its own doing."""
+    daemon.send(signal.SIGKILL)
+    assert ended(daemon, process, EXIT_OK) is not None
+
+
+def test_a_signal_is_for_one_life(daemon: Daemon, process: Process) -> None:
+    daemon.send(signal.SIGTERM)
+    daemon.start({})
+    assert ended(daemon, process, -signal.SIGTERM) is not None
+
+
 def test_a_death_in_a_disk_call_is_none_if_it_was_ordered(daemon: Daemon, process: Process) -> None:
     """Also if the daemon died before it could say that it had heard: the order is what counts."""
     daemon.order(fault="kill_at", call="fsync", nth=1)
