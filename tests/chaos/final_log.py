@@ -2,11 +2,10 @@
 
 Each controller's directory is copied and opened as a controller opens it, so that what is checked is what would be believed at
 the next start; then every batch is read, also those that were archived when the log was cut at its beginning, and the chain
-over them is verified. All controllers' histories have to be one.
+over them is verified. What all of these logs say together is in `committed`.
 """
 
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from pathlib import Path
@@ -18,11 +17,11 @@ from metadata_log.codec import decode_batch
 from metadata_log.errors import LogFormatError
 from metadata_log.files import RealDirectory
 from metadata_log.identity import read_identity
+from metadata_log.ids import Offset
 from metadata_log.log import Log
 from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
 from metadata_log.recovery import segment_names
-from metadata_log.replay import Replay, ReplayStopped
-from metadata_log.salvage import intact_batches
+from metadata_log.replay import Replay
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from quorum.cli.dev_layout import DevNode
 from quorum.runtime.node_config import NodeConfig
@@ -47,7 +46,10 @@ class FinalLog(NamedTuple):
     name: str
     batches: list[Batch]
     digest: bytes
-    changes: list[Change]
+    committed_below: Offset = 0
+    """This controller knew that all below was committed: its newest snapshot ends there."""
+    had_below: Offset = 0
+    """So far it had been durable before its disk lost the end of it; 0 where nothing was lost."""
 
     @property
     def start(self) -> int:
@@ -56,17 +58,6 @@ class FinalLog(NamedTuple):
     @property
     def end(self) -> int:
         return self.batches[-1].end_offset
-
-
-class Joined(NamedTuple):
-    """One history out of all: its changes in their order, from the offset on at which it begins, and where it is none."""
-
-    changes: list[Change]
-    known_from: int
-    problems: list[str]
-
-
-NOTHING_KNOWN: Final = Joined([], sys.maxsize, ["no log can be read"])
 
 
 def read_final_log(node: DevNode, scratch: Path) -> FinalLog:
@@ -94,69 +85,29 @@ def _read(node: DevNode, copy: Path) -> FinalLog:
     if not batches:
         raise LogFormatError("its log is empty")
     _verify(batches)
-    digests = {_digest(Replay(), batches)} if batches[0].base_offset == 0 else set()
+    digests = {digest_of(Replay(), batches)} if batches[0].base_offset == 0 else set()
     if opened.load is not None:
         opened.load.run()
         assert opened.load.image is not None
         replay = Replay()
         replay.install(opened.load.image)
-        digests.add(_digest(replay, batches))
+        digests.add(digest_of(replay, batches))
     if len(digests) > 1:
         raise LogFormatError("the log replayed from 0 and from its newest snapshot differ")
     opened.log.close()
-    return FinalLog(node.name, batches, digests.pop(), [change for batch in batches for change in _changes(batch)])
+    return FinalLog(
+        node.name,
+        batches,
+        digests.pop(),
+        committed_below=0 if opened.load is None else opened.load.end.offset,
+        had_below=0 if opened.log.lost is None else opened.log.lost.end,
+    )
 
 
-def _digest(replay: Replay, batches: list[Batch]) -> bytes:
+def digest_of(replay: Replay, batches: list[Batch]) -> bytes:
+    """Of the image that the batches from the replay's offset on make of the one that it holds."""
     replay.apply([batch for batch in batches if batch.base_offset >= replay.offset])
     return replay.image.digest_bytes
-
-
-def merged(logs: list[FinalLog], recorded: Path) -> Joined:
-    """One history out of all, and where they contradict each other. `recorded`: what `record` has copied."""
-    if not logs:
-        return NOTHING_KNOWN
-    problems = []
-    known: dict[int, tuple[bytes, str]] = {}
-    changes: dict[int, list[Change]] = {}
-    for log in logs:
-        for batch in log.batches:
-            first, whose = known.setdefault(batch.end_offset, (batch.chain, log.name))
-            if first != batch.chain:
-                problems.append(f"{log.name} and {whose} have different histories up to offset {batch.end_offset}")
-                break
-        changes.update(_by_end(log.changes))
-    if len({log.end for log in logs}) > 1:
-        problems.append("logs end apart: " + ", ".join(f"{log.name} at {log.end}" for log in logs))
-    if len({log.digest for log in logs}) > 1:
-        problems.append("images differ: " + ", ".join(f"{log.name} {log.digest.hex()[:12]}" for log in logs))
-    oldest = min(logs, key=lambda log: log.start)
-    earlier = _before(oldest.batches[0], recorded)
-    known_from = earlier[0].base_offset if earlier else oldest.start
-    if known_from > 0:
-        problems.append(f"nobody has the log from its beginning, the oldest is {oldest.name} with {oldest.start}")
-    elif earlier:
-        problems += _from_the_beginning(oldest, earlier)
-    changes.update(_by_end([change for batch in earlier for change in _changes(batch)]))
-    return Joined([change for end in sorted(changes) for change in changes[end]], known_from, problems)
-
-
-def _from_the_beginning(log: FinalLog, earlier: list[Batch]) -> list[str]:
-    """What is wrong with its image. Where every log begins at a snapshot, all the images are the snapshots', right or wrong."""
-    try:
-        digest = _digest(Replay(), [*earlier, *log.batches])
-    except ReplayStopped as e:
-        return [f"{log.name} has a history that cannot be replayed from 0: {e}"]
-    if digest != log.digest:
-        return [f"{log.name} has an image that is not the replay of its history from 0"]
-    return []
-
-
-def _by_end(changes: Iterable[Change]) -> dict[int, list[Change]]:
-    found: dict[int, list[Change]] = {}
-    for change in changes:
-        found.setdefault(change.end_offset, []).append(change)
-    return found
 
 
 def record(node: DevNode, recorded: Path) -> None:
@@ -180,33 +131,6 @@ def record(node: DevNode, recorded: Path) -> None:
             beside.mkdir()
             copy.rename(beside / path.name)
         copy.write_bytes(now)
-
-
-def _before(first: Batch, recorded: Path) -> list[Batch]:
-    """All that was recorded and that `first` continues: found backwards along the chain, which only committed batches bear."""
-    ending: dict[int, list[Batch]] = {}
-    if first.base_offset > 0:
-        for directory in (each for each in recorded.rglob("*") if each.is_dir()):
-            for batch in _intact(directory):
-                ending.setdefault(batch.end_offset, []).append(batch)
-    found: list[Batch] = []
-    following = first
-    while following.base_offset > 0:
-        candidates = ending.get(following.base_offset, [])
-        before = next((each for each in candidates if verify_chain(following, each.chain)), None)
-        if before is None:
-            break
-        found.append(before)
-        following = before
-    return found[::-1]
-
-
-def _intact(directory: Path) -> Iterator[Batch]:
-    """All that can be read of a node's copies, behind a flipped bit too: when that is mended the node may begin anew."""
-    for path in sorted(directory.glob("*.log")):
-        with RealDirectory(directory).open(path.name) as file:
-            for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, 0):
-                yield batch
 
 
 def _whole(log: Log) -> Iterator[Batch]:
@@ -251,6 +175,11 @@ def _verify(batches: list[Batch]) -> None:
     for before, batch in pairwise(batches):
         if not verify_chain(batch, before.chain):
             raise LogFormatError(f"the batch at {batch.base_offset} does not continue the chain")
+
+
+def changes_of(batches: Iterable[Batch]) -> list[Change]:
+    """What the batches do to topics, in their order."""
+    return [change for batch in batches for change in _changes(batch)]
 
 
 def _changes(batch: Batch) -> Iterator[Change]:

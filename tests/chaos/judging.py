@@ -9,7 +9,8 @@ from tests.chaos import history as histories
 from tests.chaos import witness as witnesses
 from tests.chaos.clients import KEYS
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.final_log import NOTHING_KNOWN, Joined, merged, read_final_log
+from tests.chaos.committed import NOTHING_KNOWN, Committed, committed
+from tests.chaos.final_log import read_final_log
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.linearizability import check, topic_step
 from tests.chaos.witness import Witness
@@ -33,6 +34,8 @@ class Judgement(NamedTuple):
     equal: bool
     log_end: int
     problems: list[str]
+    tails: tuple[str, ...] = ()
+    """What single logs hold beyond what is committed, for people."""
 
     def lines(self) -> list[str]:
         """For the end of a table."""
@@ -41,6 +44,7 @@ class Judgement(NamedTuple):
             ("linearizable", {True: "yes", False: "NO", None: "not judged"}[self.linearizable]),
             ("acknowledged writes lost", f"{self.lost}"),
             ("logs and digests equal", "yes" if self.equal else "NO"),
+            *(("not committed", tail) for tail in self.tails),
             ("problems", f"{len(self.problems)}"),
         ]
         return [f"{name:<26}{value}" for name, value in rows]
@@ -60,29 +64,44 @@ def at_most(texts: Sequence[str]) -> list[str]:
     return [*texts[:TEXTS_MAX], f"and {more} more like these"] if more > 0 else list(texts)
 
 
-def judge(cluster: ChaosCluster, directory: Path, history: list[Operation], problems: list[str]) -> Judgement:
-    """Reads the directories, which nobody may have open. `problems` are those that are known already."""
+def judge(
+    cluster: ChaosCluster,
+    directory: Path,
+    history: list[Operation],
+    problems: list[str],
+    *,
+    equal_at: tuple[int, bytes] | None = None,
+    broken: str | None = None,
+) -> Judgement:
+    """Reads the directories, which nobody may have open. `problems` are those that are known already.
+
+    `equal_at`: where all controllers ended when they were last seen equal, with which chain; None if the run ended before that.
+    `broken`: the controller that the nemesis had damaged, and that was not whole again: its directory accuses nobody.
+    """
     found = [*map(str, cluster.findings), *problems]
+    nodes = cluster.layout.controllers
     logs = []
-    for node in cluster.layout.controllers:
+    for node in nodes:
         try:
             logs.append(read_final_log(node, directory / "scratch"))
         except LogFormatError as e:
-            found.append(f"{node.name} is not what a controller can start from: {e}")
-    joined = merged(logs, directory / RECORDED)
+            if node.name != broken:
+                found.append(f"{node.name} is not what a controller can start from: {e}")
+    joined = committed(logs, directory / RECORDED, unread=len(nodes) - len(logs), equal_at=equal_at)
     heard = against(history, joined)
     return Judgement(
         heard.linearizable,
         heard.lost,
-        len(logs) == len(cluster.layout.controllers) and not joined.problems,
-        max((log.end for log in logs), default=0),
+        equal_at is not None and len(logs) == len(nodes) and not joined.problems,
+        joined.end or 0,
         [*found, *joined.problems, *heard.problems],
+        joined.tails,
     )
 
 
-def against(history: list[Operation], joined: Joined) -> Hearing:
+def against(history: list[Operation], joined: Committed) -> Hearing:
     """The answers, held against the log as far as it is known, and topic by topic against each other."""
-    witness = Witness(joined.changes, joined.known_from)
+    witness = Witness(joined.changes, joined.known_from, joined.end)
     found = _untried(history) + _unknown(history, witness, joined.known_from)
     by_law: dict[str, list[str]] = {}
     for law, why, operation in witnesses.problems_of(history, witness):

@@ -63,7 +63,8 @@ class Nemesis:
         self.cluster = cluster
         self.counts: Counter[str] = Counter()
         """Faults that took place, by kind."""
-        self.somebody_is_broken = False
+        self.broken: str | None = None
+        """The controller whose promise was broken, until all are well again."""
         self._leader = leader
 
     async def carry_out(self, planned: Round) -> None:
@@ -84,7 +85,7 @@ class Nemesis:
 
     def forgive(self) -> None:
         """All are well: from here on a daemon that gives up has no excuse."""
-        self.somebody_is_broken = False
+        self.broken = None
         for daemon in self.cluster.daemons.values():
             daemon.may_give_up = False
 
@@ -208,10 +209,11 @@ Damage: TypeAlias = Callable[[RealDirectory, random.Random], bool]
 
 async def _break_promise(nemesis: Nemesis, hurt: Damage, where: str, dice: random.Random, lasts_s: float) -> bool:
     """Something durable is gone. Never on a second one before the first is whole again: two are a majority."""
-    if nemesis.somebody_is_broken:
+    if nemesis.broken is not None:
         return False
-    nemesis.somebody_is_broken = True
+    nemesis.broken = "somebody"  # while it is asked who
     daemon = await nemesis.controller(dice)
+    nemesis.broken = daemon.node.name
     if hurt in (damage.rot_log, damage.rot_snapshot) and dice.random() < 0.5:
         done = hurt(RealDirectory(daemon.node.data_directory / where), dice)
         await asyncio.sleep(lasts_s)  # whoever reads there finds it; what nobody has read is found at the next start

@@ -29,7 +29,7 @@ from metadata_log.errors import LogFormatError
 from tests.chaos import history as histories
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.final_log import FinalLog, read_final_log, record
+from tests.chaos.final_log import FinalLog, changes_of, read_final_log, record
 from tests.chaos.history import TELLING, Operation, Outcome
 from tests.chaos.judging import RECORDED, Judgement, at_most, judge
 from tests.chaos.volume import Volume, why_not
@@ -60,6 +60,7 @@ class PowerCuts:
         self._volumes: dict[str, Volume] = {}
         self._rounds: Counter[str] = Counter()
         self._checked = self._telling = 0
+        self._equal_at: tuple[int, bytes] | None = None
         self.problems: list[str] = []
 
     async def run(self, rounds: int, say: Callable[[str], None]) -> Cut:
@@ -67,7 +68,9 @@ class PowerCuts:
         try:
             await self._under_load(rounds, say, began_s)
             seconds = time.monotonic() - began_s
-            judgement = judge(self.cluster, self._directory, self._clients.history, self.problems)
+            judgement = judge(
+                self.cluster, self._directory, self._clients.history, self.problems, equal_at=self._equal_at
+            )
         finally:
             for volume in self._volumes.values():
                 kept = volume.path.with_name("data.kept")
@@ -99,7 +102,7 @@ class PowerCuts:
                 done.set()
                 await at_work
                 if not self.problems:
-                    await until_equal(self.cluster, observer)
+                    self._equal_at = await until_equal(self.cluster, observer)
             except NotWell as e:
                 self.problems.append(str(e))
             finally:
@@ -149,7 +152,7 @@ class PowerCuts:
                 logs.append(read_final_log(daemon.node, self._directory / "scratch"))
             except LogFormatError as e:
                 self.problems.append(f"after a cut, {daemon.node.name} cannot be opened: {e}")
-        witnesses = [Witness(log.changes, log.start) for log in logs]
+        witnesses = [Witness(changes_of(log.batches), log.start) for log in logs]
         missing = []
         for each in recent:
             holders = sum(not witness.can_tell(each) or witness.wrote(each) for witness in witnesses)

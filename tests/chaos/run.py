@@ -47,6 +47,7 @@ async def run(
     cluster = ChaosCluster.create(directory / "cluster", dice, mutant=mutant)
     worker = Clients(lambda number, dice: client_of(cluster, number, dice), seed, clients, pause_s)
     problems: list[str] = []
+    equal_at: tuple[int, bytes] | None = None
     began_s = time.monotonic()
     rounds = 0
     async with cluster.running(), observer_of(cluster) as observer:
@@ -71,7 +72,7 @@ async def run(
             done.set()
             await at_work
             if not cluster.findings:
-                await until_equal(cluster, observer)
+                equal_at = await until_equal(cluster, observer)
         except NotWell as e:
             problems.append(str(e))
         finally:
@@ -86,7 +87,14 @@ async def run(
         nemesis.counts,
         Counter(each.outcome for each in worker.history),
         sum(daemon.starts - 1 for daemon in cluster.daemons.values()),
-        judge(cluster, directory, worker.history, problems + at_most(worker.oddities)),
+        judge(
+            cluster,
+            directory,
+            worker.history,
+            problems + at_most(worker.oddities),
+            equal_at=equal_at,
+            broken=nemesis.broken,
+        ),
     )
 
 

@@ -62,9 +62,7 @@ def test_a_kill_of_ours_is_none(daemon: Daemon, process: Process) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_an_end_by_the_signal_that_was_sent_is_none(
-    daemon: Daemon, process: Process, number: signal.Signals
-) -> None:
+def test_an_end_by_the_signal_that_was_sent_is_none(daemon: Daemon, process: Process, number: signal.Signals) -> None:
     """A SIGTERM that meets an interpreter before it has a handler, or without one any more, ends it by the signal."""
     daemon.send(number)
     assert ended(daemon, process, -number) is None

@@ -3,9 +3,16 @@
 from types import SimpleNamespace
 from typing import Any
 
-from tests.chaos.final_log import Change, Joined
+import pytest
+
+from metadata_log.errors import LogFormatError
+from metadata_log.records import Topic
+from tests.chaos import judging
+from tests.chaos.committed import Committed
+from tests.chaos.final_log import Change
 from tests.chaos.history import Kind, Operation, Outcome, State
 from tests.chaos.judging import TEXTS_MAX, against, at_most, judge
+from tests.chaos.test_committed import left, logged
 
 
 def did(
@@ -24,7 +31,7 @@ def did(
 
 def test_the_truth() -> None:
     history = [did(1, Kind.CREATE, 10, 1), did(2, Kind.READ, 11, 1)]
-    assert against(history, Joined([Change("alpha", 1, 10)], 0, [])) == (True, 0, [])
+    assert against(history, Committed([Change("alpha", 1, 10)], 0, [])) == (True, 0, [])
 
 
 def test_clients_that_nobody_answered_are_a_problem() -> None:
@@ -35,7 +42,7 @@ def test_clients_that_nobody_answered_are_a_problem() -> None:
         did(3, Kind.SET, None, 3, Outcome.UNKNOWN),
         did(4, Kind.CREATE, 10, 4, Outcome.EXISTS),
     ]
-    (problem,) = against(history, Joined([Change("alpha", 1, 10)], 0, [])).problems
+    (problem,) = against(history, Committed([Change("alpha", 1, 10)], 0, [])).problems
     assert "no change of any client at work" in problem
 
 
@@ -52,7 +59,7 @@ def test_without_a_log_there_is_one_line_and_no_verdict(tmp_path: Any) -> None:
 
 def test_where_the_log_is_known_it_is_asked() -> None:
     """Its beginning is lost: the creation and the first read cannot be judged, what was said of later offsets can."""
-    log = Joined([Change("alpha", 3, 30)], 20, [])
+    log = Committed([Change("alpha", 3, 30)], 20, [])
     history = [
         did(1, Kind.CREATE, 10, 1),
         did(2, Kind.READ, 25, 1),
@@ -75,7 +82,7 @@ def test_of_each_kind_of_problem_some_are_told() -> None:
     """A thousand lost writes do not hide the one stale read; the log is whole here, and has none of the writes."""
     writes = [did(n, Kind.SET, 10 + n, n) for n in range(2, 1_000)]
     history = [did(1, Kind.CREATE, 10, 1), *writes, did(1_000, Kind.READ, 2_000, 7)]
-    found = against(history, Joined([Change("alpha", 1, 10)], 0, []))
+    found = against(history, Committed([Change("alpha", 1, 10)], 0, []))
     assert found.lost == 998
     assert found.linearizable is False
     assert sum("is not in the log there" in each for each in found.problems) == TEXTS_MAX
@@ -87,3 +94,28 @@ def test_at_most() -> None:
     texts = [str(n) for n in range(TEXTS_MAX)]
     assert at_most(texts) == texts
     assert at_most([*texts, "one"]) == [*texts, "and 1 more like these"]
+
+
+def test_a_controller_whose_damage_was_not_mended_yet_is_no_problem_of_its_own(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run had ended for another reason amid a fault of the nemesis's; of anybody else such a directory is a finding."""
+
+    def unreadable(node: Any, scratch: Any) -> Any:
+        raise LogFormatError("its end is gone")
+
+    monkeypatch.setattr(judging, "read_final_log", unreadable)
+    nodes = [SimpleNamespace(name=f"controller-{n}") for n in (1, 2)]
+    cluster: Any = SimpleNamespace(findings=[], layout=SimpleNamespace(controllers=nodes))
+    first, *_ = judge(cluster, tmp_path, [], [], broken="controller-1").problems
+    assert first == "controller-2 is not what a controller can start from: its end is gone"
+
+
+def test_who_was_seen_equal_and_who_was_not(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a run that came to its end has seen its controllers equal; of any other the table must not say so."""
+    batches = logged([Topic("t", bytes(16))])
+    monkeypatch.setattr(judging, "read_final_log", lambda node, scratch: left(node.name, batches))
+    nodes = [SimpleNamespace(name=f"controller-{n}") for n in (1, 2, 3)]
+    cluster: Any = SimpleNamespace(findings=[], layout=SimpleNamespace(controllers=nodes))
+    assert judge(cluster, tmp_path, [], [], equal_at=(1, batches[0].chain)).equal
+    assert not judge(cluster, tmp_path, [], []).equal

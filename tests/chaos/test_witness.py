@@ -63,6 +63,14 @@ def test_a_read_that_the_log_contradicts() -> None:
     assert (3, "the log up to there says 2") in said([*TRUE[:2], did(3, Kind.READ, 12, 1)])
 
 
+def test_an_answer_as_of_more_than_was_committed() -> None:
+    """A leader that nobody follows any more has told of its own tail; true as far as the log goes, and of nothing beyond."""
+    history = [*TRUE[:5], did(6, Kind.READ, 21, None)]
+    found = problems_of(history, Witness(LOG[:3], end=20))
+    assert [(each.law, each.operation.number) for each in found] == [("beyond", 6)]
+    assert problems_of(history, Witness(LOG[:3], end=21)) == []
+
+
 def test_a_refusal_for_nothing() -> None:
     assert (5, "was refused, and the log up to there says 2") in said(
         [*TRUE[:3], did(5, Kind.SET, 12, 9, Outcome.MISSING)]

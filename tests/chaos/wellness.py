@@ -117,8 +117,10 @@ async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -
     return f"not a voter to everybody: {', '.join(strangers)}" if strangers else ""
 
 
-async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> None:
+async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> tuple[int, bytes]:
     """Until all controllers and brokers stand at the same offset with the same digest, the controllers with the same chain.
+
+    Gives the end of the controllers' logs, and the chain there.
 
     Raises:
         NotWell: with where each stands.
@@ -127,7 +129,8 @@ async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> None:
     images: dict[str, tuple[int, str]] = {}
     trouble = ""
     while time.monotonic() < deadline_s:
-        trouble, chains = "", set()
+        trouble = ""
+        chains: set[tuple[int, bytes]] = set()
         try:
             for daemon in cluster.controllers:
                 status = await observer.describe_quorum(daemon.node.endpoint)
@@ -138,7 +141,7 @@ async def until_equal(cluster: ChaosCluster, observer: AdminClient) -> None:
         except (AdminError, grpc.aio.AioRpcError) as e:
             trouble = str(e)
         if not trouble and len(set(images.values())) == 1 and len(chains) == 1:
-            return
+            return chains.pop()
         await asyncio.sleep(0.2)
     raise NotWell(f"not equal within {WELL_WITHIN_S:g} s after everything was healed: {images} {trouble}")
 

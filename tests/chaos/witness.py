@@ -6,13 +6,17 @@ knows better, because each change has an offset, and each answer says what offse
   * real time never contradicts offsets: what ended before something else began has the lower offset, or the same;
   * an acknowledged change is in the log, in the batch that ends where the answer said;
   * a read saw what the log, replayed up to its offset, says; a refusal is true of that state;
-  * what failed definitely is not there, and what nobody knows about is there at most once.
+  * what failed definitely is not there, and what nobody knows about is there at most once;
+  * no answer is as of more than is committed.
+
+The log is what a majority of the controllers has committed (`tests.chaos.committed`): never the tail of one of them.
 
 The log also tells what became of the unknown operations, and with that `settled` bounds them for the linearizability check:
 what is in a batch that ends at 7 had happened before anything ended that is as of 7 or more. (So does etcd's robustness
 test.) The history itself stays the clients' own.
 """
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,10 +36,14 @@ class Contradiction(NamedTuple):
 
 
 class Witness:
-    """The changes of the final log, by key and in their order. `known_from`: what ends there or before nobody has any more."""
+    """The changes of the final log, by key and in their order.
 
-    def __init__(self, changes: Iterable[Change], known_from: int = 0) -> None:
+    `known_from`: what ends there or before nobody has any more. `end`: where the log ends; None, if that is not known.
+    """
+
+    def __init__(self, changes: Iterable[Change], known_from: int = 0, end: int | None = None) -> None:
         self._known_from = known_from
+        self.end = sys.maxsize if end is None else end
         self._by_key: dict[str, list[Change]] = defaultdict(list)
         self._all: set[tuple[str, State, int | None]] = set()
         for change in changes:
@@ -97,6 +105,8 @@ def _answers(history: Sequence[Operation], witness: Witness) -> Iterator[Contrad
     for each in history:
         if each.outcome not in TELLING or _is_done(each) or not witness.can_tell(each):
             continue
+        if _offset(each) > witness.end:
+            yield Contradiction("beyond", f"is as of more than was committed, which ends at {witness.end}", each)
         state = witness.state(each.key, _offset(each))
         if each.kind is Kind.READ and state != each.value:
             yield Contradiction("read", f"the log up to there says {state}", each)
