@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
 from metadata_log.records import FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
+from quorum.controller.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply
 
 NOT_APPENDED: Final[Offset] = -1
 """In a reply: the batch has no place in the log yet."""
@@ -351,6 +352,7 @@ Command: TypeAlias = (
     | RegisterControllerCommand
     | AllocateProducerIds
     | AlterPartition
+    | ElectPreferredLeaders
 )
 
 CommandReply: TypeAlias = (
@@ -367,4 +369,5 @@ CommandReply: TypeAlias = (
     | RegisterControllerReply
     | AllocateProducerIdsReply
     | AlterPartitionReply
+    | ElectPreferredLeadersReply
 )

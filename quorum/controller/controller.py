@@ -42,6 +42,8 @@ from quorum.controller.config import ControllerConfig
 from quorum.controller.configs import alter_configs
 from quorum.controller.contact import BrokerState, state_of
 from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.election_commands import ElectPreferredLeaders
+from quorum.controller.elections import elect_preferred_leaders
 from quorum.controller.features import allocate_producer_ids, bootstrap_features, register_controller
 from quorum.controller.sessions import UNKNOWN_OFFSET
 from quorum.controller.topics import Topics
@@ -102,6 +104,8 @@ class Controller:
             case AlterPartition():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return alter_partitions(image, command, brokers.views.of(image), self.config)
+            case ElectPreferredLeaders():
+                return elect_preferred_leaders(image, command, brokers.views.of(image), self.config)
             case AllocateProducerIds():
                 brokers.identified(image, command.broker_id, command.broker_epoch)
                 return allocate_producer_ids(image, command, self.config.producer_id_block)

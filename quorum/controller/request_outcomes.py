@@ -47,6 +47,7 @@ from quorum.controller.commands import (
     UnregisterBrokerReply,
 )
 from quorum.controller.decision import ControllerError
+from quorum.controller.election_commands import ElectionResult, ElectPreferredLeaders, ElectPreferredLeadersReply
 
 R = TypeVar("R")
 
@@ -62,7 +63,7 @@ class RequestIdentity(NamedTuple):
     """The highest offset that the client had been told of when it sent the request for the first time."""
 
 
-_ROWS: Final = {result: attrgetter(*(each.name for each in fields(result))) for result in (TopicResult, ConfigResult)}
+_ROWS: Final = {result: attrgetter(*(each.name for each in fields(result))) for result in (TopicResult, ConfigResult, ElectionResult)}
 """How the results inside a reply become plain rows."""
 
 
@@ -132,6 +133,8 @@ def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
             return DeleteTopicsReply(offset, _unpacked(outcome, TopicResult))
         case AlterConfigs():
             return AlterConfigsReply(offset, _unpacked(outcome, ConfigResult))
+        case ElectPreferredLeaders():
+            return ElectPreferredLeadersReply(offset, _unpacked(outcome, ElectionResult))
         case FenceBroker():
             return FenceBrokerReply(offset, command.broker_id)
         case UnregisterBroker():

@@ -24,6 +24,7 @@ from quorum.controller.commands import (
 from quorum.controller.config import ControllerConfig
 from quorum.controller.controller import Controller
 from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.election_commands import ElectPreferredLeaders, TopicPartition
 from tests.quorum.controller.cluster import Cluster, registration
 
 BROKERS = 4
@@ -55,7 +56,7 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
     broker_id = dice.randrange(BROKERS)
     known = broker_id in cluster.image.brokers
     cluster.now_ms += dice.choice((0, 10, 500, 3_000))
-    match dice.randrange(11):
+    match dice.randrange(12):
         case 0 | 1 if known:
             cluster.contact(broker_id, wants_fence=dice.random() < 0.3, wants_shut_down=dice.random() < 0.3)
         case 2 if known:
@@ -78,6 +79,9 @@ def live_once(cluster: LawfulCluster, dice: random.Random) -> None:
         case 9:
             while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
                 cluster.run(due)
+        case 11:
+            places = [TopicPartition(topic.name, 0) for topic in cluster.image.topics() if dice.random() < 0.7]
+            cluster.run(ElectPreferredLeaders(tuple(places)))
         case 10 if dice.random() < 0.4:
             cluster.controller = Controller(cluster.controller.config, dice)
             cluster.controller.activate(cluster.image, cluster.now_ms)

@@ -1,0 +1,152 @@
+"""Preferred leaders are elected on request, partition by partition, and no request makes a long turn."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.records import PartitionChange
+from quorum.controller.commands import AlterPartition, FenceBroker, IsrMember, PartitionAlteration
+from quorum.controller.config import ControllerConfig
+from quorum.controller.decision import ControllerError, Decision
+from quorum.controller.election_commands import (
+    ElectionResult,
+    ElectPreferredLeaders,
+    ElectPreferredLeadersReply,
+    TopicPartition,
+)
+from tests.quorum.controller.cluster import Cluster
+
+
+def elect(cluster: Cluster, *places: tuple[str, int]) -> tuple[ElectionResult, ...]:
+    command = ElectPreferredLeaders(tuple(TopicPartition(*place) for place in places))
+    return cluster.ask(command, ElectPreferredLeadersReply).results
+
+
+def back_in_sync(cluster: Cluster, name: str) -> None:
+    """Every leader proposes all replicas of its partition for the ISR."""
+    for partition in cluster.partitions(name):
+        members = tuple(IsrMember(replica) for replica in partition.replicas)
+        alteration = PartitionAlteration(
+            partition.topic_id, partition.partition, partition.leader_epoch, partition.partition_epoch, members
+        )
+        cluster.run(AlterPartition(partition.leader, cluster.image.brokers[partition.leader].broker_epoch, (alteration,)))
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Broker 0 was fenced and is back: partitions 0 and 1 of t, which prefer it, are led by 1; partition 2 by its own."""
+    cluster = Cluster(3)
+    cluster.assign("t", (0, 1, 2), (0, 1, 2), (2, 1, 0))
+    cluster.contact(0, wants_fence=True)
+    cluster.contact(0)
+    assert cluster.leaders("t") == [1, 1, 2]
+    return cluster
+
+
+def test_leadership_goes_back_to_the_first_assigned_replica(cluster: Cluster) -> None:
+    """The leader epoch goes up by one, as with every change of leaders; the ISR stays as it is."""
+    back_in_sync(cluster, "t")
+    results = elect(cluster, ("t", 0), ("t", 1))
+
+    assert [(each.topic, each.partition, each.error, each.leader_id) for each in results] == [
+        ("t", 0, ErrorCode.NONE, 0),
+        ("t", 1, ErrorCode.NONE, 0),
+    ]
+    assert cluster.leaders("t") == [0, 0, 2]
+    assert cluster.partitions("t")[0].leader_epoch == 2
+    assert cluster.partitions("t")[0].isr == (0, 1, 2)
+
+
+def test_each_partition_has_its_own_answer(cluster: Cluster) -> None:
+    """With Kafka's codes; what is refused does not keep the rest from being done."""
+    back_in_sync(cluster, "t")
+    results = elect(cluster, ("t", 2), ("nobody", 0), ("t", 3), ("t", -1), ("t", 0))
+
+    assert [(each.error.name, each.message) for each in results] == [
+        ("ELECTION_NOT_NEEDED", "broker 2, the preferred replica, leads already"),
+        ("UNKNOWN_TOPIC_OR_PARTITION", "there is no such topic"),
+        ("UNKNOWN_TOPIC_OR_PARTITION", "the topic has 3 partitions, 0 to 2"),
+        ("UNKNOWN_TOPIC_OR_PARTITION", "the topic has 3 partitions, 0 to 2"),
+        ("NONE", ""),
+    ]
+    assert cluster.leaders("t") == [0, 1, 2]
+
+
+def test_who_is_out_of_sync_or_away_is_not_elected(cluster: Cluster) -> None:
+    """A preferred election is clean: it never gives a partition to a replica that may lack something of it."""
+    before = cluster.image.offset
+    (outside,) = elect(cluster, ("t", 0))
+    assert outside.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert outside.message == "broker 0, the preferred replica, is not in the ISR"
+    assert cluster.image.offset == before, "nothing is written for nothing"
+
+    back_in_sync(cluster, "t")
+    cluster.contact(0, wants_shut_down=True)  # it leads nothing, so it goes at once
+    (gone,) = elect(cluster, ("t", 0))
+    assert gone.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_who_is_being_fenced_is_not_elected() -> None:
+    """Between two slices of its way out a broker looks unfenced, and stands in ISRs still; it is given nothing (M3)."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    for name in ("a", "b"):
+        cluster.assign(name, (0, 1, 2))
+    cluster.contact(0, wants_fence=True)
+    cluster.contact(0)
+    for name in ("a", "b"):
+        back_in_sync(cluster, name)
+    while all(0 in cluster.partitions(name)[0].isr for name in ("a", "b")):
+        cluster.fold(cluster.controller.decide(cluster.image, FenceBroker(0), cluster.now_ms))
+    assert not cluster.image.brokers[0].fenced
+    assert 0 in cluster.partitions("a")[0].isr + cluster.partitions("b")[0].isr
+
+    results = elect(cluster, ("a", 0), ("b", 0))
+    assert {each.error for each in results} == {ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def test_a_fenced_last_member_is_not_available(cluster: Cluster) -> None:
+    """It is the whole ISR, and leads nothing until it is back (M4)."""
+    cluster.assign("alone", (2,))
+    cluster.contact(2, wants_fence=True)
+    (result,) = elect(cluster, ("alone", 0))
+
+    assert result.error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    assert result.message == "broker 2, the preferred replica, is fenced or shutting down"
+
+
+def test_a_partition_named_twice_refuses_the_request(cluster: Cluster) -> None:
+    """The second election would raise the leader epoch for nothing."""
+    back_in_sync(cluster, "t")
+    with pytest.raises(ControllerError, match=r"partition 0 of topic 't' is named twice; nothing was done") as refused:
+        elect(cluster, ("t", 0), ("t", 0))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_more_than_a_request_may_name_is_refused() -> None:
+    cluster = Cluster(1, config=ControllerConfig(partitions_per_request_max=10))
+    with pytest.raises(ControllerError, match="names 11 partitions; at most 10 are allowed; nothing was done") as e:
+        elect(cluster, *[("t", number) for number in range(11)])
+    assert e.value.code is ErrorCode.POLICY_VIOLATION
+
+
+def test_a_large_request_is_decided_in_slices() -> None:
+    """Each decision looks at no more partitions than a slice has, and the last one answers for all, in the order asked."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=4))
+    cluster.assign("t", *[(0, 1, 2)] * 10)
+    cluster.contact(0, wants_fence=True)
+    cluster.contact(0)
+    back_in_sync(cluster, "t")
+    command: ElectPreferredLeaders | None = ElectPreferredLeaders(tuple(TopicPartition("t", each) for each in range(10)))
+    sizes: list[int] = []
+    decision = Decision((), ElectPreferredLeadersReply())
+    while command is not None:
+        decision = cluster.controller.decide(cluster.image, command, cluster.now_ms)
+        cluster.fold(decision)
+        assert all(isinstance(record, PartitionChange) for record in decision.records)
+        sizes.append(len(decision.records))
+        assert decision.then is None or isinstance(decision.then, ElectPreferredLeaders)
+        command = decision.then
+
+    assert sizes == [4, 4, 2]
+    assert isinstance(decision.reply, ElectPreferredLeadersReply)
+    assert [each.partition for each in decision.reply.results] == list(range(10))
+    assert cluster.leaders("t") == [0] * 10
