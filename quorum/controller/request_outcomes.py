@@ -63,7 +63,10 @@ class RequestIdentity(NamedTuple):
     """The highest offset that the client had been told of when it sent the request for the first time."""
 
 
-_ROWS: Final = {result: attrgetter(*(each.name for each in fields(result))) for result in (TopicResult, ConfigResult, ElectionResult)}
+_ROWS: Final = {
+    result: attrgetter(*(each.name for each in fields(result)))
+    for result in (TopicResult, ConfigResult, ElectionResult)
+}
 """How the results inside a reply become plain rows."""
 
 

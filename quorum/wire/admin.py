@@ -56,6 +56,7 @@ DELETE_TOPICS = _Mutation(convert.from_delete_topics, convert.to_delete_topics_r
 ALTER_CONFIGS = _Mutation(
     convert.from_alter_configs, convert.to_alter_configs_response, admin_pb2.IncrementalAlterConfigsResponse
 )
+ELECT_LEADERS = _Mutation(convert.from_elect_leaders, convert.to_elect_leaders_response, admin_pb2.ElectLeadersResponse)
 FENCE_BROKER = _Mutation(
     lambda message: FenceBroker(message.broker_id),
     lambda reply: admin_pb2.MutationResponse(offset=reply.offset),
@@ -72,6 +73,7 @@ _SUBMITTED = {
     "create_partitions": CREATE_PARTITIONS,
     "delete_topics": DELETE_TOPICS,
     "alter_configs": ALTER_CONFIGS,
+    "elect_leaders": ELECT_LEADERS,
 }
 """By the name of the field, which is the same in SubmitRequest and SubmitResponse."""
 
@@ -113,6 +115,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: Any, context: Any
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         return await self._mutate(ALTER_CONFIGS, request, context)  # type: ignore[no-any-return]
+
+    async def ElectLeaders(self, request: Any, context: Any) -> admin_pb2.ElectLeadersResponse:  # noqa: N802
+        return await self._mutate(ELECT_LEADERS, request, context)  # type: ignore[no-any-return]
 
     async def FenceBroker(self, request: Any, context: Any) -> admin_pb2.MutationResponse:  # noqa: N802
         return await self._mutate(FENCE_BROKER, request, context)  # type: ignore[no-any-return]

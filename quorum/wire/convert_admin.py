@@ -24,6 +24,7 @@ from quorum.controller.commands import (
     NewTopic,
     TopicResult,
 )
+from quorum.controller.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply, TopicPartition
 from quorum.controller.views import (
     BrokerListing,
     DescribedResource,
@@ -136,6 +137,34 @@ def to_alter_configs_response(reply: AlterConfigsReply) -> admin_pb2.Incremental
             admin_pb2.ConfigResult(
                 resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
                 error=error(each.error, each.message),
+            )
+            for each in reply.results
+        ],
+    )
+
+
+def from_elect_leaders(message: admin_pb2.ElectLeadersRequest) -> ElectPreferredLeaders:
+    if message.election_type != admin_pb2.ElectLeadersRequest.PREFERRED:
+        text = (
+            f"election type {message.election_type}: this release elects preferred leaders (0) only; nothing was done"
+        )
+        raise BadMessage(text)
+    at_most(len(message.topics), "topics")
+    at_most(sum(len(each.partitions) for each in message.topics), "partitions")
+    return ElectPreferredLeaders(
+        tuple(TopicPartition(each.topic, partition) for each in message.topics for partition in each.partitions)
+    )
+
+
+def to_elect_leaders_response(reply: ElectPreferredLeadersReply) -> admin_pb2.ElectLeadersResponse:
+    return admin_pb2.ElectLeadersResponse(
+        offset=reply.offset,
+        results=[
+            admin_pb2.ElectionResult(
+                topic=each.topic,
+                partition=each.partition,
+                error=error(each.error, each.message),
+                leader_id=None if each.leader_id == NO_LEADER else each.leader_id,
             )
             for each in reply.results
         ],

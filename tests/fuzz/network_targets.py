@@ -32,6 +32,7 @@ from broker_agent.session_config import SessionConfig
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch
+from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
     ChainRequest,
@@ -71,26 +72,52 @@ USES_MAX: Final = 50
 
 @cache
 def busy_disk() -> bytes:
-    """Of a sole voter with two brokers and a topic."""
+    """Of a sole voter with two brokers, the topic `orders`, and the topic `moved`, led by broker 0 though it prefers 1."""
     disk = formatted_disk(voters_of((1,)))
     controller = LoneController(_started(LoneNode(disk)))
     brokers = BrokerService(controller, IDENTITY)
     admin = AdminService(controller, IDENTITY)
     for broker_id in (0, 1):
         call(brokers, "RegisterBroker", register(broker_id))
-        registered = controller.lone.node.state.committed.brokers[broker_id]
-        fetch = good_requests(registered.broker_epoch, offset=0)["BrokerService.MetadataFetchOnce"]
-        fetch.broker_id, fetch.incarnation_id = broker_id, registered.incarnation_id
-        image = controller.lone.node.state.committed
-        log = controller.lone.node.log
-        fetch.offset, fetch.epoch, fetch.chain = image.offset, log.shape.last_epoch, log.chain_at(image.offset) or b""
-        call(brokers, "MetadataFetchOnce", fetch)
+        _contact(controller, brokers, broker_id)
     request = good_requests()["AdminService.CreateTopics"]
     request.topics[0].name = "orders"
     request.context.request_id = b""
     assert codes_of(call(admin, "CreateTopics", request)) == []
+    request.topics[0].name = "moved"
+    request.topics[0].partitions = request.topics[0].replication_factor = -1
+    request.topics[0].assignment.add(broker_ids=[1, 0])
+    assert codes_of(call(admin, "CreateTopics", request)) == []
+    _contact(controller, brokers, 1, wants_fence=True)
+    _contact(controller, brokers, 1)
+    _take_back(controller, brokers)
     call(admin, "CreateSnapshot", good_requests()["AdminService.CreateSnapshot"])
     return packed(disk)
+
+
+def _contact(controller: LoneController, brokers: BrokerService, broker_id: int, *, wants_fence: bool = False) -> None:
+    """The broker fetches, caught up: it is unfenced then, or fenced if it wants that."""
+    image, log = controller.lone.node.state.committed, controller.lone.node.log
+    registered = image.brokers[broker_id]
+    fetch = good_requests(registered.broker_epoch, offset=0)["BrokerService.MetadataFetchOnce"]
+    fetch.broker_id, fetch.incarnation_id, fetch.wants_fence = broker_id, registered.incarnation_id, wants_fence
+    fetch.offset, fetch.epoch, fetch.chain = image.offset, log.shape.last_epoch, log.chain_at(image.offset) or b""
+    call(brokers, "MetadataFetchOnce", fetch)
+
+
+def _take_back(controller: LoneController, brokers: BrokerService) -> None:
+    """Broker 0, which leads the topic `moved`, has broker 1 in the ISR again."""
+    image = controller.lone.node.state.committed
+    topic = image.topic("moved")
+    assert topic is not None
+    state = topic.state(0)
+    assert state is not None
+    assert (state[LEADER], state[ISR]) == (0, (0,))
+    request = good_requests(image.brokers[0].broker_epoch, topic.topic_id)["BrokerService.AlterPartition"]
+    (alteration,) = request.partitions
+    alteration.leader_epoch, alteration.partition_epoch = state[LEADER_EPOCH], state[PARTITION_EPOCH]
+    alteration.new_isr.add(broker_id=1, broker_epoch=image.brokers[1].broker_epoch)
+    assert codes_of(call(brokers, "AlterPartition", request)) == []
 
 
 def _started(lone: LoneNode) -> LoneNode:

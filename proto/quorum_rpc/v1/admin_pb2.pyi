@@ -366,6 +366,54 @@ class DescribeConfigsResponse(_message.Message):
     local: LocalView
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
+class TopicPartitions(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ElectLeadersRequest(_message.Message):
+    __slots__ = ("context", "election_type", "topics")
+    class ElectionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        PREFERRED: _ClassVar[ElectLeadersRequest.ElectionType]
+        UNCLEAN: _ClassVar[ElectLeadersRequest.ElectionType]
+    PREFERRED: ElectLeadersRequest.ElectionType
+    UNCLEAN: ElectLeadersRequest.ElectionType
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    ELECTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    election_type: ElectLeadersRequest.ElectionType
+    topics: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., election_type: _Optional[_Union[ElectLeadersRequest.ElectionType, str]] = ..., topics: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ...) -> None: ...
+
+class ElectionResult(_message.Message):
+    __slots__ = ("topic", "partition", "error", "leader_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    error: _common_pb2.Error
+    leader_id: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader_id: _Optional[int] = ...) -> None: ...
+
+class ElectLeadersResponse(_message.Message):
+    __slots__ = ("error", "leader", "offset", "results")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    offset: int
+    results: _containers.RepeatedCompositeFieldContainer[ElectionResult]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ElectionResult, _Mapping]]] = ...) -> None: ...
+
 class ListBrokersRequest(_message.Message):
     __slots__ = ("context",)
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
@@ -575,34 +623,38 @@ class ListSnapshotsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., node_id: _Optional[int] = ..., snapshots: _Optional[_Iterable[_Union[SnapshotListing, _Mapping]]] = ...) -> None: ...
 
 class SubmitRequest(_message.Message):
-    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs")
+    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs", "elect_leaders")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     CREATE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    ELECT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     id: int
     create_topics: CreateTopicsRequest
     create_partitions: CreatePartitionsRequest
     delete_topics: DeleteTopicsRequest
     alter_configs: IncrementalAlterConfigsRequest
-    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ...) -> None: ...
+    elect_leaders: ElectLeadersRequest
+    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsRequest, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsRequest, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsRequest, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsRequest, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersRequest, _Mapping]] = ...) -> None: ...
 
 class SubmitResponse(_message.Message):
-    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs", "error")
+    __slots__ = ("id", "create_topics", "create_partitions", "delete_topics", "alter_configs", "error", "elect_leaders")
     ID_FIELD_NUMBER: _ClassVar[int]
     CREATE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     CREATE_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPICS_FIELD_NUMBER: _ClassVar[int]
     ALTER_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    ELECT_LEADERS_FIELD_NUMBER: _ClassVar[int]
     id: int
     create_topics: CreateTopicsResponse
     create_partitions: CreatePartitionsResponse
     delete_topics: DeleteTopicsResponse
     alter_configs: IncrementalAlterConfigsResponse
     error: _common_pb2.Error
-    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ...) -> None: ...
+    elect_leaders: ElectLeadersResponse
+    def __init__(self, id: _Optional[int] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[IncrementalAlterConfigsResponse, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ...) -> None: ...
 
 class SubmitRequests(_message.Message):
     __slots__ = ("requests",)

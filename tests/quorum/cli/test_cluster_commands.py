@@ -15,11 +15,13 @@ import pytest
 
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
+from quorum.cli.leaders import requests_for
 from quorum.runtime.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+from tests.quorum.wire.test_elections import moved
 
 pytestmark = pytest.mark.slow
 
@@ -267,3 +269,44 @@ async def test_swapped_key_and_certificate_are_wrong_usage(tmp_path: Path) -> No
     assert ran.exit_code == 2, ran
     assert "operator.key: a certificate expected, and this is a private key: are the two swapped?" in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
+
+
+async def test_preferred_leaders_are_elected(run: Run, node: FakeNode) -> None:
+    """Of one partition, of a topic, of everything: what was elected, what needed nothing, and an exit code for what failed."""
+    moved(node.cluster, "orders", 3)
+    one = await run(
+        "leaders", "elect", "--election-type", "preferred", "--topic", "orders", "--partition", 1, "-o", "json"
+    )
+    assert one.exit_code == 0
+    assert one.document == {
+        "schema_version": 1, "elected": 1, "not_needed": 0, "failed": 0,
+        "partitions": [{"topic": "orders", "partition": 1, "leader_id": 0, "result": "elected", "error": None}],
+    }  # fmt: skip
+    again = await run("leaders", "elect", "--topic", "orders", "--partition", 1)
+    assert again.exit_code == 0
+    assert "broker 0, the preferred replica, leads already" in again.stdout
+
+    everywhere = await run("leaders", "elect", "--all-topic-partitions", "-o", "json")
+    assert everywhere.exit_code == 0
+    assert (everywhere.document["elected"], everywhere.document["not_needed"]) == (2, 1)
+    assert node.cluster.leaders("orders") == [0, 0, 0]
+
+    node.cluster.contact(0, wants_fence=True)
+    failed = await run("leaders", "elect", "--topic", "orders")
+    assert failed.exit_code == 1
+    assert "Elected: 0. Not needed: 0. Failed: 3." in failed.stdout
+    assert (await run("leaders", "elect", "--topic", "nobody")).exit_code == 3
+    assert (await run("leaders", "elect", "--topic", "orders", "--partition", 3)).exit_code == 3
+    for wrong in ((), ("--partition", 1), ("--all-topic-partitions", "--topic", "orders")):
+        assert (await run("leaders", "elect", *wrong)).exit_code == 2
+
+
+def test_everything_is_asked_for_in_requests_that_are_not_too_large() -> None:
+    """Topics are cut where a request is full, and no partition is left out or named twice."""
+    wanted = {"a": 700, "b": (5, 3), "c": 1_500}
+    requests = list(requests_for(wanted))
+
+    assert [sum(map(len, request.values())) for request in requests] == [1_000, 1_000, 202]
+    asked = [(topic, number) for request in requests for topic, numbers in request.items() for number in numbers]
+    expected = [("a", n) for n in range(700)] + [("b", 5), ("b", 3)] + [("c", n) for n in range(1_500)]
+    assert asked == expected

@@ -28,7 +28,9 @@ def back_in_sync(cluster: Cluster, name: str) -> None:
         alteration = PartitionAlteration(
             partition.topic_id, partition.partition, partition.leader_epoch, partition.partition_epoch, members
         )
-        cluster.run(AlterPartition(partition.leader, cluster.image.brokers[partition.leader].broker_epoch, (alteration,)))
+        cluster.run(
+            AlterPartition(partition.leader, cluster.image.brokers[partition.leader].broker_epoch, (alteration,))
+        )
 
 
 @pytest.fixture
@@ -135,7 +137,9 @@ def test_a_large_request_is_decided_in_slices() -> None:
     cluster.contact(0, wants_fence=True)
     cluster.contact(0)
     back_in_sync(cluster, "t")
-    command: ElectPreferredLeaders | None = ElectPreferredLeaders(tuple(TopicPartition("t", each) for each in range(10)))
+    command: ElectPreferredLeaders | None = ElectPreferredLeaders(
+        tuple(TopicPartition("t", each) for each in range(10))
+    )
     sizes: list[int] = []
     decision = Decision((), ElectPreferredLeadersReply())
     while command is not None:

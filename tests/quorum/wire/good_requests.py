@@ -109,6 +109,9 @@ def _operators() -> dict[str, Any]:
         "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
+        "ElectLeaders": admin_pb2.ElectLeadersRequest(
+            context=CONTEXT, topics=[admin_pb2.TopicPartitions(topic="moved", partitions=[0])]
+        ),
         "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=0),
         "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=1),
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),
@@ -128,7 +131,7 @@ def good_requests(
     offset: int = 0,
     snapshot: OffsetAndEpoch = OffsetAndEpoch(3, 1),  # noqa: B008 -- a value
 ) -> dict[str, Any]:
-    """By `Service.Method`. Broker 0 with this epoch leads partition 0 of the topic `orders`."""
+    """By `Service.Method`. Broker 0 with this epoch leads partition 0 of the topic `orders`, and of `moved`, which prefers 1."""
     return {
         f"{service}.{method}": request
         for service, requests in (

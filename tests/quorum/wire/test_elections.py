@@ -1,0 +1,95 @@
+"""ElectLeaders over real gRPC, alone and in a stream of changes, and against a node that remembers what it has done."""
+
+from typing import Any
+
+import pytest
+from quorum_rpc.v1 import admin_pb2
+
+from metadata_log.errors import ErrorCode
+from quorum.wire.admin import AdminService
+from quorum.wire.client import AdminClient
+from quorum.wire.client_errors import AdminError
+from tests.fuzz.network_targets import IDENTITY, busy
+from tests.quorum.controller.cluster import Cluster
+from tests.quorum.controller.test_elections import back_in_sync
+from tests.quorum.runtime.lone_controller import LoneController
+from tests.quorum.wire.calling import call
+from tests.quorum.wire.fake_node import FakeNode
+from tests.quorum.wire.good_requests import good_requests
+
+
+def moved(cluster: Cluster, name: str, partitions: int) -> None:
+    """Each partition prefers broker 0, is led by 1, and has all of its replicas in sync."""
+    cluster.assign(name, *[(0, 1, 2)] * partitions)
+    cluster.contact(0, wants_fence=True)
+    cluster.contact(0)
+    back_in_sync(cluster, name)
+    assert set(cluster.leaders(name)) == {1}
+
+
+async def test_leaders_are_elected_with_a_result_for_each(client: AdminClient, node: FakeNode) -> None:
+    """In the order asked; who leads now, or why not. The request has an id, as every change."""
+    moved(node.cluster, "t", 2)
+    response = await client.elect_leaders({"t": [1, 7], "nobody": [0]})
+
+    assert [(each.topic, each.partition, each.error.code) for each in response.results] == [
+        ("t", 1, 0),
+        ("t", 7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("nobody", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert response.results[0].leader_id == 0
+    assert not response.results[1].HasField("leader_id")
+    assert response.offset == node.cluster.image.offset
+    assert node.cluster.leaders("t") == [1, 0]
+    assert node.identities[-1] is not None
+
+
+async def test_an_answer_for_10_000_partitions_arrives(client: AdminClient) -> None:
+    """Whatever the topic is called: also with the longest name, all results fit into a message."""
+    response = await client.elect_leaders({"x" * 249: range(10_000)})
+    assert len(response.results) == 10_000
+
+
+async def test_leaders_are_elected_in_a_stream_of_changes(client: AdminClient, node: FakeNode) -> None:
+    moved(node.cluster, "t", 1)
+    request = admin_pb2.ElectLeadersRequest(topics=[admin_pb2.TopicPartitions(topic="t", partitions=[0])])
+    async with await client.submit() as stream:
+        response = await (await stream.send(elect_leaders=request))
+
+    assert [each.leader_id for each in response.results] == [0]
+    assert node.cluster.leaders("t") == [0]
+
+
+async def test_another_kind_of_election_is_refused(client: AdminClient, node: FakeNode) -> None:
+    """An unclean election loses data: nothing here makes one by request, and nothing was done."""
+    moved(node.cluster, "t", 1)
+    unclean = admin_pb2.ElectLeadersRequest.UNCLEAN
+    topics = [admin_pb2.TopicPartitions(topic="t", partitions=[0])]
+    request = admin_pb2.ElectLeadersRequest(election_type=unclean, topics=topics)
+    with pytest.raises(AdminError, match=r"elects preferred leaders \(0\) only; nothing was done") as refused:
+        await client._change("ElectLeaders", request)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert node.cluster.leaders("t") == [1]
+
+
+def test_a_repeated_request_has_its_first_answer() -> None:
+    """A client that missed the answer asks again: what it is told is what was done, and not that nothing is needed.
+
+    Without its id the same request finds the preferred replica leading.
+    """
+    lone = busy()
+    admin = AdminService(LoneController(lone), IDENTITY)
+    request: Any = admin_pb2.ElectLeadersRequest()
+    request.CopyFrom(good_requests()["AdminService.ElectLeaders"])
+    request.context.request_id = bytes([7]) * 16
+    request.context.client_high_watermark = lone.node.state.committed.offset
+
+    first = call(admin, "ElectLeaders", request)
+    end = lone.node.log.shape.end
+    assert [(each.topic, each.leader_id) for each in first.results] == [("moved", 1)]
+    assert call(admin, "ElectLeaders", request) == first
+    assert lone.node.log.shape.end == end
+
+    request.context.ClearField("request_id")
+    (result,) = call(admin, "ElectLeaders", request).results
+    assert result.error.code == ErrorCode.ELECTION_NOT_NEEDED
