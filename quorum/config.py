@@ -22,6 +22,7 @@ from daemon.config import Config, ConfigErrors, ConfigProblem
 from daemon.endpoints import HostPort, Listener, NodeAddress, parse_host_port, parse_listener, parse_node_address
 from daemon.tls import TlsFiles
 from metadata_log.log import LogConfig
+from metadata_log.pieces import PIECE_BYTES_MIN
 from metadata_log.records import Endpoint
 from quorum.controller.config import ControllerConfig
 from quorum.core.config import RaftConfig
@@ -46,6 +47,8 @@ ListenerText = Annotated[Listener, _read_by(parse_listener)]
 NodeAddressText = Annotated[NodeAddress, _read_by(parse_node_address)]
 HostPortText = Annotated[HostPort, _read_by(_any_host_port)]
 Milliseconds = Annotated[int, Field(ge=1, le=30 * DAY_MS)]
+PieceBytes = Annotated[int, Field(ge=1 << 10, le=2 << 20)]
+"""At most half of what gRPC lets through in one message."""
 
 
 class QuorumSection(BaseModel):
@@ -64,6 +67,12 @@ class QuorumSection(BaseModel):
     request_timeout_ms: Milliseconds = 500
     retry_backoff_ms: Milliseconds = 30
     successor_wait_ms: Milliseconds = 40
+    fetch_max_bytes: PieceBytes = 1 << 20
+    """The most that a follower asks for at once, or that this node gives one as leader."""
+    fetch_snapshot_max_bytes: PieceBytes = 1 << 20
+    """The same for a snapshot."""
+    fetch_piece_min_bytes: PieceBytes = PIECE_BYTES_MIN
+    """A follower begins with pieces of this size, and comes back to it when one was too late (`metadata_log.pieces`)."""
 
 
 class ControllerSection(BaseModel):
@@ -167,6 +176,9 @@ class QuorumConfig(Config):
             election_timeout_max_ms=2 * quorum.election_timeout_ms,
             request_timeout_ms=quorum.request_timeout_ms,
             retry_backoff_ms=quorum.retry_backoff_ms,
+            fetch_bytes_max=quorum.fetch_max_bytes,
+            snapshot_chunk_bytes=quorum.fetch_snapshot_max_bytes,
+            piece_bytes_min=quorum.fetch_piece_min_bytes,
             successor_wait_ms=quorum.successor_wait_ms,
             auto_join=quorum.auto_join_enable,
             also_ask=tuple(sorted({node_id for node_id, _ in quorum.voters} - {self.node_id})),

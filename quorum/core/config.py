@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from metadata_log.ids import NodeId
+from metadata_log.pieces import PIECE_BYTES_MIN
 
 
 class RaftConfig(NamedTuple):
@@ -32,3 +33,5 @@ class RaftConfig(NamedTuple):
     just been formatted knows only the first ones."""
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20
+    piece_bytes_min: int = PIECE_BYTES_MIN
+    """No fetch asks for less, however slow the link is (`metadata_log.pieces`)."""

@@ -33,9 +33,8 @@ NO_ROOM_REST_MS = 5_000
 
 
 def request_for(q: QuorumState, download: Download) -> FetchSnapshotRequest:
-    return FetchSnapshotRequest(
-        q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, q.config.snapshot_chunk_bytes
-    )
+    max_bytes = min(q.pieces.bytes, q.config.snapshot_chunk_bytes)
+    return FetchSnapshotRequest(q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, max_bytes)
 
 
 def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
@@ -54,7 +53,13 @@ def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     q.role = replace(role, download=part)
 
 
-def take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
+def take_chunk(
+    q: QuorumState,
+    role: Follower,
+    download: Download,
+    request: FetchSnapshotRequest,
+    response: FetchSnapshotResponse,
+) -> None:
     """A piece has come; the last one of them is followed by the installation."""
     position = download.position + len(response.data)
     same_file = response.position == download.position and download.size in (None, response.size)
@@ -66,6 +71,7 @@ def take_chunk(q: QuorumState, role: Follower, download: Download, response: Fet
         q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
     q.part = Download(download.snapshot, position, response.size)
     if position < response.size:
+        q.piece_came(request)
         q.role = replace(role, download=q.part)
     else:
         q.role = replace(role, download=None)

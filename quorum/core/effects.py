@@ -51,12 +51,16 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithBatches:
-    """Answer a fetch with `response`, its batches filled in from the log at `offset` (uncommitted ones too)."""
+    """Answer a fetch with `response`, its batches filled in from the log at `offset` (uncommitted ones too).
+
+    Or its part, where the first of them is larger than `max_bytes` and the asker takes parts (`pieces.as_asked`).
+    """
 
     reply_to: int
     response: FetchResponse
     offset: Offset
     max_bytes: int
+    part_position: int | None
 
 
 @dataclass(frozen=True, slots=True)

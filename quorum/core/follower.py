@@ -6,8 +6,12 @@ answer could append a second time, or acknowledge what was since cut away.
 
 What an answer can be:
   * batches, or nothing: the logs agree up to its end, and the high watermark is the leader's, or that end if it is less;
+  * a part of a batch that is larger than a piece: it is kept until all parts are here, and says that the leader is there;
   * a point of divergence: cut back and ask again. Never below the own high watermark: what is committed is nobody's to cut;
   * a snapshot: what comes next is gone from the leader's log. It is fetched piece by piece, then the log starts at its end.
+
+How much a fetch asks for is found out, so that over any link the answer comes within the request's timeout: see
+`metadata_log.pieces`.
 
 A follower whose leader's process is seen gone (`PeerRefused`) does not wait for the fetch timeout: the leader's last
 answer ranked the successors, and each runs when its turn comes, unless the leader answers after all.
@@ -16,8 +20,9 @@ answer ranked the successors, and each runs when its turn comes, unless the lead
 from dataclasses import replace
 
 from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode
+from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.pieces import BatchPart, PartialBatch, held_at, joined
 from quorum.core import disputes, download, election
 from quorum.core.divergence import truncation_point
 from quorum.core.effects import AppendBatches, TruncateLog
@@ -58,8 +63,8 @@ def fetch_if_due(q: QuorumState) -> None:
             destination, request = leader_id, download.request_for(q, q.installing)
         case Follower(leader_id=leader_id, download=Download() as wanted):
             destination, request = leader_id, download.request_for(q, wanted)
-        case Follower(leader_id=leader_id, read_token=read_token):
-            destination, request = leader_id, _fetch_request(q, read_token)
+        case Follower(leader_id=leader_id, read_token=read_token, partial=partial):
+            destination, request = leader_id, _fetch_request(q, read_token, partial)
         case _:
             candidates = _may_know_a_leader(q)
             if q.heard_of is not None:
@@ -67,8 +72,9 @@ def fetch_if_due(q: QuorumState) -> None:
             if not candidates:
                 q.back_off()
                 return
-            destination, request = q.rng.choice(candidates), _fetch_request(q, 0)
+            destination, request = q.rng.choice(candidates), _fetch_request(q, 0, None)
     q.in_flight = (destination, request)
+    q.asked_ms = q.now_ms
     q.send(destination, request)
 
 
@@ -79,7 +85,7 @@ def _may_know_a_leader(q: QuorumState) -> list[NodeId]:
     return [node_id for node_id in known if node_id != q.me.node_id]
 
 
-def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
+def _fetch_request(q: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
     end = q.shape.flushed_end
     assert end == q.shape.end, "a fetch would acknowledge what is not on disk"
     return FetchRequest(
@@ -91,12 +97,13 @@ def _fetch_request(q: QuorumState, read_token: int) -> FetchRequest:
         chain=q.shape.flushed_chain,
         high_watermark=q.known_high_watermark or 0,
         max_wait_ms=q.config.fetch_wait_ms,
-        max_bytes=q.config.fetch_bytes_max,
+        max_bytes=min(q.pieces.bytes, q.config.fetch_bytes_max),
         read_token=read_token,
         incarnation=q.incarnation,
         applied_offset=q.applied[0],
         digest=q.applied[1],
         damaged=q.standing.damaged,
+        part_position=held_at(partial, end),
     )
 
 
@@ -133,6 +140,7 @@ def _heard_well(
     successors: tuple[NodeId, ...],
     read_token: int,
     verified: tuple[Offset | None, Offset],
+    partial: PartialBatch | None = None,
 ) -> Follower:
     """The leader has answered: it is there, and there is no reason to suspect it.
 
@@ -152,6 +160,7 @@ def _heard_well(
         read_token=read_token,
         verified=verified,
         download=role.download,
+        partial=partial,
     )
 
 
@@ -169,23 +178,46 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
         # It led this epoch and does not any more; a leader never comes back in the same epoch.
         return suspect(q, replace(role, successors=response.successors or role.successors))
-    if response.error is not ErrorCode.NONE or not _continues(q, response.batches):
+    if response.error is not ErrorCode.NONE:
+        return None
+    batches, partial = response.batches, None
+    if response.part is not None:
+        batches, partial = _put_together(role.partial, request.fetch_offset, response.part)
+        if not batches and partial is None:
+            q.role = replace(role, partial=None)  # from the batch's beginning, then
+            return None
+    if not _continues(q, batches):
         return None
     disputes.close(q, q.me)
     q.standing = q.standing.bounded_by(response.log_end)
     verified = role.verified
     if response.snapshot is None and response.diverging is None:
-        verified = response.high_watermark, response.batches[-1].end_offset if response.batches else q.shape.end
-    q.role = role = _heard_well(q, role, response.successors, response.read_token, verified)
+        verified = response.high_watermark, batches[-1].end_offset if batches else q.shape.end
+    q.role = role = _heard_well(q, role, response.successors, response.read_token, verified, partial)
+    if partial is not None or (batches and batches[-1].end_offset < response.log_end):
+        q.piece_came(request)
     if response.snapshot is not None:
         return download.begin(q, role, response.snapshot)
     if response.diverging is not None:
         return _truncate(q, request, response.diverging)
-    if response.batches:
+    if batches:
         q.awaiting_log = True
-        q.effects.append(AppendBatches(response.batches))
+        q.effects.append(AppendBatches(batches))
         return None
     return on_log_grown(q)
+
+
+def _put_together(
+    held: PartialBatch | None, offset: Offset, part: BatchPart
+) -> tuple[tuple[Batch, ...], PartialBatch | None]:
+    """The batch of which `part` is the last part, or what is held of it; neither, where the parts do not fit together."""
+    partial = joined(held, offset, part)
+    if partial is None or not partial.is_whole:
+        return (), partial
+    try:
+        return (partial.decode(),), None
+    except LogFormatError:
+        return (), None
 
 
 def _continues(q: QuorumState, batches: tuple[Batch, ...]) -> bool:
@@ -251,7 +283,7 @@ def on_snapshot_response(
     match response.error:
         case ErrorCode.NONE:
             role = _heard_well(q, role, role.successors, role.read_token, role.verified)
-            download.take_chunk(q, role, wanted, response)
+            download.take_chunk(q, role, wanted, request, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
             download.drop(q, role)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:
@@ -269,6 +301,8 @@ def on_fetch_failed(
     if not q.take_in_flight(destination, request):
         return
     q.back_off()
+    if failure is Failure.TIMED_OUT:
+        q.pieces.start_small()
     if failure is Failure.REFUSED:
         on_peer_refused(q, destination)
 

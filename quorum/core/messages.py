@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.pieces import BatchPart
 from metadata_log.records import Voter
 
 
@@ -79,7 +80,8 @@ class FetchRequest(NamedTuple):
     the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
     from this leader in this epoch: 0 if there was none. `incarnation` is drawn anew at every start of the process. `digest`
     is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it. `damaged`: its log
-    is (see `standing`), so that it would not run for leader.
+    is (see `standing`), so that it would not run for leader. `part_position`: so many bytes of the batch at `fetch_offset` the
+    replica holds already (`metadata_log.pieces`); None where it takes whole batches only, as an earlier release does.
     """
 
     replica: ReplicaKey
@@ -96,10 +98,11 @@ class FetchRequest(NamedTuple):
     applied_offset: Offset = 0
     digest: bytes = b""
     damaged: bool = False
+    part_position: int | None = None
 
 
 class FetchResponse(NamedTuple):
-    """At most one of batches, diverging and snapshot.
+    """At most one of batches, part, diverging and snapshot.
 
     `high_watermark` is None until the leader has committed in its epoch. `successors` ranks the voters by progress, for
     the day this leader is gone. `read_token` counts the leader's replies in this epoch; whoever repeats it has shown that it
@@ -120,6 +123,7 @@ class FetchResponse(NamedTuple):
     read_token: int = 0
     image_differs: bool = False
     log_end: Offset = 0
+    part: BatchPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

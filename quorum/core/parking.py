@@ -51,7 +51,7 @@ def answer(q: QuorumState, term: Leader, request: FetchRequest, reply_to: int) -
     response = response_to(q, term, request)
     if request.fetch_offset < q.shape.end:
         max_bytes = min(request.max_bytes, q.config.fetch_bytes_max)
-        q.effects.append(ReplyWithBatches(reply_to, response, request.fetch_offset, max_bytes))
+        q.effects.append(ReplyWithBatches(reply_to, response, request.fetch_offset, max_bytes, request.part_position))
     else:
         q.effects.append(Reply(reply_to, response))
 

@@ -46,6 +46,8 @@ class ReplicaProgress:
     begun_ms: int | None = None
     """When it was last sent BeginQuorumEpoch."""
     fetch_offset: Offset | None = None
+    part: tuple[int, int] = (0, 0)
+    """Which process of it fetches, and how much of the batch at `fetch_offset` that process has ever held."""
     told_end: Offset = 0
     """The leader's log end when it was last answered."""
     snapshot_position: tuple[Offset, int] | None = None
@@ -75,9 +77,12 @@ class ReplicaProgress:
 
     def heard_fetch(self, request: FetchRequest, leader_end: Offset, now_ms: int) -> None:
         """Notes a fetch, before it is known whether it is valid."""
-        offset = request.fetch_offset
-        if offset != self.fetch_offset or offset >= self.told_end:
+        offset, part = request.fetch_offset, (request.incarnation, request.part_position or 0)
+        if offset != self.fetch_offset or part[0] != self.part[0]:
+            self.part = (part[0], 0)
+        if offset != self.fetch_offset or offset >= self.told_end or part[1] > self.part[1]:
             self.progress_ms = now_ms
+        self.part = max(self.part, part)
         if offset >= leader_end:
             self.last_caught_up_ms = now_ms
         elif self.last_fetch_ms is not None and offset >= self.told_end:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.log_shape import LogShape
+from metadata_log.pieces import PieceSize
 from metadata_log.records import Endpoint
 from quorum.core.config import RaftConfig
 from quorum.core.effects import (
@@ -81,6 +82,7 @@ class QuorumState:
     __slots__ = (
         "_announced",
         "applied",
+        "asked_ms",
         "awaiting_log",
         "config",
         "disputes",
@@ -100,6 +102,7 @@ class QuorumState:
         "now_ms",
         "number",
         "part",
+        "pieces",
         "put_off",
         "retry_at_ms",
         "rng",
@@ -141,6 +144,12 @@ class QuorumState:
             self.known_high_watermark = shape.snapshot.offset
         self.in_flight: tuple[NodeId, FetchRequest | FetchSnapshotRequest] | None = None
         """The one fetch that is on its way, and to whom."""
+        self.asked_ms = now_ms
+        """When the last fetch was sent."""
+        self.pieces = PieceSize(
+            config.piece_bytes_min, max(config.fetch_bytes_max, config.snapshot_chunk_bytes), config.request_timeout_ms
+        )
+        """How much the next fetch asks for, of the log or of a snapshot: they come over the same link."""
         self.number = rng.getrandbits(40)
         """Of the last fetch. Starts anywhere, so that an answer meant for the process before this one matches nothing."""
         self.incarnation = self.number or 1
@@ -349,6 +358,7 @@ class QuorumState:
 
     def become_follower(self, epoch: Epoch, leader_id: NodeId, why: Why = Why.LEARNED_LEADER) -> None:
         assert leader_id != self.me.node_id, "a node does not follow itself"
+        self.pieces.start_small()  # another leader is at the end of another link
         voted_for = self.election.voted_for if epoch == self.epoch else None
         self.become(
             Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms),
@@ -409,6 +419,10 @@ class QuorumState:
     def next_number(self) -> int:
         self.number += 1
         return self.number
+
+    def piece_came(self, request: FetchRequest | FetchSnapshotRequest) -> None:
+        """What was asked for by `request` has come, and its source has more."""
+        self.pieces.came(request.max_bytes, self.now_ms - self.asked_ms)
 
     def take_in_flight(self, source: NodeId, request: Request) -> bool:
         """Whether `request` to `source` is the fetch that is awaited; it no longer is."""

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import ClassVar, Final, TypeAlias
 
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.pieces import PartialBatch
 from quorum.core.messages import FetchRequest
 from quorum.core.pending import Changes
 from quorum.core.progress import ReplicaProgress, newest_of_majority
@@ -158,6 +159,8 @@ class Follower:
     verified: tuple[Offset | None, Offset] = (None, 0)
     """The leader's high watermark in the last good reply, and the end up to which that reply showed the logs to agree."""
     download: Download | None = None
+    partial: PartialBatch | None = None
+    """What is here of a batch that comes in parts. Gone with the leader, and with anything else that the leader answers."""
 
     @property
     def suspicious(self) -> bool:

@@ -82,8 +82,9 @@ def _refusal(q: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch
     """What keeps this node from serving `request` at all. A fetch never moves the receiver's epoch."""
     match request:
         case FetchRequest():
-            numbers = (request.epoch, request.fetch_offset, request.last_fetched_epoch, request.max_wait_ms)
-            invalid = min(numbers) < 0 or request.max_bytes <= 0 or request.last_fetched_epoch > request.epoch
+            places = (request.epoch, request.fetch_offset, request.last_fetched_epoch, request.part_position or 0)
+            invalid = min(*places, request.max_wait_ms) < 0 or request.max_bytes <= 0
+            invalid = invalid or request.last_fetched_epoch > request.epoch
         case FetchSnapshotRequest():
             invalid = request.epoch < 0 or request.max_bytes <= 0 or min(request.snapshot) < 0
         case _:

@@ -24,6 +24,7 @@ from typing import ParamSpec, assert_never
 from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
 from metadata_log.files import FlushFailed, is_full
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.pieces import as_asked
 from metadata_log.records import LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
@@ -372,8 +373,8 @@ class Node:
                     self._world.send(destination, request, timeout_ms)
             case fx.Reply(reply_to, response):
                 self._world.reply(reply_to, response)
-            case fx.ReplyWithBatches(reply_to, response, offset, max_bytes):
-                self._reply_with_batches(reply_to, response, offset, max_bytes)
+            case fx.ReplyWithBatches():
+                self._reply_with_batches(effect)
             case fx.ReplyWithChunk():
                 self._reply_with_chunk(effect)
             case fx.AppendBatches(batches):
@@ -410,13 +411,16 @@ class Node:
             self.state.propose(None, batch)
         self._writer.report(batch.base_offset)
 
-    def _reply_with_batches(self, reply_to: ReplyTo, response: FetchResponse, offset: Offset, max_bytes: int) -> None:
+    def _reply_with_batches(self, effect: fx.ReplyWithBatches) -> None:
+        response = effect.response
         try:
-            response = response._replace(batches=self.log.read(offset, max_bytes))
+            found = self.log.read(effect.offset, effect.max_bytes)
+            batches, part = as_asked(found, effect.max_bytes, effect.part_position)
+            response = response._replace(batches=batches, part=part)
         except CorruptLog as e:
             self.disk.found_damage(e)
             response = response._replace(error=ErrorCode.STORAGE_ERROR)  # this leader resigns before the turn is over
-        self._world.reply(reply_to, response)
+        self._world.reply(effect.reply_to, response)
 
     def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
         try:

@@ -13,6 +13,7 @@ from metadata_log.batch import Batch, decode_all
 from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey, Uuid
+from metadata_log.pieces import BatchPart
 from metadata_log.records import Endpoint
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
@@ -103,6 +104,18 @@ def split(data: bytes) -> tuple[Batch, ...]:
         raise BadMessage(f"batches: {e}") from e
 
 
+def to_part(part: BatchPart) -> common_pb2.BatchPart:
+    return common_pb2.BatchPart(position=part.position, size=part.size, data=part.data)
+
+
+def from_part(message: common_pb2.BatchPart) -> BatchPart:
+    """Raises BadMessage if it cannot be a part of any batch."""
+    part = BatchPart(message.position, message.size, message.data)
+    if not part.is_sound:
+        raise BadMessage(f"{len(part.data)} bytes at {part.position} of a batch of {part.size}")
+    return part
+
+
 # --- requests ------------------------------------------------------------------------------------------------------
 
 
@@ -187,6 +200,7 @@ def from_fetch(message: voter_pb2.FetchRequest) -> FetchRequest:
         applied_offset=message.applied_offset,
         digest=chain(message.digest, "digest"),
         damaged=message.damaged,
+        part_position=message.part_position if message.HasField("part_position") else None,
     )
 
 
@@ -206,6 +220,7 @@ def to_fetch(request: FetchRequest, me: voter_pb2.Sender) -> voter_pb2.FetchRequ
         applied_offset=request.applied_offset,
         digest=request.digest,
         damaged=request.damaged,
+        part_position=request.part_position,
     )
 
 
@@ -326,6 +341,7 @@ def to_fetch_response(response: FetchResponse) -> voter_pb2.FetchResponse:
         read_token=response.read_token,
         image_differs=response.image_differs,
         log_end=response.log_end,
+        part=None if response.part is None else to_part(response.part),
     )
 
 
@@ -346,6 +362,7 @@ def from_fetch_response(message: voter_pb2.FetchResponse) -> FetchResponse:
         read_token=message.read_token,
         image_differs=message.image_differs,
         log_end=message.log_end,
+        part=from_part(message.part) if message.HasField("part") else None,
     )
 
 

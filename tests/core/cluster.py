@@ -13,6 +13,7 @@ from typing import assert_never
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.pieces import as_asked
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.core.config import RaftConfig
 from quorum.core.effects import (
@@ -79,6 +80,7 @@ from quorum.core.roles import Role
 from quorum.core.standing import FULL, Lost, Standing
 from quorum.core.voters import VoterHistory
 from tests.core.fake_log import FakeLog
+from tests.core.slow_link import SlowLink
 
 LATENCY_MS = 1
 FLUSH_MS = 1
@@ -220,9 +222,9 @@ class Node:
                 self.cluster.send(self, destination, request, timeout_ms)
             case Reply(reply_to=reply_to, response=response):
                 self.cluster.answer(self, reply_to, response)
-            case ReplyWithBatches(reply_to=reply_to, response=response, offset=offset, max_bytes=max_bytes):
-                batches = log.read(offset, max_bytes)
-                self.cluster.answer(self, reply_to, response._replace(batches=batches))
+            case ReplyWithBatches(reply_to, response, offset, max_bytes, part_position):
+                batches, part = as_asked(log.read(offset, max_bytes), max_bytes, part_position)
+                self.cluster.answer(self, reply_to, response._replace(batches=batches, part=part))
             case ReplyWithChunk():
                 self._send_chunk(effect)
             case AppendBatches(batches=batches) if not log.is_continued_by(batches):
@@ -242,7 +244,7 @@ class Node:
                 assert position in (0, self.part), "a hole in the snapshot"
                 self.part = position + len(data)
             case InstallSnapshot(snapshot=snapshot):
-                assert self.part == SNAPSHOT_BYTES
+                assert self.part == self.cluster.snapshot_bytes
                 if self.cluster.install_ms:
                     self.cluster.later(self.cluster.install_ms, partial(self._installed, snapshot, self.boot))
                 else:
@@ -284,9 +286,10 @@ class Node:
 
     def _send_chunk(self, effect: ReplyWithChunk) -> None:
         response = effect.response
-        size = min(100, SNAPSHOT_BYTES - response.position)
+        whole = self.cluster.snapshot_bytes
+        size = min(self.cluster.chunk_bytes, effect.max_bytes, whole - response.position)
         if effect.snapshot in self.snapshots and size >= 0:
-            response = replace(response, size=SNAPSHOT_BYTES, data=bytes(size))
+            response = replace(response, size=whole, data=bytes(size))
         else:
             response = replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
         self.cluster.answer(self, effect.reply_to, response)
@@ -334,6 +337,9 @@ class Cluster:
         """When copies of the next message arrive; none: it is lost."""
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         self.events: list[str] = []
+        self.links: dict[NodeId, SlowLink] = {}
+        """Over which a node gets its answers, where that is not as fast as one likes."""
+        self.snapshot_bytes, self.chunk_bytes = SNAPSHOT_BYTES, 100
         self.install_ms = 0
         self.traced = False
         self.leaders: dict[Epoch, NodeId] = {}
@@ -408,8 +414,10 @@ class Cluster:
             if not self.is_cut(node.id, asker):
                 answer(ResponseReceived(node.id, request, response))
 
+        link = self.links.get(asker)
+        transmission_ms = 0 if link is None else link.transmission_ms(response, self.now_ms)
         for delay_ms in self.delays():
-            self.later(delay_ms, arrive)
+            self.later(delay_ms + transmission_ms, arrive)
 
     def _feed(self, node: Node, event: Input) -> None:
         if node.core is None or node.stopped is not None:

@@ -33,6 +33,9 @@ def test_kafkas_names_reach_their_fields(tmp_path: Path) -> None:
         LEAST,
         "controller.quorum.election.timeout.ms=100",
         "controller.quorum.fetch.timeout.ms=400",
+        "controller.quorum.fetch.max.bytes=65536",
+        "controller.quorum.fetch.snapshot.max.bytes=131072",
+        "controller.quorum.fetch.piece.min.bytes=2048",
         "broker.session.timeout.ms=1800",
         "metadata.log.max.record.bytes.between.snapshots=4096",
         "metadata.max.retention.bytes=2097152",
@@ -42,6 +45,8 @@ def test_kafkas_names_reach_their_fields(tmp_path: Path) -> None:
     node = config.node_config()
     assert (node.raft.election_timeout_min_ms, node.raft.election_timeout_max_ms) == (100, 200)
     assert node.raft.fetch_timeout_ms == 400
+    assert (node.raft.fetch_bytes_max, node.raft.snapshot_chunk_bytes) == (64 << 10, 128 << 10)
+    assert node.raft.piece_bytes_min == 2_048
     assert (node.controller.session_timeout_ms, node.lease_ms, node.quorum_age_ms) == (1_800, 1_000, 400)
     assert node.marks.bytes_between == 4_096
     assert node.retention.max_bytes == 2 << 20

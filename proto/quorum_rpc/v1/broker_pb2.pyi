@@ -56,7 +56,7 @@ class RegisterBrokerResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., broker_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class MetadataFetchRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "offset", "epoch", "chain", "wants_fence", "wants_shut_down", "offline_log_dirs", "max_wait_ms", "max_bytes", "number", "generation")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "offset", "epoch", "chain", "wants_fence", "wants_shut_down", "offline_log_dirs", "max_wait_ms", "max_bytes", "number", "generation", "part_position")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class MetadataFetchRequest(_message.Message):
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PART_POSITION_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
@@ -85,10 +86,11 @@ class MetadataFetchRequest(_message.Message):
     max_bytes: int
     number: int
     generation: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., wants_fence: bool = ..., wants_shut_down: bool = ..., offline_log_dirs: _Optional[_Iterable[bytes]] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+    part_position: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., offset: _Optional[int] = ..., epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., wants_fence: bool = ..., wants_shut_down: bool = ..., offline_log_dirs: _Optional[_Iterable[bytes]] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., number: _Optional[int] = ..., generation: _Optional[int] = ..., part_position: _Optional[int] = ...) -> None: ...
 
 class MetadataFetchResponse(_message.Message):
-    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch", "generation")
+    __slots__ = ("error", "leader", "number", "result", "batches", "previous_chain", "end_offset", "snapshot", "diverging", "high_watermark", "digest", "digest_offset", "state", "is_caught_up", "should_shut_down", "lease_ms", "controller_epoch", "generation", "part")
     class Result(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         RESULT_UNSPECIFIED: _ClassVar[MetadataFetchResponse.Result]
@@ -119,6 +121,7 @@ class MetadataFetchResponse(_message.Message):
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     number: int
@@ -137,10 +140,11 @@ class MetadataFetchResponse(_message.Message):
     lease_ms: int
     controller_epoch: int
     generation: int
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+    part: _common_pb2.BatchPart
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., number: _Optional[int] = ..., result: _Optional[_Union[MetadataFetchResponse.Result, str]] = ..., batches: _Optional[bytes] = ..., previous_chain: _Optional[bytes] = ..., end_offset: _Optional[int] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., high_watermark: _Optional[int] = ..., digest: _Optional[bytes] = ..., digest_offset: _Optional[int] = ..., state: _Optional[_Union[BrokerState, str]] = ..., is_caught_up: bool = ..., should_shut_down: bool = ..., lease_ms: _Optional[int] = ..., controller_epoch: _Optional[int] = ..., generation: _Optional[int] = ..., part: _Optional[_Union[_common_pb2.BatchPart, _Mapping]] = ...) -> None: ...
 
 class FetchMetadataSnapshotRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "snapshot", "position", "generation")
+    __slots__ = ("cluster_id", "broker_id", "broker_epoch", "incarnation_id", "snapshot", "position", "generation", "max_bytes")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -148,6 +152,7 @@ class FetchMetadataSnapshotRequest(_message.Message):
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     broker_epoch: int
@@ -155,7 +160,8 @@ class FetchMetadataSnapshotRequest(_message.Message):
     snapshot: _common_pb2.SnapshotId
     position: int
     generation: int
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+    max_bytes: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., position: _Optional[int] = ..., generation: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class SnapshotChunk(_message.Message):
     __slots__ = ("error", "size", "position", "data")

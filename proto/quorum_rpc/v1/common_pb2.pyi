@@ -163,6 +163,16 @@ class LeaderHint(_message.Message):
     endpoint: Endpoint
     def __init__(self, leader_id: _Optional[int] = ..., epoch: _Optional[int] = ..., endpoint: _Optional[_Union[Endpoint, _Mapping]] = ...) -> None: ...
 
+class BatchPart(_message.Message):
+    __slots__ = ("position", "size", "data")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    size: int
+    data: bytes
+    def __init__(self, position: _Optional[int] = ..., size: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
 class SnapshotId(_message.Message):
     __slots__ = ("end_offset", "epoch")
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]

@@ -100,7 +100,7 @@ class EndQuorumEpochResponse(_message.Message):
     def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token", "incarnation", "applied_offset", "digest", "damaged")
+    __slots__ = ("sender", "epoch", "number", "fetch_offset", "last_fetched_epoch", "chain", "high_watermark", "max_wait_ms", "max_bytes", "read_token", "incarnation", "applied_offset", "digest", "damaged", "part_position")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +115,7 @@ class FetchRequest(_message.Message):
     APPLIED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    PART_POSITION_FIELD_NUMBER: _ClassVar[int]
     sender: Sender
     epoch: int
     number: int
@@ -129,10 +130,11 @@ class FetchRequest(_message.Message):
     applied_offset: int
     digest: bytes
     damaged: bool
-    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ..., damaged: bool = ...) -> None: ...
+    part_position: int
+    def __init__(self, sender: _Optional[_Union[Sender, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., fetch_offset: _Optional[int] = ..., last_fetched_epoch: _Optional[int] = ..., chain: _Optional[bytes] = ..., high_watermark: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ..., read_token: _Optional[int] = ..., incarnation: _Optional[int] = ..., applied_offset: _Optional[int] = ..., digest: _Optional[bytes] = ..., damaged: bool = ..., part_position: _Optional[int] = ...) -> None: ...
 
 class FetchResponse(_message.Message):
-    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs", "log_end")
+    __slots__ = ("standing", "number", "high_watermark", "log_start", "batches", "diverging", "snapshot", "successors", "read_token", "image_differs", "log_end", "part")
     STANDING_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -144,6 +146,7 @@ class FetchResponse(_message.Message):
     READ_TOKEN_FIELD_NUMBER: _ClassVar[int]
     IMAGE_DIFFERS_FIELD_NUMBER: _ClassVar[int]
     LOG_END_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
     standing: Standing
     number: int
     high_watermark: int
@@ -155,7 +158,8 @@ class FetchResponse(_message.Message):
     read_token: int
     image_differs: bool
     log_end: int
-    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ..., image_differs: bool = ..., log_end: _Optional[int] = ...) -> None: ...
+    part: _common_pb2.BatchPart
+    def __init__(self, standing: _Optional[_Union[Standing, _Mapping]] = ..., number: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start: _Optional[int] = ..., batches: _Optional[bytes] = ..., diverging: _Optional[_Union[_common_pb2.OffsetAndEpoch, _Mapping]] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., successors: _Optional[_Iterable[int]] = ..., read_token: _Optional[int] = ..., image_differs: bool = ..., log_end: _Optional[int] = ..., part: _Optional[_Union[_common_pb2.BatchPart, _Mapping]] = ...) -> None: ...
 
 class FetchSnapshotRequest(_message.Message):
     __slots__ = ("sender", "epoch", "number", "snapshot", "position", "max_bytes")

@@ -11,6 +11,7 @@ from metadata_log.batch import CHAIN_BYTES, Batch, encode
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.pieces import BatchPart
 from quorum.core import messages as m
 from quorum.wire import convert
 from quorum.wire.errors import BadMessage
@@ -41,7 +42,9 @@ def batch(base_offset: int, payload: bytes) -> Batch:
 FETCHES = st.builds(
     m.FetchRequest,
     *(KEYS, INT32, INT64, INT64, INT32, CHAINS, INT64, INT32, INT32, INT64, INT64, INT64, CHAINS, st.booleans()),
+    part_position=st.none() | INT64,
 )
+PARTS = st.builds(BatchPart, st.integers(0, 1_000), st.integers(1_300, 1 << 20), st.binary(min_size=1, max_size=300))
 BATCHES = st.lists(st.builds(batch, st.integers(0, 1 << 40), st.binary(min_size=1, max_size=300)), max_size=3).map(
     tuple
 )
@@ -123,6 +126,7 @@ def test_reading_a_snapshot(request: m.ReadSnapshotRequest, response: m.ReadSnap
         read_token=INT64,
         image_differs=st.booleans(),
         log_end=INT64,
+        part=st.none() | PARTS,
     )
 )
 def test_fetch_responses(response: m.FetchResponse) -> None:
@@ -182,3 +186,19 @@ def test_a_flipped_bit_in_a_batch_is_refused(position: int, mask: int) -> None:
     data[position] ^= mask
     with pytest.raises(BadMessage, match="batches"):
         convert.from_fetch_response(voter_pb2.FetchResponse(batches=bytes(data)))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        common_pb2.BatchPart(position=-1, size=9, data=b"d"),
+        common_pb2.BatchPart(position=9, size=9, data=b"d"),
+        common_pb2.BatchPart(position=0, size=9),
+        common_pb2.BatchPart(position=0, size=(1 << 20) + 1, data=b"d"),
+        common_pb2.BatchPart(position=5, size=8, data=b"four"),
+    ],
+)
+def test_what_cannot_be_a_part_of_a_batch_is_refused(part: common_pb2.BatchPart) -> None:
+    """Before room is made for a batch of that size."""
+    with pytest.raises(BadMessage, match="of a batch of"):
+        convert.from_fetch_response(voter_pb2.FetchResponse(part=part))

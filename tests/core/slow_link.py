@@ -1,0 +1,32 @@
+"""A link that carries so many bytes a second, one after the other: what was sent and is not wanted any more goes first."""
+
+from quorum.core.messages import FetchResponse, FetchSnapshotResponse, Response
+
+ENVELOPE_BYTES = 100
+"""What a message has around its batches."""
+
+
+class SlowLink:
+    def __init__(self, bytes_per_s: int) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._free_at_ms = 0
+        self.carried = 0
+        """Bytes of the log and of snapshots, those that came too late with them."""
+
+    def transmission_ms(self, response: Response, now_ms: int) -> int:
+        """How long it takes until the last byte of `response` is at the other end."""
+        content = content_bytes(response)
+        self.carried += content
+        took_ms = 1_000 * (ENVELOPE_BYTES + content) // self._bytes_per_s
+        self._free_at_ms = max(self._free_at_ms, now_ms) + took_ms
+        return self._free_at_ms - now_ms
+
+
+def content_bytes(response: Response) -> int:
+    match response:
+        case FetchResponse(batches=batches, part=part):
+            return sum(len(batch.data) for batch in batches) + (0 if part is None else len(part.data))
+        case FetchSnapshotResponse(data=data):
+            return len(data)
+        case _:
+            return 0
