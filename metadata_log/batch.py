@@ -11,10 +11,10 @@ Layout, big-endian, 80 bytes of header and then the records:
          2     2  reserved, zero
          4     4  length of the whole batch, header included
          8     4  CRC-32C over everything from byte 12 on
-        12     4  epoch
+        12     4  epoch, its lower half
         16     8  base offset
         24     4  record count
-        28     4  reserved, zero
+        28     4  epoch, its upper half
         32     8  first timestamp, ms since 1970
         40     8  last timestamp
         48    32  chain
@@ -23,6 +23,10 @@ Layout, big-endian, 80 bytes of header and then the records:
 The chain is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs that agree
 on the chain at one offset therefore agree on every byte before it. The first previous chain is the genesis: the hash of
 the cluster id and the bootstrap voters, so clusters that were formatted apart refuse each other at the first fetch.
+
+An epoch has 64 bits, of which the first is zero. Its upper half stands where four zero bytes were reserved before: an older
+batch is the same batch in both readings, and one of an epoch below 2^32 has the same bytes whoever writes it. So logs,
+chains and snapshots of older and newer nodes stay equal, byte for byte. A release that knows 32 bits only refuses the others.
 
 The CRC leaves out the first twelve bytes. Version and reserved bits have one value only, and a wrong length sums up other
 bytes. The control flag is all that it cannot vouch for: that is proven by the chain, and compared with each record's type
@@ -38,7 +42,7 @@ from typing import Any, Final, NamedTuple
 import google_crc32c
 
 from metadata_log.errors import LogFormatError
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
 
 FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 80
@@ -53,13 +57,15 @@ _HEADER = struct.Struct(">BBHIIIQIIQQ32s")
 _CRC_AT: Final = 8
 _CRC_START: Final = 12
 _CHAIN_START: Final = 48
+_HALF: Final = 0xFFFFFFFF
+_EPOCH_ABOVE_MAX: Final = EPOCH_MAX >> 32
 
 assert _HEADER.size == HEADER_BYTES
 
 HEADER_PATTERN: Final = re.compile(
     rb"\x01[\x00\x01]\x00\x00"  # version, flags, reserved
-    rb"\x00[\x00-\x10].{18}"  # no longer than BATCH_BYTES_MAX; then CRC, epoch and base offset
-    rb"\x00\x00..\x00{4}.{48}",  # no more than BATCH_RECORDS_MAX, reserved; then timestamps and chain
+    rb"\x00[\x00-\x10].{18}"  # no longer than BATCH_BYTES_MAX; then CRC, the epoch's lower half and base offset
+    rb"\x00\x00..[\x00-\x7f].{51}",  # no more than BATCH_RECORDS_MAX; the epoch's upper half; then timestamps and chain
     re.DOTALL,
 )
 """What every header that `batch_length` lets pass looks like, and few other bytes do: for who looks for batches in damage."""
@@ -133,9 +139,10 @@ def encode(
     if not 0 < record_count <= BATCH_RECORDS_MAX:
         raise LogFormatError(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
     assert len(previous_chain) == CHAIN_BYTES
+    assert 0 <= epoch <= EPOCH_MAX, epoch
     flags = CONTROL_FLAG if is_control else 0
     head = _HEADER.pack(
-        FORMAT_VERSION, flags, 0, length, 0, epoch, base_offset, record_count, 0,
+        FORMAT_VERSION, flags, 0, length, 0, epoch & _HALF, base_offset, record_count, epoch >> 32,
         first_timestamp_ms, last_timestamp_ms, b"",
     )  # fmt: skip
     chain = _chain(previous_chain, head, payload)
@@ -153,15 +160,17 @@ def _header(data: bytes, position: int) -> tuple[Any, ...]:
     if len(data) - position < HEADER_BYTES:
         raise LogFormatError(f"{max(0, len(data) - position)} bytes where a header of {HEADER_BYTES} should be")
     header = _HEADER.unpack_from(data, position)
-    version, flags, reserved, length, _, _, _, count, reserved_too, _, _, _ = header
+    version, flags, reserved, length, _, _, _, count, epoch_above, _, _, _ = header
     if version != FORMAT_VERSION:
         raise LogFormatError(f"batch format version {version}; this code reads {FORMAT_VERSION}")
-    if flags & ~CONTROL_FLAG or reserved or reserved_too:
+    if flags & ~CONTROL_FLAG or reserved:
         raise LogFormatError(f"flags {flags:#x} or reserved bits that this format does not have")
     if not HEADER_BYTES < length <= BATCH_BYTES_MAX:
         raise LogFormatError(f"a batch length of {length}; at most {BATCH_BYTES_MAX}")
     if not 0 < count <= BATCH_RECORDS_MAX:
         raise LogFormatError(f"a record count of {count}; at least 1 and at most {BATCH_RECORDS_MAX}")
+    if epoch_above > _EPOCH_ABOVE_MAX:
+        raise LogFormatError(f"an epoch beyond {EPOCH_MAX}, the last one")
     return header
 
 
@@ -180,12 +189,14 @@ def decode(data: bytes, position: int = 0) -> Batch:
     Raises:
         LogFormatError: if the bytes there are not a whole, intact batch.
     """
-    _, flags, _, length, crc, epoch, base_offset, count, _, first_ms, last_ms, chain = _header(data, position)
+    _, flags, _, length, crc, epoch, base_offset, count, epoch_above, first_ms, last_ms, chain = _header(data, position)
     whole = data[position : position + length]
     if len(whole) < length:
         raise LogFormatError(f"a batch of {length} bytes, of which {len(whole)} are there")
     if google_crc32c.value(whole[_CRC_START:]) != crc:
         raise LogFormatError(f"CRC-32C mismatch in the batch at offset {base_offset}")
+    if epoch_above:
+        epoch |= epoch_above << 32
     return Batch(base_offset, epoch, count, first_ms, last_ms, bool(flags & CONTROL_FLAG), chain, whole)
 
 

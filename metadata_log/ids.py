@@ -2,7 +2,8 @@
 
 Offsets are positions in the `@metadata` log. An *end* offset is exclusive: a log with `end == 5` holds the records
 0..4, and a high watermark of 5 says that 0..4 are committed. An epoch is one term of leadership; within one epoch there
-is at most one leader, ever. A node is known by its id *and* by the directory that it keeps its log in (KIP-853): a node
+is at most one leader, ever. Epochs count from 1 to `EPOCH_MAX`, in 64 bits with a sign, as Java, protobuf and Spark have them.
+A node is known by its id *and* by the directory that it keeps its log in (KIP-853): a node
 that comes back with an empty disk has the same id and another directory id, so its old promises are not mistaken for
 its own.
 """
@@ -10,7 +11,7 @@ its own.
 import base64
 import binascii
 import uuid
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 Offset: TypeAlias = int
 Epoch: TypeAlias = int
@@ -18,6 +19,10 @@ NodeId: TypeAlias = int
 Uuid: TypeAlias = Annotated[bytes, "uuid"]
 """Sixteen bytes; shown to people as 22 characters of URL-safe base64, as Kafka shows them. The codec checks the length of a
 record's field that is annotated so."""
+
+EPOCH_MAX: Final = (1 << 63) - 1
+"""The last epoch that there is. A sender who moved a node a million epochs on with every request, a hundred times a second,
+would need 2,900 years."""
 
 NO_LEADER: NodeId = -1
 """In a partition: nobody leads it. (JSON shows null.)"""

@@ -1,10 +1,12 @@
 """One file of batches, `<20-digit base offset>.log`.
 
-    0        8       10        12       16           24                 32               64    68    72
-    | magic  | version| reserved| epoch  | base offset| last timestamp   | previous chain | CRC | rsv | batch | batch | 0 0 0 ...
+    0        8         10         12      20            28               36               68    72
+    | magic  | version | reserved | epoch | base offset | last timestamp | previous chain | CRC | batch | batch | 0 0 0 ...
 
 The header says where the file stands in history: its base offset, and the epoch, timestamp and chain of what lies below.
-So a segment proves its own batches without the segments before it, which may have been retired.
+So a segment proves its own batches without the segments before it, which may have been retired. This is version 2. Version 1
+has four bytes of epoch, so that what follows stands four bytes earlier, and four unused ones behind the CRC; it is read for
+ever, and not written any more.
 
 The file is preallocated in steps, its new bytes zero, so that an append does not change the file's size and `fdatasync` has
 no metadata to write. A batch never begins with a zero byte (its format version is 1), so the first zero byte where a batch
@@ -27,20 +29,24 @@ from metadata_log.bad_sectors import SECTOR_BYTES, read_around
 from metadata_log.batch import HEADER_BYTES, Batch, batch_length, decode
 from metadata_log.errors import CorruptLog, LogFormatError
 from metadata_log.files import Directory, File
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
 
 SEGMENT_HEADER_BYTES: Final = 72
 PREALLOCATE_BYTES: Final = 1 << 20
 INDEX_STEP_BYTES: Final = 16 << 10
 
 _MAGIC: Final = b"metaqlog"
-_VERSION: Final = 1
-_HEADER: Final = struct.Struct(">8sHHIQQ32sII")
-_CRC_END: Final = 64
+_VERSION: Final = 2
+_HEADER: Final = struct.Struct(">8sHHQQQ32sI")
+_HEADER_1: Final = struct.Struct(">8sHHIQQ32sI4x")
+_VERSION_AT: Final = 8
+_FIRST_VERSION: Final = b"\x00\x01"
+_CRC_END: Final = 68
+_CRC_END_1: Final = 64
 _WINDOW_BYTES: Final = 256 << 10
 _NAME: Final = re.compile(r"(\d{20})\.log")
 
-assert _HEADER.size == SEGMENT_HEADER_BYTES
+assert _HEADER.size == _HEADER_1.size == SEGMENT_HEADER_BYTES
 
 
 class SegmentHeader(NamedTuple):
@@ -85,9 +91,9 @@ def base_offset_of(name: str) -> Offset | None:
 
 def pack_header(header: SegmentHeader) -> bytes:
     offset, epoch = header.start
-    summed = _HEADER.pack(_MAGIC, _VERSION, 0, epoch, offset, header.previous_timestamp_ms, header.previous_chain, 0, 0)
-    crc = google_crc32c.value(summed[:_CRC_END])
-    return summed[:_CRC_END] + struct.pack(">II", crc, 0)
+    summed = _HEADER.pack(_MAGIC, _VERSION, 0, epoch, offset, header.previous_timestamp_ms, header.previous_chain, 0)
+    crc: int = google_crc32c.value(summed[:_CRC_END])
+    return summed[:_CRC_END] + crc.to_bytes(4, "big")
 
 
 def unpack_header(data: bytes) -> SegmentHeader:
@@ -98,14 +104,23 @@ def unpack_header(data: bytes) -> SegmentHeader:
     """
     if len(data) < SEGMENT_HEADER_BYTES:
         raise LogFormatError(f"{len(data)} bytes where a segment header of {SEGMENT_HEADER_BYTES} should be")
-    magic, version, _, epoch, offset, timestamp_ms, chain, crc, _ = _HEADER.unpack_from(data)
+    is_first = data[_VERSION_AT : _VERSION_AT + 2] == _FIRST_VERSION
+    layout, crc_end = (_HEADER_1, _CRC_END_1) if is_first else (_HEADER, _CRC_END)
+    magic, version, _, epoch, offset, timestamp_ms, chain, crc = layout.unpack_from(data)
     if magic != _MAGIC:
         raise LogFormatError("not a segment of a metadata log")
-    if google_crc32c.value(data[:_CRC_END]) != crc:
+    if google_crc32c.value(data[:crc_end]) != crc:
         raise LogFormatError("CRC-32C mismatch in the segment header")
-    if version != _VERSION:
-        raise UnsupportedSegment(f"segment format version {version}; this code reads {_VERSION}")
+    if version not in (1, _VERSION):
+        raise UnsupportedSegment(f"segment format version {version}; this code reads 1 and {_VERSION}")
+    if epoch > EPOCH_MAX:
+        raise LogFormatError(f"an epoch of {epoch}; the last one is {EPOCH_MAX}")
     return SegmentHeader(OffsetAndEpoch(offset, epoch), chain, timestamp_ms)
+
+
+def unproven(header: bytes) -> bytes:
+    """What no checksum of a header covers: four bytes in version 1, zero when they were written; none since."""
+    return header[_HEADER_1.size - 4 :] if header[_VERSION_AT : _VERSION_AT + 2] == _FIRST_VERSION else b""
 
 
 def is_leftover(directory: Directory, name: str) -> bool:

@@ -3,6 +3,8 @@
     00000000000000001234-0000000007.checkpoint        the state after [0, 1234); the record at 1233 is of epoch 7
                                    .checkpoint.part   the same, not whole yet
 
+An epoch has ten digits in the name, or as many as it needs; snapshots are ordered by number, not by name.
+
     control batch   SnapshotHeader
     control batch   KRaftVersion, Voters              the quorum as of that offset
     data batches    canonical records in canonical order
@@ -25,7 +27,7 @@ from metadata_log.batch import Batch, encode, genesis_chain
 from metadata_log.codec import encode_record, encode_records, encode_valid
 from metadata_log.digest import MODULUS, digest_to_bytes
 from metadata_log.errors import LogFormatError
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
 from metadata_log.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
 
 FORMAT_VERSION: Final = 1
@@ -37,7 +39,8 @@ DATA_BATCH_RECORDS: Final = 1_000
 DATA_BATCH_BYTES: Final = 512 << 10
 """A data batch is closed when it holds so many records, or when the next one would take it past so many bytes; a record that
 is larger than that stands alone."""
-_NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part)?")
+_NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10}|[1-9][0-9]{10,18})\.checkpoint(\.part)?")
+"""An epoch above ten digits has no leading zero: each snapshot has one name only."""
 
 
 class SnapshotCorrupt(LogFormatError):
@@ -78,7 +81,7 @@ def part_name(end: OffsetAndEpoch) -> str:
 def parse_name(name: str) -> tuple[OffsetAndEpoch, bool] | None:
     """(end, whether it is a part) of a snapshot's file name; None for any other name."""
     match = _NAME.fullmatch(name)
-    if match is None:
+    if match is None or int(match[2]) > EPOCH_MAX:
         return None
     return OffsetAndEpoch(int(match[1]), int(match[2])), match[3] is not None
 

@@ -12,14 +12,13 @@ import zlib
 from metadata_log.bad_sectors import read_twice
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory, is_unreadable
-from metadata_log.ids import ReplicaKey, parse_uuid, uuid_text
+from metadata_log.ids import EPOCH_MAX, ReplicaKey, parse_uuid, uuid_text
 from quorum.core.effects import ElectionState
 
 FILE_NAME = "quorum-state"
 FILE_BYTES_MAX = 4_096
 FORMAT_VERSION = 1
-NUMBER_MAX = (1 << 31) - 1
-"""Of epochs and node ids, which travel as signed numbers of 32 bits."""
+NODE_ID_MAX = (1 << 31) - 1
 
 FIRST_STATE = ElectionState(epoch=0, voted_for=None, leader_id=None)
 
@@ -66,9 +65,9 @@ def load(directory: Directory) -> ElectionState | None:
         if body["version"] != FORMAT_VERSION:
             raise CorruptLog(f"{where}: format version {body['version']}; this code reads {FORMAT_VERSION}")
         vote = body["voted_for"]
-        voted_for = None if vote is None else ReplicaKey(_number(vote["node_id"]), parse_uuid(vote["directory_id"]))
-        leader_id = body["leader_id"]
-        return ElectionState(_number(body["epoch"]), voted_for, None if leader_id is None else _number(leader_id))
+        voted_for = None if vote is None else _key(vote)
+        leader_id = None if body["leader_id"] is None else _number(body["leader_id"], NODE_ID_MAX)
+        return ElectionState(_number(body["epoch"], EPOCH_MAX), voted_for, leader_id)
     except CorruptLog:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as e:
@@ -87,7 +86,11 @@ def _read(directory: Directory, where: str) -> bytes:
         ) from e
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or not 0 <= value <= NUMBER_MAX:
-        raise ValueError(f"{value!r:.40} where a number from 0 to {NUMBER_MAX} should be")
+def _key(vote: dict[str, str]) -> ReplicaKey:
+    return ReplicaKey(_number(vote["node_id"], NODE_ID_MAX), parse_uuid(vote["directory_id"]))
+
+
+def _number(value: object, largest: int) -> int:
+    if type(value) is not int or not 0 <= value <= largest:
+        raise ValueError(f"{value!r:.40} where a number from 0 to {largest} should be")
     return value

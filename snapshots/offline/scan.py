@@ -15,11 +15,10 @@ from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_lengt
 from metadata_log.errors import LogFormatError
 from metadata_log.files import File
 from metadata_log.ids import Offset
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header
+from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header, unproven
 
 _WINDOW_BYTES: Final = 4 << 20
 _CHAIN_AT: Final = 48
-_HEADER_RESERVED_AT: Final = 68
 _BATCH_BEGINS: Final = re.compile(rb"(?=\x01[\x00\x01]\x00\x00)")
 """Looked ahead for, not consumed: where a record ends with 01, the batch after it begins with the next byte."""
 _PLACE_AT: Final = 16
@@ -111,7 +110,7 @@ def scan(file: File, stretch: FileRange, until: Offset | None = None) -> Iterato
             expected, chain = header.start.offset, header.previous_chain
             if expected != base_offset_of(stretch.name):
                 error = f"the header names base offset {expected}"
-            elif any(head[_HEADER_RESERVED_AT:]):
+            elif any(unproven(head)):
                 error = "reserved bytes of the segment header are not zero"
         except LogFormatError as e:
             error = str(e)

@@ -17,8 +17,6 @@ from quorum.runtime import election_file
 from snapshots.format import BOOTSTRAP_END, parse_name, snapshot_name
 
 SECTOR_BYTES: Final = 512
-_HEADER_BYTES_READ: Final = SEGMENT_HEADER_BYTES - 4
-"""The last four bytes of a segment's header are reserved, and nobody would notice."""
 
 
 # --- what was promised to nobody -----------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ def _durable(metadata: Directory) -> Iterator[_Place]:
     note = _flushed(metadata)
     for name in segment_names(metadata):
         with closing(metadata.open(name)) as file, suppress(BadBatch):
-            yield _Place(name, 0, _HEADER_BYTES_READ)
+            yield _Place(name, 0, SEGMENT_HEADER_BYTES)
             for position, batch in walk(file, SEGMENT_HEADER_BYTES, file.size()):
                 if note is None or batch.end_offset > note.end:
                     return

@@ -46,8 +46,9 @@ def sealed_segment(data: bytes, *, chained: bool) -> bytes:
     if len(data) < SEGMENT_HEADER_BYTES:
         return data
     head = bytearray(data[:SEGMENT_HEADER_BYTES])
-    head[64:68] = _crc(head[:64])
-    chain = bytes(head[32:64]) if chained else None
+    crc_at = 64 if head[8:10] == b"\x00\x01" else 68  # of version 1, and of all since
+    head[crc_at : crc_at + 4] = _crc(head[:crc_at])
+    chain = bytes(head[crc_at - 32 : crc_at]) if chained else None
     return sealed(bytes(head) + data[SEGMENT_HEADER_BYTES:], start=SEGMENT_HEADER_BYTES, chain=chain)
 
 

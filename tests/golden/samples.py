@@ -114,3 +114,17 @@ def sample_batches() -> list[Batch]:
         previous_chain=data.chain,
     )
     return [data, control]
+
+
+def late_batch() -> Batch:
+    """A batch of an epoch that 32 bits do not hold, on the same genesis."""
+    return encode(
+        encode_records(RECORDS[6:8]),
+        base_offset=5,
+        epoch=(3 << 32) + 7,
+        record_count=2,
+        first_timestamp_ms=1_700_000_000_000,
+        last_timestamp_ms=1_700_000_000_000,
+        is_control=False,
+        previous_chain=genesis_chain("sample-cluster", b"voters"),
+    )

@@ -1,5 +1,6 @@
 """The batch: sealed, checked, chained."""
 
+import google_crc32c
 import pytest
 
 from metadata_log.batch import (
@@ -17,6 +18,7 @@ from metadata_log.batch import (
     verify_chain,
 )
 from metadata_log.errors import LogFormatError
+from metadata_log.ids import EPOCH_MAX
 from tests.golden.samples import sample_batches
 
 
@@ -56,9 +58,48 @@ def test_every_flipped_bit_is_noticed() -> None:
             assert not verify_chain(decoded, bytes(CHAIN_BYTES))
 
 
+def of_epoch(epoch: int) -> Batch:
+    return encode(
+        b"payload", base_offset=1 << 40, epoch=epoch, record_count=3, first_timestamp_ms=5, last_timestamp_ms=6,
+        is_control=False, previous_chain=bytes(CHAIN_BYTES),
+    )  # fmt: skip
+
+
+def test_an_epoch_has_sixty_four_bits() -> None:
+    for epoch in (0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (7 << 40) + 5, EPOCH_MAX - 1, EPOCH_MAX):
+        batch = of_epoch(epoch)
+        assert decode(batch.data) == batch and batch.epoch == epoch
+        assert verify_chain(batch, bytes(CHAIN_BYTES)) and HEADER_PATTERN.match(batch.data)
+
+
+def test_an_epoch_of_thirty_two_bits_has_the_bytes_that_it_always_had() -> None:
+    """Its upper half stands where zeros were: logs and snapshots of nodes of two releases stay equal."""
+    small, late = of_epoch((1 << 32) - 1).data, of_epoch((2 << 32) - 1).data
+
+    assert small[28:32] == bytes(4) and late[28:32] == bytes([0, 0, 0, 1])
+    assert small[:8] + small[12:28] == late[:8] + late[12:28]
+
+
+def test_an_epoch_beyond_the_last_is_refused_though_its_checksum_fits() -> None:
+    """Java, Spark and protobuf count with a sign: what they could not say no log may hold."""
+    data = bytearray(of_epoch(EPOCH_MAX).data)
+    data[28] |= 0x80
+    data[8:12] = google_crc32c.value(bytes(data[12:])).to_bytes(4, "big")
+
+    with pytest.raises(LogFormatError, match="epoch beyond 9223372036854775807"):
+        decode(bytes(data))
+    with pytest.raises(AssertionError):
+        of_epoch(EPOCH_MAX + 1)
+
+
 def test_every_header_of_a_batch_looks_like_one() -> None:
     """Of the smallest and of the largest there is, and with any byte changed that may be."""
-    for batch in (seal(), seal(b"x" * (BATCH_BYTES_MAX - HEADER_BYTES), BATCH_RECORDS_MAX), *sample_batches()):
+    for batch in (
+        seal(),
+        of_epoch(EPOCH_MAX),
+        seal(b"x" * (BATCH_BYTES_MAX - HEADER_BYTES), BATCH_RECORDS_MAX),
+        *sample_batches(),
+    ):
         for place in range(HEADER_BYTES):
             for value in range(256):
                 head = bytearray(batch.data[:HEADER_BYTES])

@@ -292,17 +292,17 @@ def test_a_segment_of_a_newer_release_is_no_damage() -> None:
         directory, log = filled(40)
         log.close()
         name = segments(directory)[index]
-        directory.edit(name, as_of_version_2)
+        directory.edit(name, as_of_version_3)
         before = directory.read(name, 1 << 20)
         for accept_loss in (False, True):
-            with pytest.raises(CorruptLog, match=f"{name}.*segment format version 2; this code reads 1"):
+            with pytest.raises(CorruptLog, match=f"{name}.*segment format version 3; this code reads 1 and 2"):
                 Log.open(directory, config=CONFIG, accept_loss=accept_loss)
         assert directory.read(name, 1 << 20) == before
 
 
-def as_of_version_2(data: bytearray) -> None:
-    data[8:10] = (2).to_bytes(2, "big")
-    data[64:68] = google_crc32c.value(bytes(data[:64])).to_bytes(4, "big")
+def as_of_version_3(data: bytearray) -> None:
+    data[8:10] = (3).to_bytes(2, "big")
+    data[68:72] = google_crc32c.value(bytes(data[:68])).to_bytes(4, "big")
 
 
 def lose_the_note(directory: MemoryDirectory, loss: str) -> None:

@@ -1,10 +1,11 @@
 """One file of batches."""
 
+import google_crc32c
 import pytest
 
 from metadata_log.batch import HEADER_BYTES, Batch, encode
 from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
 from metadata_log.salvage import intact_batches
 from metadata_log.segment import (
     INDEX_STEP_BYTES,
@@ -13,6 +14,7 @@ from metadata_log.segment import (
     BadBatch,
     Segment,
     SegmentHeader,
+    UnsupportedSegment,
     base_offset_of,
     pack_header,
     segment_name,
@@ -22,6 +24,7 @@ from metadata_log.segment import (
 from tests.sim.disk import MemoryDirectory
 
 HEADER = SegmentHeader(OffsetAndEpoch(100, 2), bytes(range(32)), 5)
+LATE = SegmentHeader(OffsetAndEpoch(100, EPOCH_MAX), bytes(range(32)), 5)
 
 
 def batches(count: int, payload: bytes = b"x") -> list[Batch]:
@@ -54,14 +57,24 @@ def test_names_sort_as_offsets_do() -> None:
 
 
 def test_every_flipped_bit_of_a_header_is_noticed() -> None:
-    data = pack_header(HEADER)
-    assert unpack_header(data) == HEADER
-    for place in range(SEGMENT_HEADER_BYTES - 8):
-        for bit in range(8):
-            damaged = bytearray(data)
-            damaged[place] ^= 1 << bit
-            with pytest.raises(LogFormatError):
-                unpack_header(bytes(damaged))
+    for header in (HEADER, LATE):
+        data = pack_header(header)
+        assert unpack_header(data) == header
+        for place in range(SEGMENT_HEADER_BYTES):
+            for bit in range(8):
+                damaged = bytearray(data)
+                damaged[place] ^= 1 << bit
+                with pytest.raises(LogFormatError):
+                    unpack_header(bytes(damaged))
+
+
+def test_an_intact_header_of_a_later_version_is_no_damage() -> None:
+    data = bytearray(pack_header(HEADER))
+    data[8:10] = b"\x00\x03"
+    data[68:] = google_crc32c.value(bytes(data[:68])).to_bytes(4, "big")
+
+    with pytest.raises(UnsupportedSegment, match="version 3; this code reads 1 and 2"):
+        unpack_header(bytes(data))
 
 
 def test_what_was_appended_is_walked_over_in_order() -> None:

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from metadata_log.ids import EPOCH_MAX
 from snapshots.format import snapshot_name
+from snapshots.offline.audit import audit
 from snapshots.offline.compaction import CannotCompact, compact
+from snapshots.offline.dump import record_lines
+from snapshots.offline.findings import Severity
 from tests.snapshots.nodes import Node, flip, segments
 
 if TYPE_CHECKING:
@@ -24,6 +28,19 @@ def test_the_compacted_file_is_the_controllers_file(spark: "SparkSession", tmp_p
         assert result.end == end
         assert result.same_as_source is True
         assert result.path.read_bytes() == (node.path / "@metadata" / snapshot_name(end)).read_bytes()
+
+
+def test_an_epoch_may_have_sixty_four_bits(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark's long holds every epoch that there is: compacted to the controllers' bytes, audited clean, and dumped."""
+    node = Node(tmp_path / "node", 6)
+    node.epoch = EPOCH_MAX - 10
+    node.live(10)
+    assert node.epoch > EPOCH_MAX - 10
+    assert compact(spark, str(node.path), None, str(tmp_path / "out")).same_as_source is True
+    result = audit(spark, [str(node.path)])
+    assert result.count(Severity.ERROR) == 0, result.findings
+    assert [led.epoch for led in result.leaders][-1] == node.epoch
+    assert f'"epoch": {node.epoch},' in list(record_lines(str(node.path), 0, None, False, as_json=True))[-1]
 
 
 def test_a_log_that_stands_on_a_snapshot_is_folded_onto_it(spark: "SparkSession", tmp_path: Path) -> None:

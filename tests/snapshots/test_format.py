@@ -10,7 +10,7 @@ from metadata_log.codec import encode_record
 from metadata_log.delta import MetadataDelta
 from metadata_log.digest import digest_to_bytes
 from metadata_log.errors import LogFormatError
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
 from metadata_log.image import EMPTY_IMAGE, Provenance
 from metadata_log.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
 from metadata_log.replay import Replay
@@ -25,6 +25,7 @@ from snapshots.format import (
     snapshot_name,
 )
 from snapshots.reader import read_meta, read_records, read_snapshot
+from snapshots.store import SnapshotStore
 from snapshots.writer import write_image, write_records
 from tests.metadata_log.histories import uuid
 from tests.sim.disk import MemoryDirectory
@@ -153,6 +154,24 @@ def test_a_footer_is_found_from_the_end_whatever_its_count(count: int) -> None:
     )  # fmt: skip
     disk.write_atomic(snapshot_name(meta.end), b"".join(b.data for b in (*batches[:-1], forged)))
     assert read_meta(disk, meta.end).chain == b"c" * 32
+
+
+def test_a_snapshot_of_a_late_epoch_is_written_listed_and_read() -> None:
+    """Its name has as many digits as the epoch needs. Snapshots are ordered by number: as text, ...-10000000000 stands before
+    ...-9999999999."""
+    ends = [OffsetAndEpoch(7, 9_999_999_999), OffsetAndEpoch(7, 10_000_000_000), OffsetAndEpoch(8, EPOCH_MAX)]
+    store = SnapshotStore(MemoryDirectory("/d"))
+    for end in ends:
+        meta = SnapshotMeta(end, 1_700_000_000_000, bytes(32), VOTERS, 1)
+        store.directory.write_atomic(
+            snapshot_name(end), b"".join(each.data for each in snapshot_batches(meta, [Topic("a", uuid(1))]))
+        )
+        assert parse_name(snapshot_name(end)) == (end, False) and store.read_meta(end) == meta
+
+    assert [info.end for info in store.list()] == ends
+    assert snapshot_name(ends[2]) == "00000000000000000008-9223372036854775807.checkpoint"
+    for other in ("09999999999", "9223372036854775808", "123456789"):
+        assert parse_name(f"00000000000000000007-{other}.checkpoint") is None
 
 
 def test_corruption_is_a_format_error() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.ids import ReplicaKey
+from metadata_log.ids import EPOCH_MAX, ReplicaKey
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file
 from tests.sim.disk import MemoryDirectory, PowerCut
@@ -39,8 +39,30 @@ def test_a_vote_that_was_read_is_not_forgotten_by_a_power_cut() -> None:
     assert OLD in read and NEW in read
 
 
+def test_every_flipped_bit_of_a_vote_is_noticed() -> None:
+    """A digit is as good JSON as the one before it was: without the checksum another epoch, or another vote, would be read."""
+    directory = MemoryDirectory()
+    election_file.save(directory, NEW)
+    data = directory.read(election_file.FILE_NAME, 4_096)
+    for place in range(len(data)):
+        for bit in range(8):
+            rotten = bytearray(data)
+            rotten[place] ^= 1 << bit
+            directory.write_atomic(election_file.FILE_NAME, bytes(rotten))
+            with pytest.raises(election_file.ForgottenVote):
+                election_file.load(directory)
+
+
+def test_the_last_epoch_of_all_reads_back() -> None:
+    """An epoch of 2^31, which a forged vote could bring about, was written once and never read again."""
+    directory = MemoryDirectory()
+    for epoch in (1 << 31, EPOCH_MAX):
+        election_file.save(directory, NEW._replace(epoch=epoch))
+        assert election_file.load(directory) == NEW._replace(epoch=epoch)
+
+
 @pytest.mark.parametrize(
-    "odd", ["Infinity", "-1", "2147483648", "1.5", "x" * 5_000, "true", '"1"', "[" * 1_500 + "]" * 1_500]
+    "odd", ["Infinity", "-1", "9223372036854775808", "1.5", "x" * 5_000, "true", '"1"', "[" * 1_500 + "]" * 1_500]
 )
 @pytest.mark.parametrize("name", ["epoch", "leader_id"])
 def test_a_state_that_nobody_can_have_written_is_forgotten(name: str, odd: str) -> None:
