@@ -100,7 +100,10 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=opened.identity.cluster_id)
         if config.metrics_listener is not None:
-            await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
+            log.info(
+                "metrics",
+                port=await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics)),
+            )
         watching = asyncio.ensure_future(watch(loop, health, logs))
         stack.callback(watching.cancel)
         await asyncio.wait((asked_to_stop, loop.stopped, watching), return_when=asyncio.FIRST_COMPLETED)

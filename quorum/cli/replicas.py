@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from quorum.cli.words import endpoint_text
 
@@ -11,6 +12,16 @@ if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
     from quorum.wire.client import AdminClient
+
+SILENT: Final = "silent"
+"""The status of a voter that its leader has not heard for as long as it gives its quorum."""
+
+
+def no_leader_text(document: Mapping[str, Any]) -> str:
+    """Since when nobody leads, and why, as the controller says that answered."""
+    for_ms, reason = document["no_leader_for_ms"], document["no_leader_reason"] or "it does not say why"
+    since = "" if for_ms is None else f"for {for_ms / 1_000:.1f} s, "
+    return f"{since}as controller {document['answered_by']} says: {reason}"
 
 
 async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:

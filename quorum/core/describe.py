@@ -1,8 +1,8 @@
 """How a node draws itself, and what must always be true of it."""
 
-from metadata_log.ids import Offset, uuid_text
+from metadata_log.ids import Offset, ReplicaKey, uuid_text
 from quorum.core.parking import high_watermark_told
-from quorum.core.progress import ReplicaStatus
+from quorum.core.progress import FOREVER_MS, ReplicaProgress, ReplicaStatus
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 
@@ -36,15 +36,23 @@ def replicas(q: QuorumState) -> tuple[ReplicaStatus, ...]:
     """Every replica that a leader knows of, itself first; empty on any other node."""
     if not isinstance(q.role, Leader):
         return ()
-    voters = q.latest_voters
-    mine = ReplicaStatus(*q.me, q.shape.end, q.now_ms, q.now_ms, voters.contains(q.me))
-    others = sorted(q.role.replicas.items(), key=lambda item: (not voters.contains(item[0]), item[0]))
-    return (
-        mine,
-        *(
-            ReplicaStatus(*key, p.end_offset, p.last_fetch_ms, p.last_caught_up_ms, voters.contains(key))
-            for key, p in others
-        ),
+    term, voters, end = q.role, q.latest_voters, q.shape.end
+    mine = ReplicaStatus(*q.me, end, q.now_ms, q.now_ms, voters.contains(q.me), 0, q.now_ms, FOREVER_MS)
+    others = sorted(term.replicas.items(), key=lambda item: (not voters.contains(item[0]), item[0]))
+    return (mine, *(_replica(q, term, key, p) for key, p in others))
+
+
+def _replica(q: QuorumState, term: Leader, key: ReplicaKey, p: ReplicaProgress) -> ReplicaStatus:
+    heard_ms = term.elected_ms if p.last_fetch_ms is None else p.last_fetch_ms
+    return ReplicaStatus(
+        *key,
+        p.end_offset,
+        p.last_fetch_ms,
+        p.last_caught_up_ms,
+        q.latest_voters.contains(key),
+        lag=q.shape.end - (p.end_offset or 0),
+        behind_since_ms=term.elected_ms if p.last_caught_up_ms is None else p.last_caught_up_ms,
+        silent_at_ms=heard_ms + q.config.check_quorum_ms,
     )
 
 

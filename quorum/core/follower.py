@@ -155,6 +155,7 @@ def _heard_well(
         role.leader_id,
         fetch_deadline_ms=q.now_ms + patience_ms,
         has_fetched=True,
+        heard_ms=q.now_ms,
         campaign_at_ms=None,
         successors=successors,
         read_token=read_token,

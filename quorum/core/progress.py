@@ -23,7 +23,11 @@ REPLIES_REMEMBERED = 8
 
 
 class ReplicaStatus(NamedTuple):
-    """One line of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch."""
+    """One line of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch.
+
+    Whom the leader has not heard in its epoch may hold nothing, and counts so since the epoch began: a voter that is dead, or
+    cut off, is behind, and not unknown.
+    """
 
     node_id: NodeId
     directory_id: Uuid
@@ -31,6 +35,12 @@ class ReplicaStatus(NamedTuple):
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     is_voter: bool
+    lag: int
+    """Records between what it has acknowledged in this epoch, if anything, and the leader's end."""
+    behind_since_ms: int
+    """When it last held all that the leader held; if never in this epoch, when that began."""
+    silent_at_ms: int
+    """From then on it is silent: it has not fetched, in this epoch, for as long as a leader gives its quorum."""
 
 
 @dataclass(slots=True)

@@ -110,6 +110,7 @@ class QuorumState:
         "shape",
         "shutting_down",
         "standing",
+        "started_ms",
         "stranger",
         "unflushed_since_ms",
         "voters",
@@ -134,7 +135,7 @@ class QuorumState:
         self.shape = shape
         self.voters = voters
         self.rng = rng
-        self.now_ms = now_ms
+        self.now_ms = self.started_ms = now_ms
         self.effects: list[Effect] = []
         self.election = election
         """As it is on disk, once the effects so far are carried out."""

@@ -43,6 +43,7 @@ from quorum.core import (
     download,
     election,
     follower,
+    following,
     joining,
     leader,
     log_reports,
@@ -53,6 +54,7 @@ from quorum.core import (
 )
 from quorum.core.config import RaftConfig
 from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
+from quorum.core.following import Followed
 from quorum.core.inputs import (
     Appended,
     BatchesRefused,
@@ -312,7 +314,12 @@ class RaftCore:
 
     @property
     def leader_id(self) -> NodeId | None:
+        """The leader that it knows, for who has to find one: perhaps a remembered one (see `followed`)."""
         return self._q.leader_id
+
+    def followed(self, now_ms: int) -> Followed:
+        """Whom this node follows as of `now_ms`, for reports and hints: a leader that it hears, none that it remembers."""
+        return following.followed(self._q, now_ms)
 
     @property
     def voted_for(self) -> ReplicaKey | None:

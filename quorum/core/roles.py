@@ -152,6 +152,8 @@ class Follower:
     fetch_deadline_ms: int
     has_fetched: bool = False
     """Whether the leader has answered well, or is given the time to; meanwhile this node would not vote for another."""
+    heard_ms: int | None = None
+    """When the leader last answered well; None: not since this node began to follow it. For reports only (`following`)."""
     campaign_at_ms: int | None = None
     """Set while the leader is believed gone (design of the fast failover): when it is this node's turn to run."""
     successors: tuple[NodeId, ...] = ()

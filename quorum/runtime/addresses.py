@@ -35,16 +35,18 @@ class Addresses:
         named = None if leader_id is None else self._core.voter_history.last_named(leader_id)
         return {named.node_id: named.endpoints[0]} if named is not None and named.endpoints else {}
 
-    def leader_hint(self) -> LeaderHint:
-        """For whoever came to the wrong node."""
-        return self._hint(self.endpoints())
+    def leader_hint(self, now_ms: int) -> LeaderHint:
+        """For whoever came to the wrong node: the leader that this one follows as of `now_ms`, none that it only remembers."""
+        return self._hint(self._core.followed(now_ms).leader_id, self.endpoints())
 
     def named_leader(self) -> LeaderHint:
-        """For another controller: what this one's configuration says of a third is perhaps nobody else's way there."""
-        return self._hint({**self._recorded(), **self._mine()})
+        """For another controller, and to judge what one says of itself: a leader that is only remembered counts, too.
 
-    def _hint(self, endpoints: Mapping[NodeId, Endpoint]) -> LeaderHint:
-        leader_id = self._core.leader_id
+        What this node's configuration says of a third one is left out: it is perhaps nobody else's way there.
+        """
+        return self._hint(self._core.leader_id, {**self._recorded(), **self._mine()})
+
+    def _hint(self, leader_id: NodeId | None, endpoints: Mapping[NodeId, Endpoint]) -> LeaderHint:
         known = {**self.last_named_leader(), **endpoints}
         return LeaderHint(leader_id, self._core.epoch, None if leader_id is None else known.get(leader_id))
 

@@ -241,7 +241,7 @@ class NodeLoop:
         return restart_advice(self.status(), node_id, keeps, self._check_quorum_ms)
 
     def leader_hint(self) -> LeaderHint:
-        return self.node.addresses.leader_hint()
+        return self.node.addresses.leader_hint(self._clock.now_ms())
 
     def named_leader(self) -> LeaderHint:
         return self.node.addresses.named_leader()

@@ -392,7 +392,7 @@ class Node:
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
                 if not leading:
-                    self.active.end("this controller does not lead", self.addresses.leader_hint())
+                    self.active.end("this controller does not lead", self.addresses.leader_hint(self._now_ms))
             case fx.HighWatermarkAdvanced():
                 return  # applied when the turn settles
             case fx.ReadsConfirmed(token):
@@ -513,7 +513,7 @@ class Node:
     # --- what others may look at -----------------------------------------------------------------------------------
 
     def _not_controller(self) -> Refused:
-        hint = self.addresses.leader_hint()
+        hint = self.addresses.leader_hint(self._now_ms)
         known = f"the leader is {hint.leader_id}" if hint.leader_id is not None else "no leader is known"
         return Refused(ErrorCode.NOT_CONTROLLER, f"node {self.me.node_id} is not the active controller; {known}", hint)
 

@@ -121,6 +121,10 @@ class ReplicaView:
     log_end_offset: Offset | None
     last_fetch_age_ms: int | None
     last_caught_up_age_ms: int | None
+    lag: int | None = None
+    """Records that it lacks, as the leader knows; None elsewhere. Whom the leader has not heard lacks all of them."""
+    behind_for_ms: int | None = None
+    """Since it last held all that the leader held, or, if never in this epoch, since that began; None: not the leader's word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +170,7 @@ class NodeStatus:
     hindrance: str = ""
     """What of it keeps this node from doing its part, in the quorum or for its readers; empty: nothing."""
     disk: DiskStatus = DiskStatus()
+    no_leader_reason: str = ""
+    """Why this node follows nobody now, in words; empty where it does (`leader`)."""
+    no_leader_for_ms: int | None = None
+    """Where it follows nobody: since it last heard a leader, or, if it never has, since it started."""

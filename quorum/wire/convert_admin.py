@@ -285,6 +285,8 @@ def to_describe_quorum_response(status: NodeStatus) -> admin_pb2.DescribeQuorumR
         generation=status.generation,
         bootstrap_voters=[to_voter(each) for each in status.bootstrap.voters],
         concern=status.concern,
+        no_leader_reason=status.no_leader_reason,
+        no_leader_for_ms=status.no_leader_for_ms,
     )
 
 
@@ -297,6 +299,8 @@ def _replica(replica: ReplicaView) -> admin_pb2.ReplicaStatus:
         last_caught_up_age_ms=replica.last_caught_up_age_ms,
         status=replica.status,
         endpoint=None if replica.endpoint is None else to_endpoint(replica.endpoint),
+        lag=replica.lag,
+        behind_for_ms=replica.behind_for_ms,
     )
 
 

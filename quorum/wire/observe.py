@@ -61,7 +61,7 @@ def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
 def trouble_of(status: NodeStatus) -> str | None:
     """Why this node has nobody to follow, or to ask for others; None if it has."""
     if status.leader.leader_id is None:
-        return "no leader is known"
+        return status.no_leader_reason or "no leader is known"
     if status.high_watermark is None:
         return "the high watermark is not known yet"
     return None

@@ -60,7 +60,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
 
         To be asked before the node is: as soon as it knows its leader it fetches, and where that is no more it takes it for gone.
         """
-        hint = self._node.leader_hint()
+        hint = self._node.named_leader()
         return epoch > hint.epoch or (epoch == hint.epoch and hint.leader_id in (None, node_id))
 
     async def EndQuorumEpoch(  # noqa: N802

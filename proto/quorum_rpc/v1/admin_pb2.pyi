@@ -481,7 +481,7 @@ class DescribeQuorumRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
 
 class ReplicaStatus(_message.Message):
-    __slots__ = ("node_id", "directory_id", "log_end_offset", "last_fetch_age_ms", "last_caught_up_age_ms", "status", "endpoint")
+    __slots__ = ("node_id", "directory_id", "log_end_offset", "last_fetch_age_ms", "last_caught_up_age_ms", "status", "endpoint", "lag", "behind_for_ms")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -489,6 +489,8 @@ class ReplicaStatus(_message.Message):
     LAST_CAUGHT_UP_AGE_MS_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FOR_MS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     directory_id: bytes
     log_end_offset: int
@@ -496,10 +498,12 @@ class ReplicaStatus(_message.Message):
     last_caught_up_age_ms: int
     status: str
     endpoint: _common_pb2.Endpoint
-    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ...) -> None: ...
+    lag: int
+    behind_for_ms: int
+    def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ..., lag: _Optional[int] = ..., behind_for_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters", "concern")
+    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters", "concern", "no_leader_reason", "no_leader_for_ms")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +524,8 @@ class DescribeQuorumResponse(_message.Message):
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAP_VOTERS_FIELD_NUMBER: _ClassVar[int]
     CONCERN_FIELD_NUMBER: _ClassVar[int]
+    NO_LEADER_REASON_FIELD_NUMBER: _ClassVar[int]
+    NO_LEADER_FOR_MS_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     cluster_id: str
@@ -540,7 +546,9 @@ class DescribeQuorumResponse(_message.Message):
     generation: int
     bootstrap_voters: _containers.RepeatedCompositeFieldContainer[_voter_pb2.Voter]
     concern: str
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ..., concern: _Optional[str] = ...) -> None: ...
+    no_leader_reason: str
+    no_leader_for_ms: int
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ..., concern: _Optional[str] = ..., no_leader_reason: _Optional[str] = ..., no_leader_for_ms: _Optional[int] = ...) -> None: ...
 
 class AdminAddVoterRequest(_message.Message):
     __slots__ = ("context", "voter")

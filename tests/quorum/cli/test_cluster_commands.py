@@ -108,8 +108,8 @@ async def test_quorum_documents(run: Run) -> None:
     member = {"node_id": "int", "directory_id": "str", "endpoint": "str", "status": "str"}
     assert shape(status) == {
         "schema_version": "int", "cluster_id": "str", "generation": "int", "leader_id": "int",
-        "leader_epoch": "int", "high_watermark": "int",
-        "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member],
+        "leader_epoch": "int", "no_leader_reason": None, "no_leader_for_ms": None, "high_watermark": "int",
+        "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member], "silent_voters": [],
         "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
         "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",
         "snapshot": None, "chain": "str", "digest": "str", "concern": None,
@@ -118,8 +118,8 @@ async def test_quorum_documents(run: Run) -> None:
     replicas = (await run("quorum", "replication", "-o", "jsonl")).stdout.splitlines()
     assert [json.loads(line)["status"] for line in replicas] == ["leader", "follower", "observer"]
     assert shape(json.loads(replicas[1])) == {
-        "node_id": "int", "directory_id": "str", "log_end_offset": "int", "lag": "int", "last_fetch_age_ms": "int",
-        "last_caught_up_age_ms": "int", "status": "str", "endpoint": None,
+        "node_id": "int", "directory_id": "str", "log_end_offset": "int", "lag": "int", "behind_for_ms": "int",
+        "last_fetch_age_ms": "int", "last_caught_up_age_ms": "int", "status": "str", "endpoint": None,
     }  # fmt: skip
 
 
@@ -130,12 +130,46 @@ async def test_status_without_a_leader_answers_and_says_unhealthy(run: Run, node
     def leaderless() -> Any:
         import dataclasses
 
-        return dataclasses.replace(status, role="unattached", leader=LeaderHint(None, 1, None), high_watermark=None)
+        return dataclasses.replace(
+            status, role="prospective", leader=LeaderHint(None, 1, None), high_watermark=None,
+            no_leader_reason="2, 3 do not answer", no_leader_for_ms=12_345,
+        )  # fmt: skip
 
     node.status = leaderless  # type: ignore[method-assign]
     ran = await run("quorum", "status", "-o", "json")
     assert ran.exit_code == 10
     assert (ran.document["leader_id"], ran.document["high_watermark"]) == (None, None)
+    assert (ran.document["no_leader_reason"], ran.document["no_leader_for_ms"]) == ("2, 3 do not answer", 12_345)
+    told = "for 12.3 s, as controller 1 says: 2, 3 do not answer\n"
+    assert f"LeaderId: -\nNoLeader: {told}" in (await run("quorum", "status")).stdout
+    ran = await run("quorum", "replication")
+    assert (ran.exit_code, ran.stderr) == (10, f"quorumctl: no leader {told}")
+
+
+async def test_a_silent_voter_is_no_follower_and_counts_as_far_behind(run: Run, node: FakeNode) -> None:
+    """It lacks all that the leader holds, since the epoch began; status and replication say so, and end with 10."""
+    import dataclasses
+
+    seen = node.status()
+    dead = [
+        dataclasses.replace(
+            each, status="silent", log_end_offset=None, last_fetch_age_ms=None, last_caught_up_age_ms=None,
+            lag=seen.log_end_offset, behind_for_ms=5_000,
+        )
+        if each.node_id == 2 else each
+        for each in seen.replicas
+    ]  # fmt: skip
+    led = dataclasses.replace(seen, replicas=tuple(dead))
+    node.status = lambda: led  # type: ignore[method-assign]
+    ran = await run("quorum", "status", "-o", "json")
+    assert ran.exit_code == 10
+    said = ran.document
+    assert (said["max_follower_lag"], said["max_follower_lag_time_ms"]) == (seen.log_end_offset, 5_000)
+    assert said["silent_voters"] == [2]
+    ran = await run("quorum", "replication")
+    assert ran.exit_code == 10
+    row = next(line.split("\t") for line in ran.stdout.splitlines() if line.startswith("2\t"))
+    assert row[2:7] == ["-", str(seen.log_end_offset), "5000", "-", "silent"]
 
 
 async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNode) -> None:

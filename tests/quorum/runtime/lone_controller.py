@@ -181,7 +181,7 @@ class LoneController:
         return node_status(self.lone.node, self.lone.now_ms)
 
     def leader_hint(self) -> LeaderHint:
-        return self.lone.node.addresses.leader_hint()
+        return self.lone.node.addresses.leader_hint(self.lone.now_ms)
 
     def named_leader(self) -> LeaderHint:
         return self.lone.node.addresses.named_leader()

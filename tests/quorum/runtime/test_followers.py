@@ -93,7 +93,10 @@ def test_a_way_round_that_only_this_node_knows_is_not_told_to_other_controllers(
     follower = Follower(apply_at_once_records=EACH)
     proxy = Endpoint("CONTROLLER", "127.0.0.1", 7)
     addresses = Addresses(follower.node.core, 1, NodeConfig(voter_endpoints={2: proxy}))
-    assert (addresses.leader_hint().leader_id, addresses.leader_hint().endpoint) == (2, proxy)
+    first, *_ = written()
+    follower.take(first, 0)
+    hint = addresses.leader_hint(follower.now_ms)
+    assert (hint.leader_id, hint.endpoint) == (2, proxy)
     assert addresses.named_leader().endpoint == VOTERS.voters[1].endpoints[0]
 
 
@@ -106,9 +109,8 @@ def test_a_leader_that_has_removed_itself_is_reached_as_long_as_it_is_followed()
     follower.run_until_idle()
     node = follower.node
     assert node.core.voters.ids == (1, 3) and node.core.leader_id == 2
-    assert (
-        node.addresses.last_named_leader()[2] == node.addresses.leader_hint().endpoint == VOTERS.voters[1].endpoints[0]
-    )
+    hint = node.addresses.leader_hint(follower.now_ms)
+    assert node.addresses.last_named_leader()[2] == hint.endpoint == VOTERS.voters[1].endpoints[0]
 
     successor = BeginQuorumEpochRequest(ReplicaKey(3, directory_id(3)), ME, EPOCH + 1)
     follower.turn(RaftRequest(successor, follower.new_reply_to()))

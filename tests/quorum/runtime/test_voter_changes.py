@@ -46,7 +46,7 @@ def test_a_voter_set_between_two_decisions() -> None:
     assert isinstance(changed, QuorumChangeResponse)
     assert (changed.error, changed.message) == (ErrorCode.NONE, "committed")
     assert lone.node.core.voters.voters[0].endpoints == (THERE,)
-    assert lone.node.addresses.leader_hint().endpoint == THERE
+    assert lone.node.addresses.leader_hint(lone.now_ms).endpoint == THERE
     assert lone.node.state.applied == lone.node.log.shape.end
 
     again = working(disk)

@@ -182,8 +182,8 @@ class FakeNode:
             digest=image.digest_bytes,
             snapshot=None,
             replicas=(
-                ReplicaView(1, IDENTITY.directory_id, endpoint, True, "leader", image.offset, None, None),
-                ReplicaView(2, bytes([2]) * 16, None, True, "follower", image.offset - 1, 20, 40),
+                ReplicaView(1, IDENTITY.directory_id, endpoint, True, "leader", image.offset, None, None, 0, 0),
+                ReplicaView(2, bytes([2]) * 16, None, True, "follower", image.offset - 1, 20, 40, 1, 40),
                 ReplicaView(9, bytes([9]) * 16, None, False, "observer", 0, 20, None),
             ),
             generation=IDENTITY.generation,

@@ -1,0 +1,111 @@
+"""Whom a node says that it follows: a leader that it hears now, and none that it only remembers."""
+
+from metadata_log.errors import ErrorCode
+from quorum.core.effects import ElectionState
+from quorum.core.inputs import PeerRefused
+from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.roles import Role
+from tests.core.situations import follower, leader, requests, working_leader
+from tests.core.solo import Solo
+
+
+def named(solo: Solo) -> int | None:
+    return solo.core.followed(solo.now_ms).leader_id
+
+
+def test_a_follower_names_the_leader_that_answers_it() -> None:
+    """From the first good answer on, for one fetch timeout after each."""
+    solo, fetch = follower(1, 1)
+    assert named(solo) is None, "it has been told of a leader, and that one has answered nothing yet"
+    solo.good_answer(fetch)
+    assert named(solo) == 2
+    solo.now_ms += solo.config.fetch_timeout_ms - 1
+    assert named(solo) == 2
+    solo.now_ms += 1
+    assert named(solo) is None
+
+
+def test_a_leader_that_is_only_remembered_is_none() -> None:
+    """The survivor of three gives up on its leader, asks for votes, goes back to waiting, over and over: it follows nobody.
+
+    1 heard its leader at 1,000 ms. At 6,000 ms it remembers that 2 led, and has followed nobody for 5,000 ms.
+    """
+    solo, fetch = follower(1, 1)
+    solo.good_answer(fetch)
+    heard_ms = solo.now_ms
+    roles = set()
+    solo.wait(solo.config.fetch_timeout_ms)
+    for _ in range(100):
+        solo.wait(50)
+        roles.add(solo.core.role)
+        followed = solo.core.followed(solo.now_ms)
+        assert followed.leader_id is None and followed.since_ms == heard_ms
+        assert followed.reason
+    assert roles == {Role.PROSPECTIVE, Role.FOLLOWER}
+    assert solo.core.leader_id == 2, "for elections it is still the leader that it knew"
+
+
+def test_the_reason_names_the_voters_that_do_not_answer() -> None:
+    """And those that refuse: an operator sees who is missing for a majority."""
+    solo, fetch = follower(1, 1)
+    solo.good_answer(fetch)
+    asked = requests(solo.wait(solo.config.fetch_timeout_ms + 100), VoteRequest)
+    assert solo.core.role is Role.PROSPECTIVE
+    reason = solo.core.followed(solo.now_ms).reason
+    assert "controller 2," in reason and "2, 3 do not answer" in reason
+
+    request = next(each.request for each in asked if each.destination == 3)
+    assert isinstance(request, VoteRequest)
+    solo.respond(3, request, VoteResponse(ErrorCode.NONE, solo.core.epoch, None, vote_granted=False))
+    reason = solo.core.followed(solo.now_ms).reason
+    assert "2 does not answer" in reason and "3 refuses" in reason
+
+
+def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
+    """A refused reconnect is proof enough for a report, too."""
+    solo, fetch = follower(1, 1)
+    solo.good_answer(fetch, successors=(3, 1))
+    solo.step(PeerRefused(2))
+    assert solo.core.role is Role.FOLLOWER and named(solo) is None
+    assert "gone" in solo.core.followed(solo.now_ms).reason
+
+
+def test_who_has_just_started_follows_nobody() -> None:
+    """What its disk says of a leader may be a week old; it counts from its start."""
+    solo = Solo(epochs=(1, 1), election=ElectionState(3, None, 2))
+    solo.wait(100)
+    followed = solo.core.followed(solo.now_ms)
+    assert solo.core.leader_id == 2 and followed.leader_id is None
+    assert followed.since_ms == 1_000
+
+
+def test_a_leader_is_one_while_a_majority_has_lately_followed_it() -> None:
+    """A paused one that wakes up must not call itself the leader before somebody says so. It has its first moments for free."""
+    solo = leader()
+    assert named(solo) == 1, "just elected"
+    solo = working_leader()
+    began_ms = solo.core.last_quorum_round_began_ms
+    assert began_ms is not None and named(solo) == 1
+    solo.now_ms = began_ms + solo.config.check_quorum_ms - 1
+    assert named(solo) == 1
+    solo.now_ms += 1
+    followed = solo.core.followed(solo.now_ms)
+    assert solo.core.is_leading and followed.leader_id is None and followed.since_ms == began_ms
+    assert "majority" in followed.reason
+
+
+def test_a_lone_leader_needs_nobody() -> None:
+    solo = Solo(epochs=(1,), election=ElectionState(1, None, None), voters=1)
+    solo.now_ms += 1_000_000
+    assert solo.core.is_leading and named(solo) == 1
+
+
+def test_an_idle_quorum_never_doubts_its_leader() -> None:
+    """Long polls of 150 ms keep both sides sure: the age that a report looks at never comes near its limit."""
+    solo, fetch = follower(1, 1)
+    for _ in range(50):
+        solo.now_ms += solo.config.fetch_wait_ms
+        assert named(solo) in (2, None if solo.core.leader_heard_ms is None else 2)
+        effects = solo.good_answer(fetch)
+        fetch = requests(effects, type(fetch))[0].request  # type: ignore[assignment]
+        assert named(solo) == 2
