@@ -41,7 +41,7 @@ from typing import Any, Final, NamedTuple
 
 import google_crc32c
 
-from metadata_log.errors import LogFormatError
+from metadata_log.errors import BatchTooLarge, LogFormatError
 from metadata_log.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
 
 FORMAT_VERSION: Final = 1
@@ -131,13 +131,13 @@ def encode(
     """Seals `payload` (packed records) into a batch that continues `previous_chain`.
 
     Raises:
-        LogFormatError: if the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
+        BatchTooLarge: if the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
     """
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
-        raise LogFormatError(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}")
+        raise BatchTooLarge(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}")
     if not 0 < record_count <= BATCH_RECORDS_MAX:
-        raise LogFormatError(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
+        raise BatchTooLarge(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
     assert len(previous_chain) == CHAIN_BYTES
     assert 0 <= epoch <= EPOCH_MAX, epoch
     flags = CONTROL_FLAG if is_control else 0

@@ -82,6 +82,10 @@ class LogFormatError(ValueError):
     """Bytes that cannot be what they should be: wrong length, checksum, chain, type or order."""
 
 
+class BatchTooLarge(LogFormatError):
+    """More bytes, or more records, than one batch may have; nothing was made of them."""
+
+
 class UnsupportedRecord(LogFormatError):
     """A record of a type or version that this code does not know. Tools show it; replay stops at it."""
 

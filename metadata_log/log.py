@@ -256,20 +256,30 @@ class Log:
     # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
-        """As leader of `epoch`: `records` as one batch. All of them are control records, or none is.
+        """As leader of `epoch`: `records` as one batch, sealed and written.
+
+        Raises:
+            BatchTooLarge: too much for one batch; nothing was appended.
+            OSError: the disk is full or broken; nothing was appended.
+        """
+        batch = self.seal(records, epoch, wall_ms)
+        self.write(batch)
+        return batch
+
+    def seal(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
+        """The batch in which `records` would continue this log. All of them are control records, or none is. Appends nothing.
 
         The batch's time is `wall_ms`, or the previous batch's where the clock was set back.
 
         Raises:
-            LogFormatError: too large for one batch; nothing was appended.
-            OSError: the disk is full or broken; nothing was appended.
+            BatchTooLarge: too much for one batch.
         """
         is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
         assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
         memory = self._memory
         assert epoch >= memory.history.last_epoch, f"epoch {epoch} in {self}"
         timestamp_ms = max(wall_ms, memory.history.last_timestamp_ms)
-        batch = encode(
+        return encode(
             encode_records(records),
             base_offset=memory.end,
             epoch=epoch,
@@ -279,8 +289,15 @@ class Log:
             is_control=is_control,
             previous_chain=memory.chain,
         )
+
+    def write(self, batch: Batch) -> None:
+        """Appends a batch that `seal` has made, with nothing appended since.
+
+        Raises:
+            OSError: the disk is full or broken; nothing was appended.
+        """
+        assert batch.base_offset == self._memory.end, f"a batch for offset {batch.base_offset} in {self}"
         self._write((batch,))
-        return batch
 
     def append_batches(self, batches: Sequence[Batch]) -> None:
         """As follower, or broker: batches as they came, which must continue this log.

@@ -13,7 +13,7 @@ Names: a broker *contacts*; commands that make the record of the same name are c
 """
 
 import random
-from typing import NamedTuple, assert_never
+from typing import Final, NamedTuple, assert_never
 
 from metadata_log.ids import NodeId, Offset
 from metadata_log.image import MetadataImage
@@ -48,7 +48,28 @@ from quorum.controller.features import allocate_producer_ids, bootstrap_features
 from quorum.controller.sessions import UNKNOWN_OFFSET
 from quorum.controller.topics import Topics
 
-__all__ = ["BrokerStanding", "BrokerState", "Controller", "ControllerConfig", "ControllerError"]
+__all__ = [
+    "DECIDED_BY_IMAGE_ALONE",
+    "BrokerStanding",
+    "BrokerState",
+    "Controller",
+    "ControllerConfig",
+    "ControllerError",
+]
+
+DECIDED_BY_IMAGE_ALONE: Final = (
+    CreateTopics,
+    CreatePartitions,
+    DeleteTopics,
+    AlterConfigs,
+    AlterPartition,
+    ElectPreferredLeaders,
+    AllocateProducerIds,
+    BootstrapFeatures,
+    RegisterControllerCommand,
+)
+"""Commands whose deciding leaves nothing half done in the controller, wherever it breaks off: it changes no soft state but how
+far placement's striping has come, and any value of that is as good as another. All others are about brokers' lives."""
 
 
 class BrokerStanding(NamedTuple):

@@ -9,20 +9,20 @@ waits; brokers are told "not ready", which is neither "out of range" nor "diverg
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from metadata_log.batch import Batch
-from metadata_log.delta import InvalidRecord
-from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
+from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.ids import Epoch, Offset, Uuid
 from metadata_log.log import Log
-from metadata_log.records import MetadataRecord, Record, SnapshotMark
+from metadata_log.records import Record, SnapshotMark
 from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
 from quorum.controller.controller import Controller
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
+from quorum.controller.decision import ControllerError
+from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, recalled
 from quorum.core.deadlines import soonest
 from quorum.runtime.broker_feed import BrokerFeed
+from quorum.runtime.deciding import Deciding, DecisionFailed
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
     FetchResult,
@@ -39,6 +39,7 @@ from quorum.runtime.waiting import (
     Deferred,
     DeferredAnswers,
     EarlyRequests,
+    FollowUp,
     unknown_outcome,
 )
 from quorum.runtime.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
@@ -56,20 +57,12 @@ MARK_REASON_CHARS_MAX = 1_000
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
 
-class _FollowUp(NamedTuple):
-    """The rest of a decision that takes several batches, or a request that waits for another of the same id to be done."""
-
-    command: Command
-    reply_to: ReplyTo | None
-    deadline_ms: int
-    identity: RequestIdentity | None = None
-    wrote: bool = False
-    """Some of it is in the log: whatever follows, it can't be said any more that nothing was done."""
-    is_begun: bool = True
-
-
 class ActiveController:
-    """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks."""
+    """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks.
+
+    Whatever decides (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raises DecisionFailed where this node must not go on
+    leading (see `deciding`); whoever has asked is answered by then.
+    """
 
     def __init__(
         self,
@@ -80,7 +73,8 @@ class ActiveController:
         state: StateMachine,
         snapshotter: Snapshotter,
         world: World,
-        append: Callable[[Sequence[Record]], Batch],
+        seal: Callable[[Sequence[Record]], Batch],
+        append: Callable[[Batch], None],
         confirm_reads: Callable[[int], None],
         lease_ms: Callable[[], int],
         found_damage: Callable[[CorruptLog], None],
@@ -92,8 +86,18 @@ class ActiveController:
         self._state = state
         self._snapshotter = snapshotter
         self._world = world
-        self._append_to_log = append
+        self._seal = seal
+        self._append = append
         self._confirm_reads = confirm_reads
+        self._deciding = Deciding(
+            controller=controller,
+            outcomes_max=config.controller.request_outcomes_max,
+            log=log,
+            state=state,
+            seal=seal,
+            append=append,
+        )
+        self.accidents = self._deciding.accidents
         self._deferred = DeferredAnswers()
         self._feed = BrokerFeed(
             config=config,
@@ -105,7 +109,7 @@ class ActiveController:
             found_damage=found_damage,
         )
         self._early = EarlyRequests()
-        self._follow_ups: deque[_FollowUp] = deque()
+        self._follow_ups: deque[FollowUp] = deque()
         self._backlog: deque[ClientRequest] = deque()
         """What came early, and what came while that was not done."""
         self._unfinished: set[Uuid] = set()
@@ -174,7 +178,7 @@ class ActiveController:
             text = "the request's time was up before it was begun; nothing was done"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
         elif isinstance(event, Submission):
-            self._submit(_FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
+            self._submit(FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
         elif isinstance(event, Read):
             self._wait_confirmed(event.reply_to, None, event.deadline_ms)
         elif len(event.reason) > MARK_REASON_CHARS_MAX:
@@ -188,7 +192,7 @@ class ActiveController:
                 return
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
-    def _submit(self, asked: _FollowUp) -> None:
+    def _submit(self, asked: FollowUp) -> None:
         """A request that is not begun: decided, unless it was before."""
         if asked.identity is None:
             self._decide(asked.command, asked.reply_to, asked.deadline_ms)
@@ -197,7 +201,7 @@ class ActiveController:
         else:
             self._decide_once(asked, asked.identity)
 
-    def _decide_once(self, asked: _FollowUp, identity: RequestIdentity) -> None:
+    def _decide_once(self, asked: FollowUp, identity: RequestIdentity) -> None:
         assert asked.reply_to is not None, "only callers have ids"
         try:
             earlier = earlier_outcome(self._state.proposed, identity)
@@ -220,7 +224,16 @@ class ActiveController:
     ) -> None:
         """Decides one step. `wrote`: the steps before it are in the log."""
         try:
-            decision, end = self._decided(command, identity)
+            decision, end = self._deciding.decide(command, self._now_ms, identity, is_asked=reply_to is not None)
+        except DecisionFailed as failed:
+            self._finished(identity)
+            if reply_to is not None:
+                # At once: had it to wait, the resignation would answer it with NOT_CONTROLLER, and clients repeat that.
+                told = unknown_outcome(f"cut short: {failed}") if wrote else failed.refusal()
+                self._world.reply(reply_to, told)
+            if failed.spoils:
+                raise
+            return
         except Refused as refused:
             self._finished(identity)
             # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
@@ -230,7 +243,7 @@ class ActiveController:
             return
         wrote = wrote or end is not None
         if decision.then is not None:
-            self._follow_ups.append(_FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
+            self._follow_ups.append(FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
             if identity is not None:
                 self._unfinished.add(identity.request_id)
             return
@@ -244,36 +257,9 @@ class ActiveController:
         if identity is not None:
             self._unfinished.discard(identity.request_id)
 
-    def _decided(self, command: Command, identity: RequestIdentity | None = None) -> tuple[Decision, Offset | None]:
-        """The decision, and the end of the batch of its records; None if there are none.
-
-        Raises:
-            Refused: nothing was done. A client's mistake, or one of the controller's, costs nobody the leader (KAFKA-14996).
-        """
-        image = self._state.proposed
-        try:
-            decision = self.controller.decide(image, command, self._now_ms)
-            records = decision.records
-            if identity is not None and decision.then is None and is_done(command, decision.reply):
-                kept = self._config.controller.request_outcomes_max
-                records = (*records, outcome_of(image, identity, decision.reply, kept))
-            return decision, self._append(records) if records else None
-        except ControllerError as e:
-            raise Refused(e.code, e.message) from e
-        except InvalidRecord as e:
-            text = f"the decision did not fit the metadata ({e}); nothing was done"
-            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text) from e
-        except LogFormatError as e:
-            raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
-
-    def _append(self, records: Sequence[MetadataRecord]) -> Offset:
-        delta = self._state.stage(records, self._log.shape.end)
-        batch = self._append_to_log(records)
-        self._state.propose(delta, batch)
-        return batch.end_offset
-
     def _mark(self, reason: str) -> Offset:
-        batch = self._append_to_log([SnapshotMark(reason)])
+        batch = self._seal([SnapshotMark(reason)])
+        self._append(batch)
         self._state.propose(None, batch, is_mark=True)
         self._mark_pending = True
         return batch.end_offset
@@ -321,12 +307,15 @@ class ActiveController:
             offline_log_dirs=fetch.offline_log_dirs,
         )
         try:
-            decision, _ = self._decided(contact)
+            decision, _ = self._deciding.decide(contact, now_ms)
+        except DecisionFailed as failed:
+            self._world.reply(event.reply_to, failed.refusal())
+            raise
         except Refused as refused:
             self._world.reply(event.reply_to, refused)
             return
         if decision.then is not None:
-            self._follow_ups.append(_FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
+            self._follow_ups.append(FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
         self._feed.serve(event, now_ms)
 
     # --- time and commits ------------------------------------------------------------------------------------------
@@ -344,7 +333,7 @@ class ActiveController:
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
         self._feed.fire_timers(now_ms)
-        due = self.controller.due(self._state.proposed, now_ms)
+        due = self._deciding.due(now_ms)
         if due is not None and not self._follow_ups:
             self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
 
@@ -367,7 +356,7 @@ class ActiveController:
         if self._feed.settle(now_ms):
             self._mark_if_due(wall_ms)
 
-    def _go_on(self, next_step: _FollowUp) -> None:
+    def _go_on(self, next_step: FollowUp) -> None:
         command, reply_to, deadline_ms, identity, wrote, is_begun = next_step
         if is_begun:
             self._decide(command, reply_to, deadline_ms, identity, wrote=wrote)

@@ -21,7 +21,7 @@ from metadata_log.files import Directory
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.log import Log
 from metadata_log.log_history import QuorumRecord
-from metadata_log.records import LeaderChange, Record, Voters
+from metadata_log.records import LeaderChange, Voters
 from quorum.core import inputs as raft
 from quorum.core.effects import ElectionState
 from quorum.runtime import election_file
@@ -60,19 +60,18 @@ class LogWriter:
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
-    def append_proposal(self, records: Sequence[Record], epoch: int, now_ms: int, wall_ms: int) -> Batch:
-        """As leader.
+    def append_proposal(self, batch: Batch, now_ms: int) -> None:
+        """As leader: `batch`, which was sealed for the log's end as it is now.
 
         Raises:
             Refused: there is no room; nothing was appended, and this node leads no longer than this turn.
         """
         try:
-            batch = self._space.write(lambda: self._log.append(records, epoch, wall_ms), now_ms)
+            self._space.write(lambda: self._log.write(batch), now_ms)
         except NoRoom as e:
             text = "this controller's disk is full; nothing was done, and it will not lead until there is room"
             raise Refused(ErrorCode.STORAGE_ERROR, text) from e
         self._unreported = True
-        return batch
 
     def take_unreported(self) -> bool:
         """Whether anything was proposed since the core was last told how far the log goes. It is told now."""

@@ -49,6 +49,7 @@ from quorum.runtime.active import ActiveController
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
+from quorum.runtime.deciding import DecisionFailed
 from quorum.runtime.disk import Disk
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.local_reads import LocalReads, too_far_behind
@@ -135,7 +136,8 @@ class Node:
             state=self.state,
             snapshotter=self.snapshotter,
             world=world,
-            append=lambda records: self._writer.append_proposal(records, self.core.epoch, self._now_ms, self._wall_ms),
+            seal=lambda records: self.log.seal(records, self.core.epoch, self._wall_ms),
+            append=lambda batch: self._writer.append_proposal(batch, self._now_ms),
             confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
             lease_ms=self._lease_ms,
             found_damage=self.disk.found_damage,
@@ -277,7 +279,7 @@ class Node:
 
     def _take(self, event: Submission | Read | SnapshotWanted) -> None:
         if self.core.is_leading:
-            self.active.take(event, self._now_ms)
+            self._leading(self.active.take, event, self._now_ms)
         else:
             self._world.reply(event.reply_to, self._not_controller())
 
@@ -297,7 +299,7 @@ class Node:
 
     def _take_fetch(self, event: BrokerFetch) -> None:
         if self.core.is_leading:
-            self.active.fetch(event, self.core.epoch, self._now_ms)
+            self._leading(self.active.fetch, event, self.core.epoch, self._now_ms)
         else:
             self._world.reply(event.reply_to, self._not_controller())
 
@@ -310,7 +312,7 @@ class Node:
             if deadline_ms is not None and deadline_ms <= self._now_ms:
                 self._step(raft.TimerFired())
         if self._active_deadline_ms is not None and self._active_deadline_ms <= self._now_ms:
-            self.active.fire_timers(self._now_ms)
+            self._leading(self.active.fire_timers, self._now_ms)
         for read in self._local_reads.expired(self._now_ms):
             self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
 
@@ -336,7 +338,7 @@ class Node:
         apply(self.commit_target)
         self._maybe_activate()
         if self.active.on:
-            self.active.settle(self._now_ms, self._wall_ms)
+            self._leading(self.active.settle, self._now_ms, self._wall_ms)
             self._report_growth()
         if not self._applier.is_loading:
             for read in self._local_reads.ready(self.state.applied):
@@ -439,6 +441,14 @@ class Node:
         """How far this node may apply: what is committed, as far as its own disk holds it."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
+    def _leading(self, act: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """What the active controller does, unless it comes to grief: then this node leads no more."""
+        try:
+            act(*args, **kwargs)
+        except DecisionFailed as e:
+            logger.error("node %d resigns: a decision failed by a mistake in the program: %s", self.me.node_id, e)
+            self._resign(f"a decision failed by a mistake in the program: {e}")
+
     def _resign(self, reason: str) -> None:
         self._step(raft.Resign(self.core.epoch, reason))
 
@@ -453,7 +463,7 @@ class Node:
         if not core.is_leading or core.high_watermark is None or self._applier.is_loading:
             return
         if self.state.applied == self.log.shape.end:
-            self.active.begin(core.epoch, self._now_ms)
+            self._leading(self.active.begin, core.epoch, self._now_ms)
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 

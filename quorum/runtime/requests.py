@@ -174,3 +174,5 @@ class NodeStatus:
     """Why this node follows nobody now, in words; empty where it does (`leader`)."""
     no_leader_for_ms: int | None = None
     """Where it follows nobody: since it last heard a leader, or, if it never has, since it started."""
+    failed_decisions: int = 0
+    """Decisions that this process, as leader, could not make for a mistake in the program; each was refused, and logged."""

@@ -34,14 +34,15 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
-        concern=_concern(node),
+        concern=_concern(node, now_ms),
         hindrance=_hindrance(node),
         no_leader_reason=followed.reason,
         no_leader_for_ms=None if followed.leader_id is not None else max(0, now_ms - followed.since_ms),
+        failed_decisions=node.active.accidents.count,
     )
 
 
-def _concern(node: Node) -> str:
+def _concern(node: Node, now_ms: int) -> str:
     """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
     standing, differing = node.core.standing, node.state.digests.differing()
     only_full = node.disk.space.is_short and not node.log.damage
@@ -53,6 +54,7 @@ def _concern(node: Node) -> str:
         node.core.complaint,
         node.state.stopped,
         images,
+        node.active.accidents.concern(now_ms),
     )
 
 

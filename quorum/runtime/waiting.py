@@ -10,11 +10,12 @@ import heapq
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, Offset
-from quorum.controller.commands import CommandReply
+from quorum.controller.commands import Command, CommandReply
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.runtime.requests import MetadataFetch, Refused, SnapshotMarked
 from quorum.runtime.world import Read, ReplyTo, SnapshotWanted, Submission
 
@@ -197,3 +198,15 @@ class EarlyRequests:
         self._by_caller.clear()
         self.deadlines.clear()
         return events
+
+
+class FollowUp(NamedTuple):
+    """The rest of a decision that takes several batches, or a request that waits for another of the same id to be done."""
+
+    command: Command
+    reply_to: ReplyTo | None
+    deadline_ms: int
+    identity: RequestIdentity | None = None
+    wrote: bool = False
+    """Some of it is in the log: whatever follows, it can't be said any more that nothing was done."""
+    is_begun: bool = True

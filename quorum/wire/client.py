@@ -53,6 +53,9 @@ ASK_ELSEWHERE: Final = frozenset(
 )
 """Nothing was done, and another controller may do it, or this one in a moment."""
 
+NEVER_REPEATED: Final = frozenset((ErrorCode.RECORD_BATCH_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR))
+"""Also where it may have happened. A request that one controller has made a mistake with must not be carried to the next one."""
+
 
 class AdminClient:
     """A client of one cluster's controllers. Lives on the event loop that first uses it. Raises AdminError everywhere."""
@@ -320,7 +323,7 @@ class AdminClient:
                 request.context.client_high_watermark = 0  # nothing was done: what this client had seen is too long ago
                 is_stale = True
                 continue
-            if repeatable and isinstance(last, Unanswered) and last.code is not ErrorCode.RECORD_BATCH_TOO_LARGE:
+            if repeatable and isinstance(last, Unanswered) and last.code not in NEVER_REPEATED:
                 lost = last if isinstance(last, MayHaveHappened) else lost
             elif last.code not in ASK_ELSEWHERE:
                 break

@@ -101,9 +101,12 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
+        case grpc.StatusCode.UNKNOWN:
+            text = "the server made a mistake with this request, and its log says more; it is not repeated"
+            return missing(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {text} ({_short(details)})")
         case _:
             name = getattr(code, "name", str(code))
-            return missing(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {name}: {_short(details)}")
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {name}: {_short(details)}")
 
 
 _MEANINGS: Final = (

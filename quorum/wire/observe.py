@@ -94,3 +94,4 @@ def add_metrics(metrics: Metrics, node: ControllerNode) -> None:
     metrics.gauge_of("damaged_records", "Records missing in the log now", lambda: node.status().disk.damaged_records)
     metrics.gauge_of("scrubbed_bytes", "Read again and found intact", lambda: node.status().disk.scrubbed_bytes)
     metrics.gauge_of("disk_full", "1 while there is no room to go on", lambda: float(node.status().disk.is_full))
+    metrics.gauge_of("failed_decisions", "Decisions that a mistake ended", lambda: node.status().failed_decisions)

@@ -5,8 +5,9 @@ import contextlib
 from dataclasses import replace
 
 from daemon.health import ADMIN, LIVE, QUORUM, Health
+from daemon.metrics import Metrics
 from quorum.runtime.requests import LeaderHint, NodeStatus
-from quorum.wire.observe import watch
+from quorum.wire.observe import add_metrics, watch
 from tests.quorum.wire.fake_node import FakeNode
 
 
@@ -38,3 +39,11 @@ async def test_a_node_that_does_not_do_its_part_is_not_ready_and_says_why() -> N
 async def test_a_node_without_a_leader_is_not_ready() -> None:
     status = replace(FakeNode().status(), leader=LeaderHint(None, 1, None))
     assert await told(status) == (None, "no leader is known", "no leader is known")
+
+
+def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
+    """What an alert is made of: the concern goes after a while, the number stays."""
+    node, metrics = FakeNode(), Metrics()
+    node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
+    add_metrics(metrics, node)
+    assert b"metaquorum_failed_decisions 3" in metrics.page()

@@ -41,6 +41,31 @@ async def test_a_change_is_repeated_with_its_id_until_it_is_answered(client: Adm
     assert others == [first] * 3
 
 
+async def test_what_a_controller_has_made_a_mistake_with_is_never_repeated(client: AdminClient, node: FakeNode) -> None:
+    """Whatever it may have met, it would meet it at the next leader too."""
+    refusing(node, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
+    with pytest.raises(AdminError) as caught:
+        await client.create_topic("orders", 1, 3)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not isinstance(caught.value, MayHaveHappened), "nothing was done, and the caller may know it"
+    assert len(node.identities) == 1
+
+
+async def test_a_call_that_ends_in_a_servers_exception_is_never_repeated(client: AdminClient, node: FakeNode) -> None:
+    """gRPC says UNKNOWN then. Whether anything was done is not known: the caller is to look, and no other controller is asked."""
+    asked = []
+
+    async def accident(command: Command, *_: object) -> CommandReply:
+        asked.append(command)
+        raise KeyError("nobody thought of that")
+
+    node.submit = accident  # type: ignore[method-assign,assignment]
+    with pytest.raises(MayHaveHappened) as caught:
+        await client.create_topic("orders", 1, 3)
+    assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert len(asked) == 1
+
+
 async def test_each_change_has_an_id_of_its_own(client: AdminClient, node: FakeNode) -> None:
     """And the offset of the answer before."""
     await client.create_topic("a", 1, 3)

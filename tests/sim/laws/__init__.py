@@ -3,7 +3,7 @@
     quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
     damage      holes in logs, and durable ends that are lost             D3
     snapshots   what is applied and what snapshots hold                   R13, S1 - S6
-    metadata    what committed records may do                             M1 - M7
+    metadata    what committed records may do                             M1 - M7, M9
     brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease
     clients     what clients were told                                    C1 - C5
 
@@ -82,6 +82,9 @@ class Laws:
             self.brokers.observe_controller(controller, now_ms)
             assert controller.node is not None
             controller.node.check_invariants()
+            # Production refuses what it makes a mistake in, and goes on. Here every mistake is to be seen.
+            mistake = controller.node.active.accidents.concern(controller.clock.now_ms())
+            hold(not mistake, "M9 NoMistakes", f"{controller.name}: {mistake}")
 
     def _observe_commits(self, controller: "SimController") -> None:
         """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""

@@ -10,7 +10,7 @@ from metadata_log.image import MetadataImage
 from metadata_log.log import Log
 from metadata_log.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
 from metadata_log.records import MetadataRecord, PartitionChange, RegisterBroker
-from quorum.controller import alter_partition
+from quorum.controller import alter_partition, topics
 from quorum.controller import brokers as controller_brokers
 from quorum.controller.brokers import Brokers
 from quorum.controller.commands import AlterPartition, PartitionAlteration
@@ -135,6 +135,10 @@ def _place_without_a_check() -> Iterator[None]:
         yield
 
 
+def _any_number_of_replicas(name: str, replication_factor: int, registered: int, online: int) -> None:
+    pass
+
+
 def _merge_keeping_epoch(state: PartitionState, change: PartitionChange) -> PartitionState:
     merged = list(merge(state, change))
     merged[PARTITION_EPOCH] = state[PARTITION_EPOCH]
@@ -232,6 +236,10 @@ BROKERS: dict[str, Mutant] = {
     "replica-on-a-stranger": Mutant(
         "a replica is placed on a broker that has never registered, and no replay minds",
         _place_without_a_check,
+    ),
+    "placed-unasked": Mutant(
+        "replicas are placed without asking whether there are so many brokers, or any that could lead",
+        lambda: patched(topics, "check_replication_factor", _any_number_of_replicas),
     ),
     "isr-changed-by-stale-epoch": Mutant(
         "a leader's proposal is taken whatever epochs it was made for (KIP-497)",

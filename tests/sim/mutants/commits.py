@@ -20,9 +20,10 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower, Leader
 from quorum.runtime import active
 from quorum.runtime.active import ActiveController
+from quorum.runtime.deciding import Deciding, Prepared
 from quorum.runtime.node import Node
 from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.waiting import Deferred, DeferredAnswers
+from quorum.runtime.waiting import Deferred, DeferredAnswers, FollowUp
 from quorum.runtime.world import LocalRead, ReplyTo
 from tests.sim.mutants.patching import Mutant, patched
 
@@ -84,12 +85,14 @@ def _answer_one_too_low(self: Decision, offset: Offset) -> CommandReply:
     )
 
 
-_append = ActiveController._append
+_staged = Deciding._staged
 _settle = ActiveController.settle
 
 
-def _append_one_by_one(self: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
-    return [_append(self, [record]) for record in records][-1]
+def _append_one_by_one(self: Deciding, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
+    for record in records[:-1]:
+        self._write(_staged(self, decision, [record]))
+    return _staged(self, decision, records[-1:])
 
 
 def _take_back_what_takes_long(self: ActiveController, now_ms: int, wall_ms: int) -> None:
@@ -168,7 +171,7 @@ def _answer_before_commit(self: DeferredAnswers, applied: Offset) -> Iterator[De
             yield deferred
 
 
-def _do_it_again(self: ActiveController, asked: active._FollowUp, identity: RequestIdentity) -> None:
+def _do_it_again(self: ActiveController, asked: FollowUp, identity: RequestIdentity) -> None:
     self._decide(asked.command, asked.reply_to, asked.deadline_ms)
 
 
@@ -176,10 +179,10 @@ def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIden
     return image.request_outcome(identity.request_id)
 
 
-def _append_effects_alone(self: ActiveController, records: Sequence[MetadataRecord]) -> Offset:
+def _append_effects_alone(self: Deciding, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
     if all(isinstance(record, RequestOutcome) for record in records):
-        return self._log.shape.end
-    return _append(self, records)
+        return Prepared(decision)
+    return _staged(self, decision, records)
 
 
 def _patch(target: object, name: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
@@ -209,7 +212,7 @@ COMMITS: dict[str, Mutant] = {
     ),
     "every-record-a-batch": Mutant(
         "the records of one decision are appended one by one",
-        _patch(ActiveController, "_append", _append_one_by_one),
+        _patch(Deciding, "_staged", _append_one_by_one),
     ),
     "uncommitted-taken-back": Mutant(
         "a leader that waits for its majority for long takes back what it has appended",
@@ -261,6 +264,6 @@ COMMITS: dict[str, Mutant] = {
     ),
     "nothing-to-do-forgotten": Mutant(
         "a request that found nothing to do is answered, and not remembered",
-        _patch(ActiveController, "_append", _append_effects_alone),
+        _patch(Deciding, "_staged", _append_effects_alone),
     ),
 }
