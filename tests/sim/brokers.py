@@ -383,11 +383,13 @@ class SimBroker:
             max_wait_ms=request.max_wait_ms,
             max_bytes=request.max_bytes,
         )
+        sent_ms = self.clock.now_ms()
 
         def convert(answer: Answer) -> Input:
             if isinstance(answer, Refused):
                 return FetchFailed(request.number, answer.code, answer.message, self._hint(answer))
             assert isinstance(answer, MetadataFetched)
+            self.cluster.laws.brokers.lease_arrives(self, sent_ms, answer.lease_ms)
             return FetchAnswered(_answer(request.number, answer))
 
         self._ask(lambda reply_to, _: BrokerFetch(fetch, reply_to), convert, "MetadataFetch")

@@ -467,7 +467,7 @@ class SimController:
         self._before_effect()
         asked = self._asked.pop(reply_to, None)
         assert asked is not None, f"{self.name} answers {reply_to} twice, or nobody: {answer}"
-        self.cluster.laws.about_to_reply(self, asked.event, answer)
+        self.cluster.laws.about_to_reply(self, asked.event, answer, self.cluster.now_ms)
         asked.on_answer(answer)
 
     def start_job(self, job: Job) -> None:

@@ -52,7 +52,7 @@ class Laws:
         self._observer = Observer()
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
-        self.brokers = BrokerLaws(self.history, options, coverage, brokers)
+        self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.heard_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
         self.clients = ClientLaws(self.history, self.metadata)
 
@@ -100,20 +100,20 @@ class Laws:
             self._observe_commits(controller)
             self.quorum.about_to_send(controller, request)
 
-    def about_to_reply(self, controller: "SimController", event: Event, answer: Answer) -> None:
+    def about_to_reply(self, controller: "SimController", event: Event, answer: Answer, now_ms: float) -> None:
         """`answer` to `event`, which came in earlier, is about to leave."""
         with self._observer:
             self._observe_commits(controller)
-            self._about_to_reply(controller, event, answer)
+            self._about_to_reply(controller, event, answer, now_ms)
 
-    def _about_to_reply(self, controller: "SimController", event: Event, answer: Answer) -> None:
+    def _about_to_reply(self, controller: "SimController", event: Event, answer: Answer, now_ms: float) -> None:
         match event:
             case RaftRequest(request, _):
                 assert isinstance(answer, PeerResponse), f"a voter's request is answered, not refused: {answer}"
                 self.quorum.about_to_reply(controller, request, answer)
             case BrokerFetch(fetch, _):
                 assert isinstance(answer, MetadataFetched | Refused)
-                self.brokers.answered(controller, fetch, answer)
+                self.brokers.answered(controller, fetch, answer, now_ms)
             case Submission(AlterPartition() as command, _, _, _) if isinstance(answer, AlterPartitionReply):
                 self.metadata.isr_altered(command, answer)
             case _:

@@ -1,10 +1,15 @@
 """What brokers are given, and how long they may serve (F1 to F7, M2, M8, and the lease).
 
 The lease is the promise that counts most: when a session has ended and what the broker led moves to others, that broker
-has already stopped serving by itself, whatever its clock, the network and a paused controller do.
+has already stopped serving by itself, whatever its clock, the network and a paused controller do. Between the two lie margins, of
+a fifth of the session and more, that hide a lease which is counted wrongly. So each half is a law of its own, to the millisecond:
+a broker believes its lease for no longer than from *sending* the request that was answered with it; and no lease is given by a
+leader that has not heard a majority for the quorum age. For example, a fetch leaves at 1,000, waits at the controller and is
+answered at 2,400 with a lease of 833: the lease is over before it has come, and a broker that counts from 2,400 breaks the law,
+although no session ends before 3,200.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.errors import ErrorCode
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.controllers import SimController
 
 SESSION_SLACK_MS = 2.0
+QUORUM_AGE_SLACK_MS = 2.0
 
 
 class _Term(NamedTuple):
@@ -34,12 +40,19 @@ class BrokerLaws:
     """Looks at every fetch, every answer, and every broker after each of its events."""
 
     def __init__(
-        self, history: History, options: Options, coverage: Coverage, brokers: "Mapping[NodeId, SimBroker]"
+        self,
+        history: History,
+        options: Options,
+        coverage: Coverage,
+        brokers: "Mapping[NodeId, SimBroker]",
+        heard_majority_ms: "Callable[[SimController, float], float]",
     ) -> None:
+        """`heard_majority_ms` tells since when a leader has not heard a majority."""
         self._history = history
         self._options = options
         self._coverage = coverage
         self._brokers = brokers
+        self._heard_majority_ms = heard_majority_ms
         self._positions: dict[tuple[NodeId, Uuid], Offset] = {}
         self._watermarks: dict[tuple[NodeId, Uuid], Offset] = {}
         self._applied: dict[tuple[NodeId, int], Offset] = {}
@@ -50,6 +63,8 @@ class BrokerLaws:
         self._active_since: dict[_Term, float] = {}
         self._proposed_fenced: dict[_Term, dict[NodeId, tuple[int, bool]]] = {}
         self._led_away: dict[tuple[NodeId, int], Offset] = {}
+        self._leased_until: dict[tuple[NodeId, Uuid], int] = {}
+        """For how long, by its own clock, the process may believe the answers that have reached it."""
         self._stale: tuple[MetadataFetch, int | None] | None = None
 
     def has_applied(self, broker_id: NodeId, broker_epoch: int) -> Offset:
@@ -75,6 +90,10 @@ class BrokerLaws:
         seen = self._watermarks.get(key, 0)
         hold(session.high_watermark >= seen, "F3 Monotone", f"{name} saw {seen}, then {session.high_watermark}")
         self._watermarks[key] = session.high_watermark
+        leased_until_ms = self._leased_until.get(key, 0)
+        if session.lease_until_ms > leased_until_ms:
+            late = f"{name} believes its lease until {session.lease_until_ms}, by its own clock"
+            raise LawBroken("L LeaseFromSending", f"{late}; counted from sending it is over at {leased_until_ms}")
         if session.broker_epoch is not None:
             place = broker.broker_id, session.broker_epoch
             self._applied[place] = max(self._applied.get(place, 0), session.position.offset)
@@ -83,6 +102,11 @@ class BrokerLaws:
     def store_reset(self, broker: "SimBroker", reason: str) -> None:
         """A broker drops what it has: only for damage at its start, and then nobody tells it to."""
         raise LawBroken("F6 Equivalence", f"{broker.name} had to drop its store: {reason}")
+
+    def lease_arrives(self, broker: "SimBroker", sent_ms: int, lease_ms: int) -> None:
+        """An answer with this lease has come to what the broker sent at `sent_ms` of its own clock."""
+        key = broker.broker_id, broker.incarnation_id
+        self._leased_until[key] = max(self._leased_until.get(key, 0), sent_ms + lease_ms)
 
     # --- fetches ---------------------------------------------------------------------------------------------------
 
@@ -111,12 +135,16 @@ class BrokerLaws:
         """More than one event is processed at once: who refreshed what cannot be told."""
         self._stale = None
 
-    def answered(self, controller: "SimController", fetch: MetadataFetch, answer: MetadataFetched | Refused) -> None:
+    def answered(
+        self, controller: "SimController", fetch: MetadataFetch, answer: MetadataFetched | Refused, now_ms: float
+    ) -> None:
         """`fetch` is about to be answered."""
         if isinstance(answer, Refused):
             hold(answer.code is not ErrorCode.CHAIN_MISMATCH, "R6 LogMatching", f"{controller.name}: {answer.message}")
             return
         who = f"{controller.name} to b{fetch.broker_id} at {fetch.offset}"
+        if answer.lease_ms > 0:
+            self._check_leader_was_heard(controller, who, now_ms)
         self._coverage[f"fetch answer: {answer.result.value}"] += 1
         match answer.result:
             case FetchResult.DIVERGED:
@@ -138,6 +166,12 @@ class BrokerLaws:
                 self._check_batches(fetch, answer, who)
             case FetchResult.NOT_READY:
                 pass
+
+    def _check_leader_was_heard(self, controller: "SimController", who: str, now_ms: float) -> None:
+        """Whoever is deposed and does not know it keeps nobody alive whom the next leader may fence."""
+        limit_ms = controller.config.quorum_age_ms * (1 + self._options.clock_drift) + QUORUM_AGE_SLACK_MS
+        silent_ms = now_ms - self._heard_majority_ms(controller, now_ms)
+        hold(silent_ms <= limit_ms, "L LeaseOfLeader", f"{who}: a lease, {silent_ms:.0f} ms after a majority was heard")
 
     def _check_batches(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> None:
         """Exactly the history from the asked offset to the claimed end, in whole batches."""

@@ -139,13 +139,9 @@ class QuorumLaws:
         of, until_ms = self._followed_until.get(term, (None, 0.0))
         if of is voters and now_ms <= until_ms:
             return
-        followed = self._followed.get(term)
-        needed = voters.majority - (1 if controller.key in voters.keys else 0)
-        if controller.paused or followed is None or needed == 0:
+        if controller.paused or term not in self._followed:
             return
-        newest_ms = sorted((followed.setdefault(key, now_ms) for key in voters.others(controller.key)), reverse=True)[
-            needed - 1
-        ]
+        newest_ms = self.heard_majority_ms(controller, now_ms)
         limit_ms = controller.config.raft.check_quorum_ms * (1 + self._options.clock_drift) + RESIGN_SLACK_MS
         self._followed_until[term] = voters, newest_ms + limit_ms
         if now_ms - newest_ms > limit_ms:
@@ -154,6 +150,14 @@ class QuorumLaws:
                 f"c{controller.node_id} leads epoch {core.epoch} although no majority was heard "
                 f"for {now_ms - newest_ms:.0f} ms",
             )
+
+    def heard_majority_ms(self, controller: "SimController", now_ms: float) -> float:
+        """When the leader took the fetch that was the last one needed for a majority; now, where it needs nobody's."""
+        voters = controller.core.voters
+        followed = self._followed.setdefault((controller.process, controller.core.epoch), {})
+        needed = voters.majority - (1 if controller.key in voters.keys else 0)
+        heard_ms = (followed.setdefault(key, now_ms) for key in voters.others(controller.key))
+        return sorted(heard_ms, reverse=True)[needed - 1] if needed > 0 else now_ms
 
     # --- who votes -------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from broker_agent import session
 from broker_agent.asking import Asking, Sent
+from broker_agent.lease import Lease
 from broker_agent.lifecycle import FetchAnswered, FetchRequest, Input
 from broker_agent.session import Session
 from metadata_log.errors import ErrorCode
 from tests.sim.mutants.patching import Mutant, patched
 
 _take = Session._take
+_renew = Lease.renew
 
 
 def _take_any_answer(self: Asking, number: int) -> tuple[Sent, FetchRequest] | None:
@@ -24,6 +26,10 @@ def _believe_the_last_word(self: Session, happened: Input, now_ms: int) -> None:
     _take(self, happened, now_ms)
 
 
+def _renew_from_receiving(self: Lease, sent_ms: int, lease_ms: int, now_ms: int) -> bool:
+    return _renew(self, now_ms, lease_ms, now_ms)
+
+
 BROKER_PROCESSES: dict[str, Mutant] = {
     "any-answer-taken": Mutant(
         "a broker takes any answer, late or repeated, for that to its last question",
@@ -32,6 +38,10 @@ BROKER_PROCESSES: dict[str, Mutant] = {
     "late-watermark-believed": Mutant(
         "a broker takes the high watermark of any answer, however late, for the newest",
         lambda: patched(Session, "_take", _believe_the_last_word),
+    ),
+    "lease-counted-from-receiving": Mutant(
+        "a broker counts its lease from when the answer came, not from when it asked",
+        lambda: patched(Lease, "renew", _renew_from_receiving),
     ),
     "broker-gives-up": Mutant(
         "a broker that asks a controller which does not lead ends, instead of asking another",

@@ -32,6 +32,7 @@ _leave_wholly = Brokers._leave
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
 _place = Placer.place
+_lease_ms = Node._lease_ms
 _register = delta.MetadataDelta._register_broker
 
 
@@ -89,7 +90,7 @@ def _nobody_is_watched_after_failover(self: Sessions, image: MetadataImage, now_
 
 
 def _lease_of_a_session(self: Node) -> int:
-    return 2 * self._config.controller.session_timeout_ms
+    return 2 * self._config.controller.session_timeout_ms if _lease_ms(self) > 0 else 0
 
 
 def _lease_of_any_age(self: Node) -> int:
