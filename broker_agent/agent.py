@@ -127,6 +127,11 @@ class Agent:
         return self.identity.cluster_id
 
     @property
+    def generation(self) -> int:
+        """Of the cluster's history that it follows."""
+        return self.identity.generation
+
+    @property
     def broker_id(self) -> NodeId:
         return self.identity.broker_id
 

@@ -50,6 +50,15 @@ class PartitionInfo(NamedTuple):
     offline_replicas: tuple[NodeId, ...]
 
 
+class TopicHead(NamedTuple):
+    """One topic without its partitions."""
+
+    name: str
+    topic_id: Uuid
+    is_internal: bool
+    partition_count: int
+
+
 class TopicInfo(NamedTuple):
     """One topic as a client of one listener is told."""
 
@@ -112,6 +121,22 @@ class MetadataView:
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         return None if state is None else self._info(partition, state, listener)
+
+    def topic_head(self, topic: str) -> TopicHead | None:
+        """What the topic is, at a cost that does not grow with its partitions; None where there is none."""
+        found = self.image.topic(topic)
+        if found is None:
+            return None
+        return TopicHead(found.name, found.topic_id, found.name in INTERNAL_TOPICS, found.partition_count)
+
+    def partition_infos(self, topic: str, first: int, listener: str) -> Iterator[PartitionInfo]:
+        """The topic's partitions from `first` on, one at a time, as clients of `listener` see them."""
+        found = self.image.topic(topic)
+        for number in range(first, 0 if found is None else found.partition_count):
+            assert found is not None
+            state = found.state(number)
+            assert state is not None
+            yield self._info(number, state, listener)
 
     def topic_info(self, topic: str, listener: str) -> TopicInfo | None:
         """The topic with all its partitions; None where there is none."""

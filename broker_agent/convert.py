@@ -6,7 +6,7 @@ newer controller become the nearest thing that this code knows.
 
 from quorum_rpc.v1 import broker_pb2, client_pb2, common_pb2
 
-from broker_agent.cache import Node, PartitionInfo, TopicInfo
+from broker_agent.cache import Node, PartitionInfo, TopicHead
 from broker_agent.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
@@ -121,14 +121,14 @@ def node(node: Node) -> client_pb2.Node:
     return client_pb2.Node(broker_id=node.broker_id, host=node.host, port=node.port, rack=node.rack)
 
 
-def topic_metadata(topic: TopicInfo) -> client_pb2.TopicMetadata:
-    """A topic that exists."""
+def topic_head(topic: TopicHead) -> client_pb2.TopicMetadata:
+    """A topic that exists, still without its partitions."""
     return client_pb2.TopicMetadata(
         name=topic.name,
         error=error(ErrorCode.NONE),
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(each) for each in topic.partitions],
+        partition_count=topic.partition_count,
     )
 
 
@@ -137,13 +137,14 @@ def topic_error(name: str, code: ErrorCode, message: str) -> client_pb2.TopicMet
     return client_pb2.TopicMetadata(name=name, error=error(code, message))
 
 
-def _partition(partition: PartitionInfo) -> client_pb2.PartitionMetadata:
+def partition(info: PartitionInfo) -> client_pb2.PartitionMetadata:
+    """A partition as clients of one listener are told."""
     return client_pb2.PartitionMetadata(
-        error=error(partition.error),
-        partition=partition.partition,
-        leader_id=partition.leader_id,
-        leader_epoch=partition.leader_epoch,
-        replicas=partition.replicas,
-        isr=partition.isr,
-        offline_replicas=partition.offline_replicas,
+        error=error(info.error),
+        partition=info.partition,
+        leader_id=info.leader_id,
+        leader_epoch=info.leader_epoch,
+        replicas=info.replicas,
+        isr=info.isr,
+        offline_replicas=info.offline_replicas,
     )

@@ -20,6 +20,7 @@ from broker_agent.client import ControllerClient, Dial
 from broker_agent.config import BrokerConfig
 from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.metadata_loader import Log
+from broker_agent.metadata_pages import Turns
 from broker_agent.session import Session
 from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore
@@ -137,8 +138,9 @@ async def serving_clients(
     """Serves every listener inside of the block; gives what is bound. Health is told at the first one."""
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
+        turns = Turns()
         for each in config.listeners:
-            service = ClusterMetadata(agent, each.name)
+            service = ClusterMetadata(agent, each.name, turns)
 
             def add(server: grpc.aio.Server, service: ClusterMetadata = service) -> None:
                 client_pb2_grpc.add_ClusterMetadataServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]

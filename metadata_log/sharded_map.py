@@ -56,6 +56,11 @@ class ShardedMap(Mapping[K, V], Generic[K, V]):
             self._sorted_keys = tuple(keys)
         return self._sorted_keys
 
+    def shards(self) -> tuple[Mapping[K, V], ...]:
+        """The map's parts, in no order that may be relied on. A part in which nothing was changed is the same object in the next
+        map: what was made of it before (its sorted keys, say) still holds."""
+        return self._shards
+
     def unordered_values(self) -> Iterator[V]:
         """All values in no order that may be relied on: for sums and searches, whose result shows no order."""
         for shard in self._shards:

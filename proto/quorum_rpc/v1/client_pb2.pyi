@@ -9,16 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataRequest(_message.Message):
-    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms")
+    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms", "cursor", "limit")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     topics: TopicNames
     listener: str
     min_offset: int
     max_wait_ms: int
-    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ...) -> None: ...
+    cursor: MetadataCursor
+    limit: int
+    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., cursor: _Optional[_Union[MetadataCursor, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class MetadataCursor(_message.Message):
+    __slots__ = ("topic", "partition", "topic_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    topic_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class TopicNames(_message.Message):
     __slots__ = ("names",)
@@ -57,34 +71,40 @@ class PartitionMetadata(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., partition: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., offline_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TopicMetadata(_message.Message):
-    __slots__ = ("name", "error", "topic_id", "is_internal", "partitions")
+    __slots__ = ("name", "error", "topic_id", "is_internal", "partitions", "partition_count")
     NAME_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     IS_INTERNAL_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     name: str
     error: _common_pb2.Error
     topic_id: bytes
     is_internal: bool
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionMetadata]
-    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[PartitionMetadata, _Mapping]]] = ...) -> None: ...
+    partition_count: int
+    def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[PartitionMetadata, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class MetadataResponse(_message.Message):
-    __slots__ = ("error", "cluster_id", "as_of_offset", "controller_id", "nodes", "topics")
+    __slots__ = ("error", "cluster_id", "as_of_offset", "controller_id", "nodes", "topics", "generation", "next")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_ID_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     cluster_id: str
     as_of_offset: int
     controller_id: int
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     topics: _containers.RepeatedCompositeFieldContainer[TopicMetadata]
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., cluster_id: _Optional[str] = ..., as_of_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ...) -> None: ...
+    generation: int
+    next: MetadataCursor
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., cluster_id: _Optional[str] = ..., as_of_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ..., generation: _Optional[int] = ..., next: _Optional[_Union[MetadataCursor, _Mapping]] = ...) -> None: ...
 
 class BrokerStatusRequest(_message.Message):
     __slots__ = ()
