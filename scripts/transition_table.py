@@ -14,6 +14,8 @@ HEAD = """# The roles of a controller, and every way from one to another
 
 Written by `scripts/transition_table.py` from `quorum/core/roles.py`; don't edit it here. A change of role that is not in the
 second table is a bug, and stops the node. Nothing is skipped: `QuorumState.become` is the one door.
+Each change is a line `role` in the controller's log, with its reason; one that repeats itself while no leader is found is counted
+there, once a minute.
 
 | role | what it is |
 |---|---|

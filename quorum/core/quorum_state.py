@@ -13,6 +13,7 @@ Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers
 """
 
 import random
+from collections import deque
 from dataclasses import dataclass, replace
 
 from metadata_log.errors import ErrorCode
@@ -48,6 +49,7 @@ from quorum.core.roles import (
     Resigned,
     Role,
     RoleState,
+    Transition,
     Unattached,
     Why,
 )
@@ -56,6 +58,8 @@ from quorum.core.testimony import Dispute
 from quorum.core.voters import VoterHistory, VoterSet
 
 MAX_BACKOFF_DOUBLINGS = 3
+TRANSITIONS_KEPT = 1_000
+"""One step makes a few, and they are taken after each turn."""
 
 
 class SafetyViolated(Exception):
@@ -112,6 +116,7 @@ class QuorumState:
         "standing",
         "started_ms",
         "stranger",
+        "transitions",
         "unflushed_since_ms",
         "voters",
     )
@@ -186,6 +191,8 @@ class QuorumState:
         self.stranger = me if standing.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """Nobody. See `fetch_key`."""
         self.joining = Joining(my_endpoints, now_ms)
+        self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
+        """Until they are taken (`RaftCore.take_transitions`): a simulator takes none."""
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
         self.role: RoleState = self._role_at_start()
 
@@ -330,6 +337,7 @@ class QuorumState:
         assert edge in TRANSITIONS, f"no such transition: {edge}; {self.me} epoch {self.epoch} -> {election}"
         self.role = role
         self._save(election)
+        self._note_transition(left, why)
         self.in_flight = None
         self.failures = 0
         self.retry_at_ms = self.now_ms
@@ -349,6 +357,14 @@ class QuorumState:
         # A new leader first appends the record that opens its epoch, and is announced by `leader.lead` after that.
         if role.role is not Role.LEADER:
             self.announce()
+
+    def _note_transition(self, left: RoleState, why: Why) -> None:
+        had_leader = isinstance(left, Leader) or (isinstance(left, Follower) and left.heard_ms is not None)
+        leader_id = self.leader_id if isinstance(self.role, Leader | Follower) else None
+        end, now_ms = self.shape.end, self.now_ms
+        self.transitions.append(
+            Transition(now_ms, left.role, self.role.role, why, self.epoch, leader_id, end, had_leader)
+        )
 
     def become_unattached(self, epoch: Epoch, why: Why) -> None:
         """Enters `epoch` without a leader; in a higher one, without a vote."""

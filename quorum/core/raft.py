@@ -98,7 +98,7 @@ from quorum.core.messages import (
 from quorum.core.parking import high_watermark_told
 from quorum.core.progress import ReplicaStatus
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Why
+from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Transition, Why
 from quorum.core.standing import FULL, Standing
 from quorum.core.voters import VoterHistory, VoterSet
 
@@ -316,6 +316,12 @@ class RaftCore:
     def leader_id(self) -> NodeId | None:
         """The leader that it knows, for who has to find one: perhaps a remembered one (see `followed`)."""
         return self._q.leader_id
+
+    def take_transitions(self) -> list[Transition]:
+        """The changes of role since this was last asked, oldest first."""
+        taken = list(self._q.transitions)
+        self._q.transitions.clear()
+        return taken
 
     def followed(self, now_ms: int) -> Followed:
         """Whom this node follows as of `now_ms`, for reports and hints: a leader that it hears, none that it remembers."""

@@ -18,9 +18,9 @@ The table below is the law: every change of role names its edge, and one that is
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.pieces import PartialBatch
 from quorum.core.messages import FetchRequest
 from quorum.core.pending import Changes
@@ -84,6 +84,22 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
     }
 )
 """Who may become what, and why."""
+
+
+class Transition(NamedTuple):
+    """One change of role as it happened, for whoever keeps a log of them."""
+
+    at_ms: int
+    """The node's `now_ms`."""
+    left: Role
+    role: Role
+    why: Why
+    epoch: Epoch
+    leader_id: NodeId | None
+    """Whom the node follows in its new role, or itself; None: nobody."""
+    log_end_offset: Offset
+    had_leader: bool
+    """Whether the node has had a leader in the role that it left: it led, or its leader has answered it."""
 
 
 @dataclass(frozen=True, slots=True)

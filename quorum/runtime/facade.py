@@ -10,6 +10,7 @@ from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
 from quorum.controller.commands import Command, CommandReply
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.messages import PeerRequest, PeerResponse
+from quorum.core.roles import Transition
 from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
 from quorum.runtime.restarts import RestartAdvice
 from snapshots.store import SnapshotInfo
@@ -67,6 +68,10 @@ class ControllerNode(Protocol):
         ...
 
     def status(self) -> NodeStatus: ...
+
+    def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        """`listener` is called with each change of this node's role, those before this call included."""
+        ...
 
     def leader_hint(self) -> LeaderHint: ...
 

@@ -30,6 +30,7 @@ from quorum.controller.commands import Command, CommandReply
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.inputs import Failure
 from quorum.core.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
+from quorum.core.roles import Transition
 from quorum.runtime.jobs import FlushJob, Job
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
@@ -138,6 +139,7 @@ class NodeLoop:
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
         self._left = False
+        self._tell_transition: Callable[[Transition], None] | None = None
         self._farewells: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -239,6 +241,15 @@ class NodeLoop:
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         keeps = self.node.core.keeps_majority_without({node_id})
         return restart_advice(self.status(), node_id, keeps, self._check_quorum_ms)
+
+    def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        self._tell_transition = listener
+        self._tell_transitions()
+
+    def _tell_transitions(self) -> None:
+        if self._tell_transition is not None:
+            for change in self.node.core.take_transitions():
+                self._tell_transition(change)
 
     def leader_hint(self) -> LeaderHint:
         return self.node.addresses.leader_hint(self._clock.now_ms())
@@ -402,6 +413,7 @@ class NodeLoop:
         ):  # a second time for a follower's flush, which has run meanwhile
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
+        self._tell_transitions()
         self.turn_lengths[bisect_left(TURN_BUCKETS_US, self._clock.cpu_us() - began_us)] += 1
         if self.node.stopped is not None:
             return

@@ -12,6 +12,7 @@ from daemon.metrics import Metrics
 from daemon.notify import notify
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import DiskStatus, NodeStatus
+from quorum.wire.role_lines import RoleLines
 
 log = get_logger(__name__)
 
@@ -19,7 +20,11 @@ LOOK_INTERVAL_S = 0.2
 
 
 async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) -> None:
-    """Until it is cancelled: keeps `health` true, and logs each change of role, epoch or leader, and each concern."""
+    """Until it is cancelled: keeps `health` true, and logs each concern and each change of the leader that is followed.
+
+    Each change of role is logged as it happens, also after this has ended, while the node hands over what it leads.
+    """
+    node.on_transition(RoleLines(logs).tell)
     before: tuple[object, ...] = ()
     was_ready = False
     concern = ""
@@ -29,10 +34,12 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
         status = node.status()
         now = (status.role, status.epoch, status.leader.leader_id)
         if now != before:
+            if now[2:] != before[2:]:
+                reason = {"reason": status.no_leader_reason} if status.leader.leader_id is None else {}
+                log.info("leader", leader_id=status.leader.leader_id, **reason)
             before = now
             if logs is not None:
                 logs.bind(role=status.role, epoch=status.epoch)
-            log.info("role", leader_id=status.leader.leader_id, log_end_offset=status.log_end_offset)
             notify(f"STATUS={status.role} in epoch {status.epoch}, leader {status.leader.leader_id}")
         if status.concern != concern:
             concern = status.concern

@@ -83,3 +83,7 @@ async def test_the_last_of_three_says_at_once_that_nobody_leads(three: Cluster) 
             assert ran.returncode == 10, ran
             assert "no leader for" in ran.stderr or "NoLeader: for" in ran.stdout, ran
             assert f"controller {leader.node_id}" in ran.stderr + ran.stdout
+
+    lines = [line for line in said(survivor) if line["event"] == "role"]
+    lost = next(index for index, line in enumerate(lines) if line["was"] == "follower" and "leader" in line["reason"])
+    assert 0 < len(lines) - lost <= 6, "it goes on asking for votes, and that is no news"

@@ -19,6 +19,7 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.roles import Transition
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import (
     LeaderHint,
@@ -182,6 +183,9 @@ class LoneController:
 
     def leader_hint(self) -> LeaderHint:
         return self.lone.node.addresses.leader_hint(self.lone.now_ms)
+
+    def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        """Nobody listens here."""
 
     def named_leader(self) -> LeaderHint:
         return self.lone.node.addresses.named_leader()

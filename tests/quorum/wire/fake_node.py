@@ -34,6 +34,7 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.roles import Transition
 from quorum.runtime.requests import (
     FetchResult,
     LeaderHint,
@@ -192,6 +193,9 @@ class FakeNode:
 
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         return restart_advice(self.status(), node_id, node_id not in (1, 2), 1_000)
+
+    def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        """Nobody listens here."""
 
     def named_leader(self) -> LeaderHint:
         return self.leader_hint()
