@@ -18,6 +18,8 @@ from metadata_log.errors import ErrorCode
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 DEFAULT_TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 120.0
+STOP_GRACE_S: Final = 0.25
+"""What is under way when this broker stops may take so much longer."""
 PAUSE_S: Final = 0.05
 """Between two rounds through the controllers, while nobody leads."""
 
@@ -32,6 +34,10 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         return self._handlers.get(handler_call_details.method)
+
+    async def stop(self) -> None:
+        """Asks no controller any more: who waits here is told what became of the request. Before the servers stop."""
+        await self._forwarder.stop(STOP_GRACE_S)
 
     def _handler(self, method: Any) -> grpc.RpcMethodHandler:
         request, response = (getattr(admin_pb2, each.name) for each in (method.input_type, method.output_type))
@@ -64,7 +70,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
                 except NoAnswer as e:
                     code = ErrorCode.REQUEST_TIMED_OUT if e.may_have_happened else ErrorCode.BROKER_NOT_AVAILABLE
                     refusal = response_type(error=convert.error(code, f"controller {e}"))
-                    if e.may_have_happened:
+                    if e.may_have_happened or self._forwarder.is_stopping():
                         return refusal
                     continue
                 if answer.error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):

@@ -155,6 +155,7 @@ async def serving_clients(
             )
             port = await stack.enter_async_context(served)
             bound.append(Endpoint(each.name, each.address.host, port))
+        stack.push_async_callback(controllers.stop)
         yield tuple(bound)
 
 

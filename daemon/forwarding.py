@@ -3,10 +3,17 @@
 What became of a request is never guessed. If no connection came about, nothing was done; if the answer to a change is missing,
 it may have happened, and is not sent again here: its client does that, with the request id.
 
+A node that stops ends what it has handed on with the same words, before it closes its channels (`Forwarder.stop`):
+
+    1. A change is on its way to the leader when SIGTERM comes. It gets a moment more; then its client hears that the change may
+       have happened.
+    2. What comes after SIGTERM is not handed on. Its client hears that nothing was done, and asks another node.
+
 Who asks is said by the forwarder, and believed only over TLS, of a certificate that names a host of this cluster: of a
 controller or a registered broker. Anybody else speaks for themselves.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Collection
 from typing import Any, Final
@@ -67,6 +74,12 @@ class Forwarder:
         self._dial = dial
         self._make_stub = stub
         self._stubs: dict[str, Any] = {}
+        self._under_way: set[asyncio.Future[Any]] = set()
+        self._stopping = False
+
+    def is_stopping(self) -> bool:
+        """Whether nothing is handed on any more."""
+        return self._stopping
 
     def stub(self, target: str) -> Any:
         """The service at `target`, for who calls it directly."""
@@ -81,15 +94,41 @@ class Forwarder:
 
         Raises NoAnswer.
         """
+        is_read = changes_nothing(method, request)
+        if self.is_stopping():
+            raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
         asked = type(request)()
         asked.CopyFrom(request)
         asked.context.timeout_ms = max(1, int((timeout_s - ANSWER_GRACE_S) * 1_000))
         metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
+        call = asyncio.ensure_future(_answer(getattr(self.stub(target), method), asked, timeout_s, metadata))
+        self._under_way.add(call)
         try:
-            return await getattr(self.stub(target), method)(asked, timeout=timeout_s, metadata=metadata)
+            return await call
         except grpc.aio.AioRpcError as e:
             text = f"{target} was asked: {e.code().name}: {e.details()}"
-            raise NoAnswer(text, never_sent=was_never_sent(e), is_read=changes_nothing(method, asked)) from e
+            raise NoAnswer(text, never_sent=was_never_sent(e), is_read=is_read) from e
+        except asyncio.CancelledError:
+            asking = asyncio.current_task()
+            if not self.is_stopping() or (asking is not None and asking.cancelling()):
+                raise
+            text = f"{target} was asked, and has not answered yet: this node is shutting down"
+            raise NoAnswer(text, never_sent=False, is_read=is_read) from None
+        finally:
+            self._under_way.discard(call)
+            call.cancel()
+
+    async def stop(self, grace_s: float) -> None:
+        """Hands nothing on any more; what is under way gets `grace_s` seconds, and is then ended with NoAnswer."""
+        self._stopping = True
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=grace_s)
+        for call in list(self._under_way):
+            call.cancel()
+
+
+async def _answer(ask: Any, request: Any, timeout_s: float, metadata: Any) -> Any:
+    return await ask(request, timeout=timeout_s, metadata=metadata)
 
 
 def in_the_name_of(principal: str) -> tuple[tuple[str, Any], ...]:

@@ -95,7 +95,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         learn=peers.told_by,
         dial=(dialer := Dialer(config.tls_files)),
     )
-    async with AsyncExitStack() as stack, dialer:
+    # Last of all the dialer goes: until the server has gone, calls may be on their way through it.
+    async with dialer, AsyncExitStack() as stack:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=opened.identity.cluster_id)

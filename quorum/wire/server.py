@@ -1,6 +1,7 @@
 """One port for everything that a controller answers: voters, brokers, operators, health and reflection."""
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
@@ -25,7 +26,8 @@ STOP_GRACE_S: Final = 0.25
 """The streams of followers and brokers never end by themselves: this is what a stop costs. Calls have ended by then."""
 
 
-def serve(
+@asynccontextmanager
+async def serve(
     node: ControllerNode,
     identity: Identity,
     address: HostPort,
@@ -35,24 +37,31 @@ def serve(
     grace_s: float = STOP_GRACE_S,
     learn: Learn | None = None,
     dial: Dial | None = None,
-) -> AbstractAsyncContextManager[int]:
+) -> AsyncIterator[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
 
     `learn` is told where a new leader is, by that leader (`Peers.told_by`). With `dial` the leader is asked for those who ask
-    this node while it does not lead.
+    this node while it does not lead; when the block ends, `dial`'s channels are still open, and are needed no more after it.
 
     Raises (on entering):
         PortInUse, CannotBind, TlsUnusable: see `daemon.server`.
     """
+    forwarder = None if dial is None else Forwarder(dial, admin_pb2_grpc.AdminServiceStub)
 
     def add_services(server: Any) -> None:
         voters, brokers, admin = (
             VoterService(node, identity, learn),
             BrokerService(node, identity),
-            AdminService(node, identity, None if dial is None else Forwarder(dial, admin_pb2_grpc.AdminServiceStub)),
+            AdminService(node, identity, forwarder),
         )
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]
         admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)  # type: ignore[no-untyped-call]
 
-    return serving(address, add_services, tls=tls, health=health or Health(), reflect=SERVICES, grace_s=grace_s)
+    served = serving(address, add_services, tls=tls, health=health or Health(), reflect=SERVICES, grace_s=grace_s)
+    async with served as port:
+        try:
+            yield port
+        finally:
+            if forwarder is not None:
+                await forwarder.stop(grace_s)

@@ -1,12 +1,13 @@
 """A broker takes admin calls, and asks the controllers."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from daemon.dial import Dialer
@@ -99,6 +100,36 @@ async def test_nobody_who_leads_is_told_by_the_deadline(client: AdminClient, clu
         node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "nobody leads")
     with pytest.raises(NoLeader):
         await client.list_topics()
+
+
+async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluster) -> None:
+    """A change that a controller has not answered may have happened; what nobody could take yet was not done. Neither waits for
+    its own deadline, nor ends with UNKNOWN."""
+    entered = asyncio.Event()
+
+    async def thinks(*_: object) -> Any:
+        entered.set()
+        await asyncio.Event().wait()
+
+    cluster.first.submit = thinks  # type: ignore[method-assign, assignment]
+    for node in (cluster.first, cluster.second):
+        node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "nobody leads")
+    async with asyncio.timeout(5), Dialer() as dialer, AsyncExitStack() as stack:
+        controllers = AdminForwarding(lambda: cluster.targets, dialer)
+        added = serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)))
+        port = await stack.enter_async_context(added)
+        channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
+        stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        change, read = (
+            stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(names=["x"])),
+            stub.ListTopics(admin_pb2.ListTopicsRequest()),
+        )
+        await entered.wait()
+        await controllers.stop()
+        later = stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(names=["y"]))
+        assert (await change).error.code == ErrorCode.REQUEST_TIMED_OUT
+        assert (await read).error.code == (await later).error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        assert "this node is shutting down; nothing was done" in (await later).error.message
 
 
 async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: AdminClient, cluster: Cluster) -> None:

@@ -2,11 +2,17 @@
 
 import asyncio
 import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
+from metadata_log.errors import ErrorCode
 from quorum.wire.client_errors import AdminError, MayHaveHappened
-from tests.processes.conftest import Cluster, said, until
+from tests.processes.conftest import Cluster, running, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -144,3 +150,35 @@ async def test_without_a_leader_there_is_a_clear_error(cluster: Cluster) -> None
 
     await until(created)
     assert cluster.dev.pid("controller-3") is not None
+
+
+async def test_a_controller_that_leaves_refuses_cleanly_what_it_hands_on(tmp_path: Path) -> None:
+    """SIGTERM on a follower under load: each call gets an answer that says what became of it, or finds no connection. None ends
+    with UNKNOWN, and the follower's log has no traceback."""
+    ended: Counter[str] = Counter()
+
+    async def ask(stub: Any) -> None:
+        while True:
+            try:
+                answer = await stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(names=["nowhere"]), timeout=10)
+            except grpc.aio.AioRpcError as e:
+                ended[e.code().name] += 1
+                return
+            ended[ErrorCode.of(answer.error.code).name] += 1
+
+    async with running(tmp_path / "cluster", brokers=0) as cluster:
+        leader = await cluster.leader()
+        follower = next(node for node in cluster.controllers.values() if node is not leader)
+        async with grpc.aio.insecure_channel(follower.endpoint) as channel:
+            stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+            asking = [asyncio.ensure_future(ask(stub)) for _ in range(50)]
+
+            async def enough() -> bool | None:
+                return True if ended["NONE"] > 200 else None
+
+            await until(enough)
+            assert await cluster.ends(follower, signal.SIGTERM) == 0
+            await asyncio.gather(*asking)
+        text = follower.log_path.read_text()
+    assert "Traceback" not in text, text[-5_000:]
+    assert ended.keys() <= {"NONE", "NOT_CONTROLLER", "BROKER_NOT_AVAILABLE", "REQUEST_TIMED_OUT", "UNAVAILABLE"}, ended

@@ -11,7 +11,15 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
-from daemon.forwarding import PRINCIPAL, PRINCIPAL_CHARS_MAX, READS, STAY_HERE, asking_principal
+from daemon.forwarding import (
+    PRINCIPAL,
+    PRINCIPAL_CHARS_MAX,
+    READS,
+    STAY_HERE,
+    Forwarder,
+    NoAnswer,
+    asking_principal,
+)
 from metadata_log import records
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
@@ -148,6 +156,45 @@ async def test_a_missing_answer_is_no_refusal(node: FakeNode, stub: Any, request
     node.read = breaks_down  # type: ignore[method-assign]
     response = await getattr(stub, METHODS[request_.DESCRIPTOR.full_name])(request_)
     assert response.error.code == code
+
+
+async def test_a_follower_that_stops_says_what_became_of_what_it_has_handed_on(
+    node: FakeNode, follower: FakeNode
+) -> None:
+    """The leader has not answered yet. A change may have happened, a read has not; and what comes while the follower stops was
+    never handed on. Nobody is told of a channel that is closed."""
+    entered = asyncio.Queue[None]()
+
+    async def thinks(*_: object) -> Any:
+        entered.put_nowait(None)
+        await asyncio.Event().wait()
+
+    node.submit = thinks  # type: ignore[method-assign, assignment]
+    node.read = thinks  # type: ignore[method-assign, assignment]
+    async with AsyncExitStack() as stack:
+        async with Dialer() as dialer, serve(follower, FOLLOWER, ANY_PORT, dial=dialer) as port:
+            channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
+            stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+            change, read = stub.CreateTopics(create("orders")), stub.ListTopics(admin_pb2.ListTopicsRequest())
+            await entered.get()
+            await entered.get()
+        assert (await change).error.code == ErrorCode.REQUEST_TIMED_OUT
+        assert (await read).error.code == ErrorCode.NOT_READY
+        for response in (await change, await read):
+            assert "this node is shutting down" in response.error.message
+        with pytest.raises(grpc.aio.AioRpcError) as gone:
+            await stub.CreateTopics(create("orders"))
+        assert gone.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_forwarder_that_was_stopped_sends_nothing() -> None:
+    """Not even to a leader that would answer: the request was never sent, and says so."""
+    async with Dialer() as dialer:
+        forwarder = Forwarder(dialer, admin_pb2_grpc.AdminServiceStub)
+        await forwarder.stop(0)
+        with pytest.raises(NoAnswer, match="shutting down; nothing was done") as refused:
+            await forwarder.ask("127.0.0.1:1", "CreateTopics", create("orders"), 5, "anonymous")
+    assert refused.value.never_sent
 
 
 async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, follower: FakeNode) -> None:
