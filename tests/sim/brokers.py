@@ -51,7 +51,7 @@ from tests.sim.clock import Clock
 from tests.sim.controllers import Make, SimController
 from tests.sim.disk import MemoryDirectory, PowerCut
 from tests.sim.laws import hold
-from tests.sim.leading import isr_proposal
+from tests.sim.leading import isr_proposal, wrong_proposal
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -63,6 +63,8 @@ CHUNK_BYTES = 4_096
 SNAPSHOT_TIMEOUT_MS = 3_000.0
 LEADING_EVERY_MS = 300.0
 PROPOSAL_TIMEOUT_MS = 1_000
+WRONG_CHANCE = 0.1
+"""How often a leader proposes what nobody may grant."""
 HESITATION_CHANCE = 0.3
 HESITATION_MAX_MS = 3_000.0
 """Some proposals leave long after they were made, and find another state."""
@@ -88,6 +90,7 @@ class SimBroker:
         self.session: Session
         self.store: BrokerStore
         self._rng = random.Random(cluster.rng.random())
+        self._wrong_rng = random.Random(f"{cluster.seed} {self.name} wrong")
         self.clock = Clock(lambda: cluster.now_ms, self._rng, cluster.options.clock_drift)
         self._timer = 0
         self._target: SimController = cluster.controllers[0]
@@ -403,7 +406,10 @@ class SimBroker:
                 return
             epoch = self.session.broker_epoch
             if not self.paused and epoch is not None and self.may_serve():
-                command = isr_proposal(self.store.image, self.broker_id, epoch, self._rng)
+                is_wrong = self._wrong_rng.random() < WRONG_CHANCE
+                make, rng = (wrong_proposal, self._wrong_rng) if is_wrong else (isr_proposal, self._rng)
+                command = make(self.store.image, self.broker_id, epoch, rng)
+                self.cluster.coverage["wrong ISR proposal"] += is_wrong and command is not None
                 if command is not None:
                     self._propose(command)
             self._lead()

@@ -62,6 +62,7 @@ _HAPPENINGS = (
     "acknowledged write",
     "unknown outcome",
     "ISR proposal granted",
+    "wrong ISR proposal",
     "voter set changed",
     "came back as another replica",
     "done: AddVoter",

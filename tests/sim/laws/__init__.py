@@ -4,6 +4,7 @@
     damage      holes in logs, and durable ends that are lost             D3
     snapshots   what is applied and what snapshots hold                   R13, S1 - S6
     metadata    what committed records may do                             M1 - M7, M9
+    proposals   what leaders of partitions are granted                    M2, M4, M5
     brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease
     clients     what clients were told                                    C1 - C5
 
@@ -26,6 +27,7 @@ from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.brokers import BrokerLaws
 from tests.sim.laws.clients import ClientLaws
 from tests.sim.laws.metadata import MetadataLaws
+from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
 from tests.sim.laws.snapshots import SnapshotLaws
 from tests.sim.options import Options
@@ -54,6 +56,7 @@ class Laws:
         self.snapshots = SnapshotLaws(self.history)
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.heard_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
+        self.proposals = ProposalLaws(coverage)
         self.clients = ClientLaws(self.history, self.metadata)
 
     # --- controllers -----------------------------------------------------------------------------------------------
@@ -91,6 +94,7 @@ class Laws:
         for step in self.quorum.check_watermark(controller):
             self.quorum.committed(step)
             self.metadata.committed(step)
+            self.proposals.committed(step)
             self.clients.committed()
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
@@ -115,7 +119,7 @@ class Laws:
                 assert isinstance(answer, MetadataFetched | Refused)
                 self.brokers.answered(controller, fetch, answer, now_ms)
             case Submission(AlterPartition() as command, _, _, _) if isinstance(answer, AlterPartitionReply):
-                self.metadata.isr_altered(command, answer)
+                self.proposals.answered(command, answer)
             case _:
                 pass
 

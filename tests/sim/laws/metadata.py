@@ -7,7 +7,6 @@ changed. Now and then, and at the end, the whole image is checked against itself
 from collections.abc import Callable
 from typing import NamedTuple
 
-from metadata_log.errors import ErrorCode
 from metadata_log.ids import NO_LEADER, NodeId, Offset, Uuid
 from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
@@ -21,7 +20,6 @@ from metadata_log.records import (
     RequestOutcome,
     Topic,
 )
-from quorum.controller.commands import AlterPartition, AlterPartitionReply
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
@@ -179,21 +177,6 @@ class MetadataLaws:
         hold(same_leader or elected > 0, law, f"{where}: leader {after[LEADER]} in {before[LEADER]}'s leader epoch")
         self._coverage["partition leader changed"] += not same_leader
         self._coverage["ISR grew"] += len(after[ISR]) > len(before[ISR])
-
-    def isr_altered(self, command: AlterPartition, reply: AlterPartitionReply) -> None:
-        """A leader is told that its proposal holds: it was made for the state that it has changed (compare and set)."""
-        asked = {(each.topic_id, each.partition): each for each in command.partitions}
-        for result in reply.results:
-            proposal = asked[result.topic_id, result.partition]
-            if result.error is not ErrorCode.NONE:
-                continue
-            self._coverage["ISR proposal granted"] += 1
-            if result.partition_epoch > proposal.partition_epoch + 1:
-                raise LawBroken(
-                    "M5 CompareAndSet",
-                    f"b{command.broker_id}'s ISR for epoch {proposal.partition_epoch} was taken at "
-                    f"{result.partition_epoch - 1}",
-                )
 
     @staticmethod
     def _check_fenced_out(image: MetadataImage, state: PartitionState | None, where: str) -> None:

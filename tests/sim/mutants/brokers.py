@@ -12,13 +12,16 @@ from metadata_log.partition_state import PARTITION_EPOCH, REPLICAS, PartitionSta
 from metadata_log.records import MetadataRecord, PartitionChange, RegisterBroker
 from quorum.controller import alter_partition, topics
 from quorum.controller import brokers as controller_brokers
+from quorum.controller.broker_view import BrokerView
 from quorum.controller.brokers import Brokers
-from quorum.controller.commands import AlterPartition, PartitionAlteration
+from quorum.controller.commands import AlterPartition, Command, IsrMember, PartitionAlteration
 from quorum.controller.contact import BrokerState, Next, next_state
-from quorum.controller.controller import BrokerStanding
+from quorum.controller.controller import BrokerStanding, Controller
+from quorum.controller.decision import Decision
 from quorum.controller.partitions import PartitionChangeBuilder
 from quorum.controller.placement import Placer
 from quorum.controller.sessions import Sessions
+from quorum.controller.topic_rules import Rejected
 from quorum.controller.topics import Topics
 from quorum.runtime import metadata_feed
 from quorum.runtime.broker_feed import BrokerFeed
@@ -28,6 +31,8 @@ from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.waiting import ParkedFetch, ParkedFetches
 from tests.sim.mutants.patching import Mutant, patched
 
+_check_isr, _check_members = alter_partition._check_isr, alter_partition._check_members
+_decide = Controller.decide
 _leave_wholly = Brokers._leave
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
@@ -150,6 +155,28 @@ def _compare_nothing(state: PartitionState, command: AlterPartition, alteration:
     pass
 
 
+def _leader_may_be_missing(state: PartitionState, alteration: PartitionAlteration, isr: tuple[int, ...]) -> None:
+    try:
+        _check_isr(state, alteration, isr)
+    except Rejected as e:
+        if "lacks the leader" not in e.message:
+            raise
+
+
+def _member_of_any_life(
+    image: MetadataImage, state: PartitionState, alteration: PartitionAlteration, view: BrokerView
+) -> None:
+    members = tuple(IsrMember(each.broker_id) for each in alteration.new_isr)
+    _check_members(image, state, replace(alteration, new_isr=members), view)
+
+
+def _propose_as_of_any_life(self: Controller, image: MetadataImage, command: Command, now_ms: int) -> Decision:
+    broker = image.brokers.get(command.broker_id) if isinstance(command, AlterPartition) else None
+    if isinstance(command, AlterPartition) and broker is not None:
+        command = replace(command, broker_epoch=broker.broker_epoch)
+    return _decide(self, image, command, now_ms)
+
+
 def _deltas_to_the_end(
     fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
 ) -> MetadataFetched:
@@ -245,6 +272,18 @@ BROKERS: dict[str, Mutant] = {
     "isr-changed-by-stale-epoch": Mutant(
         "a leader's proposal is taken whatever epochs it was made for (KIP-497)",
         lambda: patched(alter_partition, "_check_epochs", _compare_nothing),
+    ),
+    "isr-without-its-leader": Mutant(
+        "a leader's proposal may leave the leader out, and then another leads",
+        lambda: patched(alter_partition, "_check_isr", _leader_may_be_missing),
+    ),
+    "isr-member-of-an-earlier-life": Mutant(
+        "a leader has seen an earlier process of a replica, and its present one is in the ISR (KIP-903)",
+        lambda: patched(alter_partition, "_check_members", _member_of_any_life),
+    ),
+    "isr-proposed-by-an-earlier-life": Mutant(
+        "a broker's earlier process proposes an ISR, and it is granted",
+        lambda: patched(Controller, "decide", _propose_as_of_any_life),
     ),
     "broker-given-uncommitted": Mutant(
         "a broker is given what is in the leader's log",

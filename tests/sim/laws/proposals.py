@@ -1,0 +1,69 @@
+"""What a leader of partitions may be granted when it proposes an ISR (M2, M4, M5; KIP-497, KIP-903).
+
+A granted proposal changes the ISR to what was proposed, and nothing else: the proposer led the partition in that very state,
+leads it still, and is in the ISR; each member is the process that the proposer has seen. For example 101 leads with the ISR
+(101, 102), and proposes (102, 103). Granted, that would move the leadership without a fencing, and a lease that was given to 101
+would outlast it; the state would look right to everybody who replays it.
+"""
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId, Uuid
+from metadata_log.partition_state import ISR, PARTITION_EPOCH
+from metadata_log.records import PartitionChange
+from quorum.controller.commands import (
+    ANY_BROKER_EPOCH,
+    AlterPartition,
+    AlterPartitionReply,
+    PartitionAlteration,
+    PartitionAlterationResult,
+)
+from tests.sim.coverage import Coverage
+from tests.sim.history import Step
+from tests.sim.laws.broken import LawBroken, hold
+
+
+class ProposalLaws:
+    """Fed with every committed batch, in order, and with every answer to a proposal."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+        self._epochs: dict[tuple[Uuid, int, int], dict[NodeId, int]] = {}
+        """By partition and partition epoch: the members of the ISR, and the broker epoch of each when it came to be the ISR."""
+
+    def committed(self, step: Step) -> None:
+        """One more batch is committed."""
+        for record in step.records:
+            if not isinstance(record, PartitionChange) or record.isr is None:
+                continue
+            topic = step.after.topic_by_id(record.topic_id)
+            state = None if topic is None else topic.state(record.partition)
+            if state is not None:
+                place = record.topic_id, record.partition, state[PARTITION_EPOCH]
+                self._epochs[place] = {each: step.after.brokers[each].broker_epoch for each in state[ISR]}
+
+    def answered(self, command: AlterPartition, reply: AlterPartitionReply) -> None:
+        """A leader is told what became of its proposals."""
+        asked = {(each.topic_id, each.partition): each for each in command.partitions}
+        for result in reply.results:
+            if result.error is ErrorCode.NONE:
+                self._coverage["ISR proposal granted"] += 1
+                self._check_granted(command, asked[result.topic_id, result.partition], result)
+
+    def _check_granted(
+        self, command: AlterPartition, proposal: PartitionAlteration, result: PartitionAlterationResult
+    ) -> None:
+        who, isr = f"b{command.broker_id}'s ISR", tuple(member.broker_id for member in proposal.new_isr)
+        if result.partition_epoch > proposal.partition_epoch + 1:
+            text = f"{who} for epoch {proposal.partition_epoch} was taken at {result.partition_epoch - 1}"
+            raise LawBroken("M5 CompareAndSet", text)
+        leads = result.leader_id == command.broker_id and command.broker_id in isr
+        hold(leads, "M4 IsrHasItsLeader", f"{who} {isr} was granted; {result.leader_id} leads now")
+        hold(result.isr == isr and len(set(isr)) == len(isr), "M4 IsrAsProposed", f"{who} {isr} became {result.isr}")
+        epochs = self._epochs.get((result.topic_id, result.partition, result.partition_epoch))
+        if epochs is None:
+            return  # its topic is gone, or it has had this ISR before
+        claimed = {member.broker_id: member.broker_epoch for member in proposal.new_isr}
+        same = all(epoch in (ANY_BROKER_EPOCH, epochs[member]) for member, epoch in claimed.items())
+        hold(same, "M5 IsrOfThisLife", f"{who} {claimed} was granted; they are registered as {epochs}")
+        own = epochs[command.broker_id]
+        hold(own == command.broker_epoch, "M2 StaleEpoch", f"{who}, said by its life {command.broker_epoch}, in {own}")
