@@ -8,6 +8,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset
 from metadata_log.image import MetadataImage
 from metadata_log.log_shape import LogShape
+from metadata_log.pieces import PartialBatch
 from metadata_log.records import MetadataRecord, RequestOutcome
 from quorum.controller.commands import CommandReply, RegisterBrokerReply
 from quorum.controller.decision import Decision
@@ -125,11 +126,11 @@ def _may_fetch_unflushed(q: QuorumState) -> bool:
     return not q.shutting_down and q.in_flight is None and not q.awaiting_log and isinstance(q.role, Follower)
 
 
-def _fetch_from_the_end(q: QuorumState, read_token: int) -> FetchRequest:
+def _fetch_from_the_end(q: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
     flushed = q.shape
     q.shape = flushed._replace(flushed_end=flushed.end, flushed_chain=flushed.chain)
     try:
-        return _fetch_request(q, read_token)
+        return _fetch_request(q, read_token, partial)
     finally:
         q.shape = flushed
 
