@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.codec import decode_batch
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, Uuid, uuid_text
+from metadata_log.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch, Uuid, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of, places_of
-from quorum.core.votes import EPOCHS_AHEAD_MAX
+from quorum.core.epochs import EPOCHS_AHEAD_MAX, reach
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.recovery_plan import (
     DIRECTORIES_MAX,
@@ -35,8 +35,7 @@ from snapshots.format import SnapshotMeta
 
 EPOCH_JUMP: Final = EPOCHS_AHEAD_MAX
 """As far as any node lets itself be taken at once: three days of elections that all fail. The lost nodes cannot have come
-further unless they were alone for that long, and 2,000 recoveries fit below 2^31."""
-EPOCH_MAX: Final = (1 << 31) - 1
+further unless they were alone for that long. Less than that near the last epoch (`epochs.reach`)."""
 GENERATION_STEP: Final = 1 << 20
 """Of so many generations one is a survivor's own: two have the same by a chance of one in a million. 2,000 recoveries fit below
 2^31."""
@@ -286,9 +285,14 @@ def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
 
 
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:
-    epoch = max(max(each.epoch, each.vote_epoch or 0) for each in candidates) + EPOCH_JUMP
-    if epoch > EPOCH_MAX - EPOCH_JUMP:
-        raise CannotRecover(f"the epoch would be {epoch}, and there is none after {EPOCH_MAX}")
+    """Later than any that there was, and with another one after it, for the survivor has to be elected."""
+    known = max(max(each.epoch, each.vote_epoch or 0) for each in candidates)
+    epoch = known + reach(known, EPOCH_JUMP)
+    if epoch == known or not reach(epoch):
+        raise CannotRecover(
+            f"one of these stands in epoch {known}, and there is none to go on in: the last one is {EPOCH_MAX}. Leave out the "
+            "directory that says so; nothing was changed"
+        )
     return epoch
 
 

@@ -84,7 +84,7 @@ def check_invariants(q: QuorumState) -> None:
             assert q.election.leader_id == leader_id != q.me.node_id, story()
         case Candidate():
             assert q.election.voted_for == q.me and q.election.leader_id is None, story()
-            assert q.may_campaign, f"an observer, or a damaged log, runs (R14): {story()}"
+            assert q.may_campaign or not q.has_next_epoch, f"an observer, or a damaged log, runs (R14): {story()}"
         case Prospective():
             assert q.may_campaign, f"an observer, or a damaged log, runs (R14): {story()}"
         case Resigned():

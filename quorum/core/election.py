@@ -143,6 +143,11 @@ def on_timer(q: QuorumState) -> None:
     match role:
         case Prospective():
             give_up(q, role)
+        case Candidate() if not q.has_next_epoch:
+            q.role = replace(
+                role, deadline_ms=q.election_deadline_ms()
+            )  # its votes may yet come; others it cannot ask for
+            ask(q)
         case Candidate():
             become_prospective(q, Why.VOTE_LOST)
         case _:

@@ -31,6 +31,7 @@ from quorum.core.effects import (
     SaveElectionState,
     SendRequest,
 )
+from quorum.core.epochs import reach, reach_of_reply
 from quorum.core.messages import (
     FetchRequest,
     FetchResponse,
@@ -232,7 +233,13 @@ class QuorumState:
         1 leads {1,2}, appends {2}, and resigns before 2 has that record. 2 cannot win, for it needs the vote of 1, whose log
         is longer; so 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
         """
-        return self.standing.may_campaign and not self.is_stalled and (self.is_voter or self._may_have_to_lead)
+        is_fit = self.standing.may_campaign and not self.is_stalled and self.has_next_epoch
+        return is_fit and (self.is_voter or self._may_have_to_lead)
+
+    @property
+    def has_next_epoch(self) -> bool:
+        """Whether this node may raise its epoch by one (`epochs`): false after some 10^19 elections, or forged messages."""
+        return reach(self.epoch) > 0
 
     @property
     def _may_have_to_lead(self) -> bool:
@@ -415,12 +422,14 @@ class QuorumState:
     def absorb(self, epoch: Epoch, leader_id: NodeId | None) -> bool:
         """Takes in what a reply says of epochs; False if it comes from an older one, and says nothing any more.
 
+        One that lies out of reach (`epochs`) is nobody's: it is not taken in either, and says nothing.
+
         That this node itself should lead is not believed: it would know. (A node with a new disk may hear it of its
         former self.)
         """
         if leader_id == self.me.node_id:
             leader_id = None
-        if epoch < self.epoch:
+        if epoch < self.epoch or epoch - self.epoch > reach_of_reply(self.epoch):
             return False
         if epoch == self.epoch:
             if leader_id is not None:

@@ -42,6 +42,7 @@ from quorum.core import (
     disputes,
     download,
     election,
+    epochs,
     follower,
     following,
     joining,
@@ -361,7 +362,7 @@ class RaftCore:
     @property
     def complaint(self) -> str:
         """What this node holds against another, or another against it, in one sentence; empty: nothing."""
-        return disputes.complaint(self._q) or download.complaint(self._q)
+        return disputes.complaint(self._q) or download.complaint(self._q) or epochs.complaint(self._q.epoch)
 
     @property
     def stall(self) -> str:

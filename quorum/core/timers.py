@@ -23,7 +23,8 @@ def next_deadline_ms(q: QuorumState) -> int | None:
         case Leader() as term:
             return soonest(fetch_ms, leader.next_deadline_ms(q, term))
         case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
-            return soonest(fetch_ms, None if q.shutting_down else deadline_ms, *tell_at_ms.values())
+            may_go_on = q.has_next_epoch and not q.shutting_down
+            return soonest(fetch_ms, deadline_ms if may_go_on else None, *tell_at_ms.values())
         case _:
             assert_never(q.role)
 
@@ -41,7 +42,7 @@ def on_timer(q: QuorumState) -> None:
             election.on_timer(q)
         case Leader() as term:
             leader.on_timer(q, term)
-        case Resigned(deadline_ms=deadline_ms) if deadline_ms <= q.now_ms and not q.shutting_down:
+        case Resigned(deadline_ms=deadline_ms) if deadline_ms <= q.now_ms and q.has_next_epoch and not q.shutting_down:
             # It has waited long enough: in the next epoch it may run like anyone, and at once.
             q.become_unattached(q.epoch + 1, Why.REST_IS_OVER)
             if q.may_campaign:

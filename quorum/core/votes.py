@@ -31,8 +31,8 @@ A vote request of a replica outside the voter set is answered (this node's set m
   * It costs no healthy leader its term: while this node leads, or its leader answers it, such a request moves neither epoch nor
     vote. (KRaft takes the epoch in, and has an election for it.) A voter that this node has not heard of yet loses nothing by
     that: if its leader knows the newer set, it is the leader's to step down, and if the leader is gone, this node notices.
-  * An epoch is taken in only if it lies within reach (`EPOCHS_AHEAD_MAX`). It is durable, and there is none after the last: one
-    request that named 2^31 - 1 would end all elections of the cluster for good, through every restart.
+  * An epoch is taken in only if it lies within reach (`epochs`). It is durable, and there is none after the last: one request
+    that named 2^63 - 1 would end all elections of the cluster for good, through every restart.
   * That an epoch begins or ends is believed only of a replica that votes, or has voted, in this node's own log. Nobody else
     could be followed anyway, and what a stranger claims must not look like a second leader, which stops the node. But where it
     knows this very replica, it may lead a set that was formed while this node was away: then a node that has lost its
@@ -40,11 +40,11 @@ A vote request of a replica outside the voter set is answered (this node's set m
 """
 
 from dataclasses import replace
-from typing import Final
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
 from quorum.core.effects import ElectionState
+from quorum.core.epochs import reach
 from quorum.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -55,10 +55,6 @@ from quorum.core.messages import (
 )
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Follower, Leader, Role, RoleState, Unattached, Why
-
-EPOCHS_AHEAD_MAX: Final = 1_000_000
-"""So far above this node's epoch may a request's be: three days of elections that all fail. A node that was away for longer
-is told the epoch by the replies to its own fetches, of those that it asked."""
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, mine: OffsetAndEpoch) -> bool:
@@ -135,7 +131,7 @@ def _is_untimely(q: QuorumState, candidate: ReplicaKey) -> bool:
 
 
 def _is_out_of_reach(q: QuorumState, epoch: Epoch) -> bool:
-    return epoch - q.epoch > EPOCHS_AHEAD_MAX
+    return epoch - q.epoch > reach(q.epoch)
 
 
 def _refusal_of_leader(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> ErrorCode | None:

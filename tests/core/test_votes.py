@@ -3,11 +3,12 @@
 import pytest
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch, ReplicaKey
 from quorum.core.effects import Effect, ElectionState, Reply, SaveElectionState, StopNode
+from quorum.core.epochs import EPOCHS_AHEAD_MAX
 from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
-from quorum.core.votes import EPOCHS_AHEAD_MAX, is_up_to_date
+from quorum.core.votes import is_up_to_date
 from tests.core.cluster import directory
 from tests.core.solo import Solo, key, none_of, only
 
@@ -148,7 +149,7 @@ BAD = [
     ("last epoch above, pre-vote", VoteRequest(key(2), key(1), 4, 5, 5, True), ErrorCode.INVALID_REQUEST),
     ("negative id", VoteRequest(ReplicaKey(-1, bytes(16)), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
     ("from myself", VoteRequest(key(1), key(1), 4, 1, 5, False), ErrorCode.INVALID_REQUEST),
-    ("the last epoch of all", VoteRequest(key(2), key(1), 2**31 - 1, 1, 5, False), ErrorCode.INVALID_REQUEST),
+    ("the last epoch of all", VoteRequest(key(2), key(1), EPOCH_MAX, 1, 5, False), ErrorCode.INVALID_REQUEST),
     (
         "an epoch out of reach",
         VoteRequest(key(9), key(1), 4 + EPOCHS_AHEAD_MAX, 1, 5, False),

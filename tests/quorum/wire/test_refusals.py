@@ -13,6 +13,7 @@ import pytest
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
 from metadata_log.errors import ErrorCode
+from metadata_log.ids import EPOCH_MAX
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
 from tests.quorum.runtime.lone_node import LoneNode
@@ -100,6 +101,7 @@ SENDERS: Final = (*STRANGERS, of_voters("sender.replica.directory_id", HALF, E.I
 EPOCHS: Final = (
     of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
     of_voters("epoch", 2, E.UNKNOWN_LEADER_EPOCH),
+    of_voters("epoch", EPOCH_MAX, E.UNKNOWN_LEADER_EPOCH),
     Row("asked of a follower", follower, nothing, E.NOT_LEADER_OR_FOLLOWER),
 )
 RECEIVERS: Final = (
@@ -131,7 +133,9 @@ VOTERS: Final = {
             E.FENCED_LEADER_EPOCH,
         ),
         of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("epoch", EPOCH_MAX, E.INVALID_REQUEST),
         of_voters("last_epoch", -1, E.INVALID_REQUEST),
+        of_voters("last_epoch", EPOCH_MAX, E.INVALID_REQUEST),
         of_voters("last_epoch", 2, E.INVALID_REQUEST),
         of_voters("end_offset", -1, E.INVALID_REQUEST),
     ),
@@ -140,6 +144,7 @@ VOTERS: Final = {
         *RECEIVERS,
         of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
         of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("epoch", EPOCH_MAX, E.INVALID_REQUEST),
         of_voters("endpoint.port", -1, E.INVALID_REQUEST),
         of_voters("endpoint.host", LONG, E.INVALID_REQUEST),
     ),
@@ -147,6 +152,7 @@ VOTERS: Final = {
         *SENDERS,
         of_voters("epoch", 0, E.FENCED_LEADER_EPOCH),
         of_voters("epoch", -1, E.INVALID_REQUEST),
+        of_voters("epoch", EPOCH_MAX, E.INVALID_REQUEST),
         of_voters("preferred_successors.0.directory_id", HALF, E.INVALID_REQUEST),
         Row("1,001 successors", leader, many("preferred_successors", 1_001), E.INVALID_REQUEST),
     ),

@@ -1,0 +1,117 @@
+"""The end of the epochs: nobody brings a node there, and a node that is near it says so and overflows nothing."""
+
+import pytest
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import EPOCH_MAX
+from quorum.core.effects import ElectionState, Reply, SaveElectionState, SendRequest
+from quorum.core.epochs import EPOCHS_AHEAD_MAX, complaint, reach, reach_of_reply
+from quorum.core.messages import (
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchResponse,
+    Request,
+    VoteRequest,
+    VoteResponse,
+)
+from quorum.core.roles import Role
+from tests.core.solo import Solo, fetch_in, key, none_of, only
+
+
+def standing_in(epoch: int, **kwargs: object) -> Solo:
+    """A voter of three, unattached, with an empty log."""
+    return Solo(election=ElectionState(epoch, None, None), **kwargs)  # type: ignore[arg-type]
+
+
+def forged(solo: Solo, epoch: int) -> VoteRequest:
+    return VoteRequest(key(2), solo.core.me, epoch, 0, 0, pre_vote=False)
+
+
+def test_the_table_of_reach() -> None:
+    """As the head of `epochs` has it; whatever is within reach leaves another epoch within reach, but for the last step."""
+    assert reach(0) == reach(7) == reach(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX) == EPOCHS_AHEAD_MAX
+    assert [reach(EPOCH_MAX - left) for left in range(7)] == [0, 0, 1, 1, 2, 2, 3]
+    assert reach_of_reply(7) == (EPOCH_MAX - 7) // 2 > 1 << 61
+    for left in (2, 3, 10, EPOCHS_AHEAD_MAX, 1 << 40):
+        assert EPOCH_MAX - left + reach_of_reply(EPOCH_MAX - left) < EPOCH_MAX
+
+
+def test_forged_votes_past_32_bits_end_no_elections() -> None:
+    """2,148 requests, each a million ahead, brought a voter to the end of 32 bits, and there was no leader for ever."""
+    solo = standing_in(3)
+    for _ in range(2_200):
+        solo.request(forged(solo, solo.core.epoch + EPOCHS_AHEAD_MAX))
+    assert solo.core.epoch == 3 + 2_200 * EPOCHS_AHEAD_MAX > 1 << 31
+    solo.elect()
+    assert solo.core.is_leading and solo.log.epoch_below(solo.log.end) > 1 << 31 and solo.core.complaint == ""
+
+
+REQUESTS = {
+    "vote": lambda epoch: VoteRequest(key(2), key(1), epoch, 0, 0, pre_vote=False),
+    "pre-vote": lambda epoch: VoteRequest(key(2), key(1), epoch, 0, 0, pre_vote=True),
+    "begin": lambda epoch: BeginQuorumEpochRequest(key(2), key(1), epoch),
+    "end": lambda epoch: EndQuorumEpochRequest(key(2), epoch, ()),
+}
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 5, 1_000, 3 * EPOCHS_AHEAD_MAX])
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_no_request_takes_more_than_half_of_what_is_left(kind: str, left: int) -> None:
+    """It is refused with nothing written; one within reach is taken in. Never does a node come to the last epoch of all."""
+    mine = EPOCH_MAX - left
+    farthest = mine + reach(mine)
+    for epoch in [each for each in (farthest + 1, EPOCH_MAX - 1, EPOCH_MAX) if farthest < each <= EPOCH_MAX]:
+        solo = standing_in(mine)
+        request: Request = REQUESTS[kind](epoch)
+        effects = solo.request(request)
+        assert only(Reply, effects).response.error is ErrorCode.INVALID_REQUEST, epoch
+        assert none_of(SaveElectionState, effects) and solo.core.epoch == mine
+    if farthest > mine and kind != "pre-vote":
+        solo = standing_in(mine)
+        solo.request(REQUESTS[kind](farthest))
+        assert solo.core.epoch == farthest < EPOCH_MAX
+
+
+def test_a_reply_does_not_bring_a_node_to_the_end_either() -> None:
+    """A reply may lie far ahead, for a node may have been away for long; one that names the last epoch is nobody's."""
+    solo = standing_in(3)
+    fetch = solo.follow()
+    effects = solo.respond(2, fetch, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, EPOCH_MAX, 3, fetch.number))
+    assert none_of(SaveElectionState, effects) and solo.core.epoch == 3 and solo.core.leader_id == 2
+
+    fetch = fetch_in(solo.wait(solo.config.retry_backoff_ms))
+    solo.respond(2, fetch, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, 1 << 61, 3, fetch.number))
+    assert (solo.core.epoch, solo.core.leader_id) == (1 << 61, 3)
+
+
+@pytest.mark.parametrize("voters", [1, 3])
+def test_a_node_that_has_no_next_epoch_does_not_run_and_says_so(voters: int) -> None:
+    """It stays where it is, writes nothing, and no timer is due again and again; it would follow whoever leads."""
+    for leader_id in (None, 1):
+        solo = Solo(election=ElectionState(EPOCH_MAX - 1, None, leader_id), voters=voters)
+        effects = [*solo.started, *solo.wait(60_000)]
+        assert none_of(SaveElectionState, effects)
+        assert not [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
+        assert solo.core.role is (Role.RESIGNED if leader_id else Role.UNATTACHED)
+        assert "no epoch is left: this node does not run for leader" in solo.core.complaint
+
+
+def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
+    """It cannot begin anew in another epoch; asked again in this one, a voter that was away may still say yes."""
+    solo = standing_in(EPOCH_MAX - 2)
+    asked = [e.request for e in solo.wait(600) if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
+    solo.respond(2, asked[0], VoteResponse(ErrorCode.NONE, solo.core.epoch, None, vote_granted=True))
+    assert solo.core.role is Role.CANDIDATE and solo.core.epoch == EPOCH_MAX - 1
+
+    solo.wait(10_000)
+    assert solo.core.role is Role.CANDIDATE and solo.core.epoch == EPOCH_MAX - 1
+    vote = VoteRequest(solo.core.me, key(2), EPOCH_MAX - 1, 0, 0, pre_vote=False)
+    solo.respond(2, vote, VoteResponse(ErrorCode.NONE, EPOCH_MAX - 1, None, vote_granted=True))
+    assert solo.core.is_leading
+
+
+def test_a_node_complains_as_soon_as_the_end_is_in_sight() -> None:
+    assert complaint(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX - 1) == ""
+    assert complaint(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX).startswith("of the epochs only 1,999,999 are left")
+    assert complaint(EPOCH_MAX - 2).startswith("of the epochs only 1 are left")
+    assert complaint(EPOCH_MAX - 1).startswith("no epoch is left")
