@@ -32,7 +32,16 @@ PRINCIPAL_CHARS_MAX: Final = 256
 ANSWER_GRACE_S: Final = 0.1
 """The deadline of who is asked comes so much earlier, so that what it knows about the outcome still arrives."""
 READS: Final = frozenset(
-    ("ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "DescribeQuorum", "ListSnapshots", "CanRestart")
+    (
+        "ListTopics",
+        "DescribeTopics",
+        "DescribeConfigs",
+        "ListBrokers",
+        "DescribePartitionHealth",
+        "DescribeQuorum",
+        "ListSnapshots",
+        "CanRestart",
+    )
 )
 """What of AdminService changes nothing: without an answer there is no unknown outcome, and it may be asked again elsewhere.
 

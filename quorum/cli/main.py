@@ -13,6 +13,7 @@ from quorum.cli.version import print_version
 _COMMANDS = {
     "brokers": "quorum.cli.brokers:brokers",
     "dev": "quorum.cli.dev:dev",
+    "health": "quorum.cli.health:health",
     "leaders": "quorum.cli.leaders:leaders",
     "log": "quorum.cli.log:log",
     "quorum": "quorum.cli.quorum:quorum",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from quorum.cli.words import endpoint_text
 
@@ -52,6 +52,34 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
     return best
 
 
+class Heard(NamedTuple):
+    """What each controller says that could be asked, and why the others could not be, by node id."""
+
+    best: admin_pb2.DescribeQuorumResponse
+    """The leader's word, or that of whoever knows most."""
+    answers: dict[int, admin_pb2.DescribeQuorumResponse]
+    missing: dict[int, str]
+
+
+async def hear_all(client: AdminClient) -> Heard:
+    """Asks every controller that the best answer names.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    best = await best_answer(client)
+    others = {each.node_id: each for each in (*best.voters, *best.observers) if each.node_id != best.node_id}
+    targets = {node_id: endpoint_text(each.endpoint) for node_id, each in others.items() if each.HasField("endpoint")}
+    asked = await asyncio.gather(*map(client.describe_quorum, targets.values()), return_exceptions=True)
+    heard = Heard(best, {best.node_id: best}, dict.fromkeys(others.keys() - targets.keys(), "its address is not known"))
+    for node_id, answer in zip(targets, asked, strict=True):
+        if isinstance(answer, BaseException):
+            heard.missing[node_id] = " ".join(str(answer).split())
+        else:
+            heard.answers[answer.node_id] = answer
+    return heard
+
+
 async def answer_and_concerns(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, dict[int, str]]:
     """The best answer; and what is wrong with each controller that it names, by node id, as that one says itself.
 
@@ -60,9 +88,5 @@ async def answer_and_concerns(client: AdminClient) -> tuple[admin_pb2.DescribeQu
     Raises:
         AdminError: nobody could be asked.
     """
-    best = await best_answer(client)
-    others = [each for each in (*best.voters, *best.observers) if each.node_id != best.node_id]
-    endpoints = {endpoint_text(each.endpoint) for each in others if each.HasField("endpoint")}
-    asked = await asyncio.gather(*(client.describe_quorum(each) for each in endpoints), return_exceptions=True)
-    answers = [best, *(each for each in asked if not isinstance(each, BaseException))]
-    return best, {each.node_id: each.concern for each in answers if each.concern}
+    heard = await hear_all(client)
+    return heard.best, {node_id: each.concern for node_id, each in heard.answers.items() if each.concern}

@@ -20,6 +20,7 @@ from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
 from quorum.controller.commands import Command, CommandReply, FenceBroker, UnregisterBroker
+from quorum.controller.partition_health import partition_health
 from quorum.core.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import ReadView, Refused
@@ -230,6 +231,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             return response if view.local is None else _marked(lambda _: response, view)
 
         return await self._answer(request, context, look, admin_pb2.ListBrokersResponse)
+
+    async def DescribePartitionHealth(  # noqa: N802
+        self, request: admin_pb2.DescribePartitionHealthRequest, context: Any
+    ) -> admin_pb2.DescribePartitionHealthResponse:
+        async def look() -> admin_pb2.DescribePartitionHealthResponse:
+            view = await self._view(request, context, lambda view: view)
+            found = await asyncio.to_thread(partition_health, view.image, request.limit)  # as above
+            response = convert.to_partition_health_response(found, view.as_of_offset)
+            return response if view.local is None else _marked(lambda _: response, view)
+
+        return await self._answer(request, context, look, admin_pb2.DescribePartitionHealthResponse)
 
     async def DescribeQuorum(  # noqa: N802
         self, request: admin_pb2.DescribeQuorumRequest, context: Any

@@ -208,6 +208,12 @@ class AdminClient:
         response: admin_pb2.ListBrokersResponse = await self._read("ListBrokers", admin_pb2.ListBrokersRequest())
         return response
 
+    async def partition_health(self, limit: int = 0) -> admin_pb2.DescribePartitionHealthResponse:
+        """How many partitions lack a leader or replicas in sync; at most `limit` of each kind are named."""
+        request = admin_pb2.DescribePartitionHealthRequest(limit=limit)
+        response: admin_pb2.DescribePartitionHealthResponse = await self._read("DescribePartitionHealth", request)
+        return response
+
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Fences a broker. It comes back with its next contact."""
         response: admin_pb2.MutationResponse = await self._change(

@@ -25,6 +25,7 @@ from quorum.controller.commands import (
     TopicResult,
 )
 from quorum.controller.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply, TopicPartition
+from quorum.controller.partition_health import Named, PartitionHealth
 from quorum.controller.views import (
     BrokerListing,
     DescribedResource,
@@ -260,6 +261,22 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         metadata_offset=listing.metadata_offset,
         led_partitions=listing.led_partitions,
         replicas=listing.replicas,
+    )
+
+
+def to_partition_health_response(
+    found: PartitionHealth, as_of_offset: int
+) -> admin_pb2.DescribePartitionHealthResponse:
+    def named(topics: Named) -> list[admin_pb2.TopicPartitions]:
+        return [admin_pb2.TopicPartitions(topic=name, partitions=numbers) for name, numbers in topics]
+
+    return admin_pb2.DescribePartitionHealthResponse(
+        as_of_offset=as_of_offset,
+        partitions=found.partitions,
+        leaderless=found.leaderless,
+        under_replicated=found.under_replicated,
+        first_leaderless=named(found.first_leaderless),
+        first_under_replicated=named(found.first_under_replicated),
     )
 
 

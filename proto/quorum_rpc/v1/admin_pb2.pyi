@@ -414,6 +414,36 @@ class ElectLeadersResponse(_message.Message):
     results: _containers.RepeatedCompositeFieldContainer[ElectionResult]
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ElectionResult, _Mapping]]] = ...) -> None: ...
 
+class DescribePartitionHealthRequest(_message.Message):
+    __slots__ = ("context", "limit")
+    CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    context: RequestContext
+    limit: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class DescribePartitionHealthResponse(_message.Message):
+    __slots__ = ("error", "leader", "as_of_offset", "partitions", "leaderless", "under_replicated", "first_leaderless", "first_under_replicated", "local")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    LEADERLESS_FIELD_NUMBER: _ClassVar[int]
+    UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_LEADERLESS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_UNDER_REPLICATED_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    error: _common_pb2.Error
+    leader: _common_pb2.LeaderHint
+    as_of_offset: int
+    partitions: int
+    leaderless: int
+    under_replicated: int
+    first_leaderless: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    first_under_replicated: _containers.RepeatedCompositeFieldContainer[TopicPartitions]
+    local: LocalView
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless: _Optional[int] = ..., under_replicated: _Optional[int] = ..., first_leaderless: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., first_under_replicated: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+
 class ListBrokersRequest(_message.Message):
     __slots__ = ("context",)
     CONTEXT_FIELD_NUMBER: _ClassVar[int]

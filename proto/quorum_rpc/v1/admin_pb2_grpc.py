@@ -93,6 +93,11 @@ class AdminServiceStub(object):
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
                 response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
                 _registered_method=True)
+        self.DescribePartitionHealth = channel.unary_unary(
+                '/quorum_rpc.v1.AdminService/DescribePartitionHealth',
+                request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
+                response_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
+                _registered_method=True)
         self.DescribeQuorum = channel.unary_unary(
                 '/quorum_rpc.v1.AdminService/DescribeQuorum',
                 request_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribeQuorumRequest.SerializeToString,
@@ -209,6 +214,12 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribePartitionHealth(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DescribeQuorum(self, request, context):
         """Answered by any controller, also without a leader: each says what it knows.
         """
@@ -320,6 +331,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UnregisterBroker,
                     request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.FromString,
                     response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.SerializeToString,
+            ),
+            'DescribePartitionHealth': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribePartitionHealth,
+                    request_deserializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.FromString,
+                    response_serializer=quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.SerializeToString,
             ),
             'DescribeQuorum': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQuorum,
@@ -663,6 +679,33 @@ class AdminService(object):
             '/quorum_rpc.v1.AdminService/UnregisterBroker',
             quorum__rpc_dot_v1_dot_admin__pb2.UnregisterBrokerRequest.SerializeToString,
             quorum__rpc_dot_v1_dot_admin__pb2.MutationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribePartitionHealth(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/quorum_rpc.v1.AdminService/DescribePartitionHealth',
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthRequest.SerializeToString,
+            quorum__rpc_dot_v1_dot_admin__pb2.DescribePartitionHealthResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -193,6 +193,77 @@ async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNod
     assert document["concerns"] == [{"node_id": 2, "concern": "the disk is full"}]
 
 
+async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
+    """Exit code 0, and all that the verdict is made of. A controller without an address is a note."""
+    ran = await run("health", "-o", "json")
+    assert ran.exit_code == 0, ran
+    each = {
+        "node_id": "int", "endpoint": "str", "is_voter": "bool", "status": "str", "lag": "int", "behind_for_ms": "int",
+        "last_fetch_age_ms": None, "concern": None, "no_leader_reason": None, "missing": None,
+    }  # fmt: skip
+    document = ran.document
+    assert shape(document["controllers"][0]) == each
+    assert shape({**document, "controllers": []}) == {
+        "schema_version": "int", "healthy": "bool", "reasons": [], "pending": [], "notes": ["str"], "cluster_id": "str",
+        "generation": "int", "leader_id": "int", "leader_epoch": "int", "no_leader_reason": None,
+        "no_leader_for_ms": None, "high_watermark": "int", "answered_by": "int", "controllers": [],
+        "brokers": [{"broker_id": "int", "state": "str", "last_contact_age_ms": "int"}],
+        "partitions": {
+            "count": "int", "leaderless": "int", "under_replicated": "int", "first_leaderless": [],
+            "first_under_replicated": [],
+        },
+        "error": None,
+    }  # fmt: skip
+    assert document["healthy"] is True
+
+
+async def test_health_says_why_not_and_ends_with_10(run: Run, node: FakeNode) -> None:
+    """A fenced broker, and what it leaves behind, in one look; nobody to ask is another matter."""
+    node.cluster.assign("t", (0,), (2,))
+    node.cluster.assign("u", (2, 1))
+    node.cluster.contact(2, wants_fence=True)
+    ran = await run("health")
+    assert ran.exit_code == 10
+    assert ran.stdout.splitlines()[:4] == [
+        "Healthy: no",
+        "  - 1 of 3 brokers is fenced: 2",
+        "  - 1 of 3 partitions without a leader: t-1",
+        "  - 1 of 3 partitions with too few replicas in sync: u-0",
+    ]
+    assert "Brokers: 3, 2 online\n" in ran.stdout
+    nobody = await quorumctl("-C", "127.0.0.1:1", "health")
+    assert nobody.exit_code == 5, nobody
+
+
+async def test_health_waits_until_all_is_well_or_time_is_up(run: Run, node: FakeNode) -> None:
+    """It says on the way what it waits for; who watches sees each verdict."""
+    import dataclasses
+
+    well, left = node.status(), [3]
+
+    def at_first_leaderless() -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            return well
+        return dataclasses.replace(well, leader=LeaderHint(None, 1, None), no_leader_reason="too early")
+
+    node.status = at_first_leaderless  # type: ignore[method-assign]
+    ran = await run("health", "--exit-when-healthy", "--timeout", 30)
+    assert ran.exit_code == 0, ran
+    assert ran.stdout.startswith("Healthy: yes\n")
+    assert ran.stderr.startswith("waiting: nobody leads, as controller 1 says: too early")
+
+    left[0] = 3
+    ran = await run("health", "--watch", "--exit-when-healthy", "--timeout", 30, "-o", "jsonl")
+    assert [json.loads(line)["healthy"] for line in ran.stdout.splitlines()] == [False, True], ran
+
+    left[0] = 1_000
+    ran = await run("health", "--exit-when-healthy", "--timeout", 0.5)
+    assert ran.exit_code == 10 and ran.stdout.startswith("Healthy: no\n")
+    nobody = await quorumctl("-C", "127.0.0.1:1", "health", "--exit-when-healthy", "--timeout", 0.3)
+    assert nobody.exit_code == 5, nobody
+
+
 async def test_brokers_and_their_documents(run: Run) -> None:
     """Endpoints by listener; a table for a pipe is separated by tabs."""
     document = (await run("brokers", "list", "-o", "json")).document

@@ -109,6 +109,7 @@ def _operators() -> dict[str, Any]:
         "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),
+        "DescribePartitionHealth": admin_pb2.DescribePartitionHealthRequest(context=CONTEXT, limit=3),
         "ElectLeaders": admin_pb2.ElectLeadersRequest(
             context=CONTEXT, topics=[admin_pb2.TopicPartitions(topic="moved", partitions=[0])]
         ),

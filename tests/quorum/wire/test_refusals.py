@@ -391,6 +391,7 @@ OPERATORS: Final = {
         Row("10,001 resources", busy, many("resources", 10_001), E.INVALID_REQUEST),
     ),
     "ListBrokers": READS,
+    "DescribePartitionHealth": READS,
     "ElectLeaders": (
         *CHANGES,
         of_operators("election_type", 1, E.INVALID_REQUEST),

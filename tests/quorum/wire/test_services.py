@@ -70,6 +70,18 @@ async def test_brokers_are_listed_with_what_the_controller_knows(client: AdminCl
     assert not response.brokers[0].HasField("rack")
 
 
+async def test_partitions_that_lack_something_are_counted_and_named(client: AdminClient, node: FakeNode) -> None:
+    """All that there are, and the first few that nobody leads or that lack replicas."""
+    node.cluster.assign("t", (0,), (2,))
+    node.cluster.assign("u", (2, 1))
+    node.cluster.contact(2, wants_fence=True)
+    found = await client.partition_health(5)
+    assert (found.partitions, found.leaderless, found.under_replicated) == (3, 1, 1)
+    assert [(each.topic, list(each.partitions)) for each in found.first_leaderless] == [("t", [1])]
+    assert [(each.topic, list(each.partitions)) for each in found.first_under_replicated] == [("u", [0])]
+    assert not (await client.partition_health()).first_leaderless
+
+
 async def test_the_quorum_is_described_by_any_node(client: AdminClient) -> None:
     """Voters and observers apart; an age that is not known is absent, not 0."""
     status = await client.describe_quorum()

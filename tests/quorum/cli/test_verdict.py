@@ -1,0 +1,113 @@
+"""One verdict for a cluster: each thing that can be wrong is a reason, and nothing else is."""
+
+from typing import Any
+
+import pytest
+
+from quorum.cli.verdict import notes, pending, reasons
+
+
+def controller(node_id: int, status: str = "follower", **other: Any) -> dict[str, Any]:
+    return {
+        "node_id": node_id, "endpoint": f"c{node_id}:1", "is_voter": True, "status": status, "lag": 0,
+        "behind_for_ms": 20, "last_fetch_age_ms": 20, "concern": None, "no_leader_reason": None, "missing": None, **other,
+    }  # fmt: skip
+
+
+def cluster(**other: Any) -> dict[str, Any]:
+    """A healthy one, but for what is said."""
+    return {
+        "leader_id": 1, "high_watermark": 9, "answered_by": 1, "no_leader_reason": None, "no_leader_for_ms": None,
+        "controllers": [controller(1, "leader"), controller(2), controller(3)],
+        "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5}],
+        "partitions": {
+            "count": 9, "leaderless": 0, "under_replicated": 0, "first_leaderless": [], "first_under_replicated": [],
+        },
+        "error": None,
+        **other,
+    }  # fmt: skip
+
+
+def with_third(**other: Any) -> dict[str, Any]:
+    return cluster(controllers=[controller(1, "leader"), controller(2), controller(3, **other)])
+
+
+def test_a_healthy_cluster_has_no_reasons() -> None:
+    """Also where a voter lacks a few records of this moment, and where there is no broker yet."""
+    for document in (cluster(), with_third(lag=7), cluster(brokers=[])):
+        assert reasons(document) == pending(document) == notes(document) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (
+            cluster(leader_id=None, no_leader_reason="2, 3 do not answer", no_leader_for_ms=12_300, brokers=None),
+            "nobody leads, for 12.3 s, as controller 1 says: 2, 3 do not answer",
+        ),
+        (cluster(high_watermark=None), "leader 1 has not committed anything in its epoch yet"),
+        (
+            with_third(status="silent", last_fetch_age_ms=5_000, lag=4),
+            "controller 3 is silent: the leader has not heard it for 5.0 s",
+        ),
+        (
+            with_third(status="silent", last_fetch_age_ms=None, lag=900),
+            "controller 3 is silent: the leader has not heard it since its election",
+        ),
+        (
+            with_third(lag=72_017, behind_for_ms=137_000),
+            "controller 3 lacks 72,017 records, and has lacked some for 137.0 s",
+        ),
+        (with_third(concern="the disk is full"), "controller 3: the disk is full"),
+        (with_third(no_leader_reason="it asks around"), "controller 3 follows no leader: it asks around"),
+        (
+            cluster(
+                brokers=[
+                    {"broker_id": 101, "state": "online", "last_contact_age_ms": 5},
+                    {"broker_id": 102, "state": "fenced", "last_contact_age_ms": None},
+                    {"broker_id": 103, "state": "fenced", "last_contact_age_ms": None},
+                ]
+            ),
+            "2 of 3 brokers are fenced: 102, 103",
+        ),
+        (
+            cluster(
+                partitions={
+                    "count": 9_000, "leaderless": 1, "under_replicated": 0, "first_leaderless": ["t-0"],
+                    "first_under_replicated": [],
+                }
+            ),
+            "1 of 9,000 partitions without a leader: t-0",
+        ),
+        (
+            cluster(
+                partitions={
+                    "count": 9_000, "leaderless": 0, "under_replicated": 11, "first_leaderless": [],
+                    "first_under_replicated": [f"t-{i}" for i in range(10)],
+                }
+            ),
+            "11 of 9,000 partitions with too few replicas in sync: t-0, t-1, t-2, t-3, t-4, t-5, t-6, t-7, t-8, t-9, ...",
+        ),
+        (
+            cluster(brokers=None, partitions=None, error="nobody answered"),
+            "brokers and partitions are not known: nobody answered",
+        ),
+    ],
+)  # fmt: skip
+def test_each_trouble_is_a_reason(document: dict[str, Any], reason: str) -> None:
+    assert reasons(document) == [reason]
+
+
+def test_whom_only_this_machine_cannot_reach_is_a_note() -> None:
+    """The leader hears it; where nobody leads, that it does not answer is part of the trouble."""
+    document = with_third(missing="connection refused")
+    assert reasons(document) == [] and "controller 3 cannot be asked from here" in notes(document)[0]
+    document["leader_id"] = None
+    assert "controller 3 does not answer: connection refused" in reasons(document) and notes(document) == []
+
+
+def test_a_voter_that_a_new_leader_has_not_heard_yet_is_pending() -> None:
+    """No alarm after every election; but who waits for health waits for it."""
+    document = with_third(last_fetch_age_ms=None, lag=900, behind_for_ms=300)
+    assert reasons(document) == []
+    assert pending(document) == ["leader 1 has not heard controller 3 since its election"]
