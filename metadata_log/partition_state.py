@@ -22,6 +22,7 @@ PartitionState: TypeAlias = tuple[
 REPLICAS: Final = 0
 ISR: Final = 1
 LEADER: Final = 4
+RECOVERY_STATE: Final = 5
 LEADER_EPOCH: Final = 6
 PARTITION_EPOCH: Final = 7
 """Where in a state the fields stand that are looked at one by one."""

@@ -98,6 +98,11 @@ def record(type_number: int) -> Callable[[type[T]], type[T]]:
 # --- brokers and controllers ---------------------------------------------------------------------------------------
 
 
+EXTERNAL_DATA_PLANE = "external"
+NO_DATA_PLANE = "none"
+"""What moves a broker's data: something beside the agent, which then proposes ISRs; or nothing, and then the agent does."""
+
+
 @record(0)
 class RegisterBroker(NamedTuple):
     """A broker process has registered; canonical state of a broker. Replaces any earlier registration of the id."""
@@ -111,6 +116,7 @@ class RegisterBroker(NamedTuple):
     in_controlled_shutdown: bool
     log_dirs: tuple[Uuid, ...]
     broker_epoch: int = FROM_OFFSET
+    data_plane: str = EXTERNAL_DATA_PLANE
 
 
 @record(1)

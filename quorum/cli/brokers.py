@@ -24,6 +24,7 @@ _COLUMNS = (
     Column("OFFSET", "metadata_offset"),
     Column("LEADS", "led_partitions"),
     Column("REPLICAS", "replicas"),
+    Column("DATA_PLANE", "data_plane"),
 )
 
 
@@ -59,4 +60,5 @@ def _row(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
         "metadata_offset": optional(broker, "metadata_offset"),
         "led_partitions": broker.led_partitions,
         "replicas": broker.replicas,
+        "data_plane": broker.data_plane or None,
     }

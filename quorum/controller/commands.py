@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
-from metadata_log.records import FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
+from metadata_log.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, RECOVERED, Endpoint, FeatureRange
 from quorum.controller.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply
 
 NOT_APPENDED: Final[Offset] = -1
@@ -170,6 +170,7 @@ class RegisterBrokerCommand:
     rack: str | None
     log_dirs: tuple[Uuid, ...]
     previous_incarnation_id: Uuid | None = None
+    data_plane: str = EXTERNAL_DATA_PLANE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Who may register, and as what (KIP-631).
 
 A broker's epoch is the offset of its registration record, so a registration answers with an epoch only when it stands in
-the log. The same incarnation again is a retry: it may amend endpoints, rack and features, and keeps epoch and flags.
+the log. The same incarnation again is a retry: it may amend endpoints, rack, features and data plane, and keeps epoch and flags.
 Another incarnation is refused while the first has a live session, since two processes would then be one broker; unless it
 names the first as its own predecessor in the data directory that it now holds the lock of (KAFKA-19047).
 """
@@ -12,13 +12,14 @@ from metadata_log.delta import NODE_ID_MAX
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import uuid_text
 from metadata_log.image import MetadataImage
-from metadata_log.records import Endpoint, FeatureRange, RegisterBroker
+from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange, RegisterBroker
 from quorum.controller.commands import RegisterBrokerCommand
 from quorum.controller.decision import ControllerError
 
 LOG_DIRS_MAX: Final = 100
 ENDPOINTS_MAX: Final = 32
 FEATURES_MAX: Final = 100
+DATA_PLANES: Final = (EXTERNAL_DATA_PLANE, NO_DATA_PLANE)
 TEXT_MAX: Final = 255
 """Characters of a host name, a rack or a listener's name."""
 
@@ -95,6 +96,8 @@ def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> 
         problem = "a log directory's id must be 16 bytes"
     elif command.rack is not None and not 1 <= len(command.rack) <= TEXT_MAX:
         problem = f"a rack has 1 to {TEXT_MAX} characters, not {len(command.rack)}"
+    elif command.data_plane not in DATA_PLANES:
+        problem = f"the data plane is one of {', '.join(DATA_PLANES)}, and not {command.data_plane[:TEXT_MAX]!r}"
     elif len(command.features) > FEATURES_MAX:
         problem = f"{len(command.features)} features: at most {FEATURES_MAX} are allowed"
     else:
@@ -121,6 +124,7 @@ def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | N
         fenced=True,
         in_controlled_shutdown=False,
         log_dirs=command.log_dirs,
+        data_plane=command.data_plane,
     )
     if kept is None:
         return record

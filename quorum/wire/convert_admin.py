@@ -261,6 +261,7 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         metadata_offset=listing.metadata_offset,
         led_partitions=listing.led_partitions,
         replicas=listing.replicas,
+        data_plane=registration.data_plane,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from quorum_rpc.v1 import broker_pb2, common_pb2
 
 from metadata_log.ids import NO_LEADER
-from metadata_log.records import FeatureRange
+from metadata_log.records import EXTERNAL_DATA_PLANE, FeatureRange
 from quorum.controller.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
@@ -58,6 +58,7 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
         rack=message.rack if message.HasField("rack") else None,
         log_dirs=tuple(uuid(each, "log_dirs") for each in message.log_dirs),
         previous_incarnation_id=uuid(previous, "previous_incarnation_id") if previous else None,
+        data_plane=message.data_plane or EXTERNAL_DATA_PLANE,
     )
 
 

@@ -4,6 +4,7 @@ from metadata_log.batch import Batch, encode, genesis_chain
 from metadata_log.codec import encode_records
 from metadata_log.ids import NO_LEADER
 from metadata_log.records import (
+    NO_DATA_PLANE,
     AbortTransaction,
     AccessControlEntry,
     BeginTransaction,
@@ -87,6 +88,7 @@ RECORDS: tuple[Record, ...] = (
     SnapshotMark("bytes"),
     RequestOutcome(7, ID_A, HASH, "anonymous", 41, b"\x90"),
     RequestOutcome(8, ID_B, HASH, "CN=alice", 41, None, 1234),
+    RegisterBroker(3, ID_C, (PLAIN,), (), None, False, False, (ID_A,), 78, NO_DATA_PLANE),
 )
 
 

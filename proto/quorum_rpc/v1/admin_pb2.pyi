@@ -451,7 +451,7 @@ class ListBrokersRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -462,6 +462,7 @@ class BrokerListing(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DATA_PLANE_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -472,7 +473,8 @@ class BrokerListing(_message.Message):
     metadata_offset: int
     led_partitions: int
     replicas: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ...) -> None: ...
+    data_plane: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "brokers", "local")

@@ -273,7 +273,7 @@ async def test_brokers_and_their_documents(run: Run) -> None:
         "brokers": [{
             "broker_id": "int", "state": "str", "rack": None, "endpoints": [{"listener": "str", "endpoint": "str"}],
             "broker_epoch": "int", "incarnation_id": "str", "last_contact_age_ms": "int", "metadata_offset": "int",
-            "led_partitions": "int", "replicas": "int",
+            "led_partitions": "int", "replicas": "int", "data_plane": "str",
         }],
     }  # fmt: skip
     table = (await run("brokers", "list")).stdout.splitlines()

@@ -88,6 +88,17 @@ def test_the_same_incarnation_keeps_epoch_and_flags() -> None:
     assert (after.fenced, after.endpoints[0].host) == (False, "elsewhere")
 
 
+def test_a_registration_says_what_moves_the_data() -> None:
+    """Something beside the agent, unless it says otherwise; a retry may amend it, and old registrations said nothing."""
+    cluster = Cluster(1)
+    assert cluster.image.brokers[0].data_plane == "external"
+    epoch = cluster.image.brokers[0].broker_epoch
+    cluster.run(replace(registration(0), data_plane="none"))
+    assert (cluster.image.brokers[0].data_plane, cluster.image.brokers[0].broker_epoch) == ("none", epoch)
+    cluster.contact(0, wants_fence=True)
+    assert cluster.image.brokers[0].data_plane == "none"
+
+
 def test_another_incarnation_waits_for_the_firsts_session() -> None:
     """Two processes with one id: the second is told so, until the first has been silent for a session."""
     cluster = Cluster(2)

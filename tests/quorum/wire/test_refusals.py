@@ -275,6 +275,8 @@ BROKERS: Final = {
         of_brokers("endpoints.0.host", LONG, E.INVALID_REGISTRATION),
         of_brokers("endpoints.0.listener", LONG, E.INVALID_REGISTRATION),
         of_brokers("rack", LONG, E.INVALID_REGISTRATION),
+        of_brokers("data_plane", "sometimes", E.INVALID_REGISTRATION),
+        of_brokers("data_plane", LONG, E.INVALID_REGISTRATION),
         of_brokers("features.0.name", LONG, E.INVALID_REGISTRATION),
         of_brokers("features.0.min_level", 9, E.INVALID_REGISTRATION),
         of_brokers("features.0.min_level", -1, E.INVALID_REGISTRATION),

@@ -291,10 +291,12 @@ async def test_a_broker_registers_and_fetches_on_a_stream(channel: grpc.aio.Chan
             log_dirs=(bytes([8]) * 16,),
             previous_incarnation=None,
             generation=1,
+            data_plane="none",
         )
     )
     assert registered.error.code == 0
     assert node.cluster.image.brokers[7].broker_epoch == registered.broker_epoch
+    assert node.cluster.image.brokers[7].data_plane == "none"
     stream = stub.MetadataFetch()
     for number in (1, 2):
         request = broker_pb2.MetadataFetchRequest(
