@@ -8,11 +8,10 @@ import argparse
 import gc
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from broker_agent.agent import Agent
 from broker_agent.config import load
 from broker_agent.process import run_broker
 from daemon.clock import RealClock
@@ -48,14 +47,14 @@ async def brokerd(path: Path | None, overrides: Sequence[str]) -> int:
         ConfigErrors: naming all that is wrong with the configuration.
     """
     config = load(path, os.environ, overrides)
-    with Logs(config.log_level, config.log_format, node_id=config.node_id, role="broker"), ExitStack() as stack:
+    with Logs(config.log_level, config.log_format, node_id=config.node_id, role="broker"):
         log = get_logger("broker_agent")
 
-        def started(agent: Agent) -> None:
-            stack.enter_context(handling_signals(lambda signal: agent.stop()))
+        def stopped_by(stop: Callable[[], None]) -> AbstractContextManager[object]:
+            return handling_signals(lambda signal: stop())
 
         try:
-            exit_ = await run_broker(config, RealClock().now_ms, log, started)
+            exit_ = await run_broker(config, RealClock().now_ms, log, stopped_by=stopped_by)
         except (UnformattedDirectory, ForeignDirectory, LogFormatError, TlsUnusable) as e:
             log.error("cannot start", reason=str(e))
             return EXIT_CONFIG

@@ -16,6 +16,8 @@ from quorum_rpc.v1 import broker_pb2, common_pb2
 from broker_agent import convert
 from broker_agent.cache import MetadataCache
 from broker_agent.client import ControllerClient
+from broker_agent.isr_proposals import IsrProposal, IsrProposals
+from broker_agent.leading import ProposalsAnswered, lead
 from broker_agent.lifecycle import (
     AbandonFetch,
     Applied,
@@ -43,7 +45,8 @@ from broker_agent.session import Session
 from broker_agent.store import BrokerStore
 from daemon.endpoints import HostPort
 from metadata_log.ids import NodeId, Offset, Uuid
-from metadata_log.records import Endpoint, FeatureRange
+from metadata_log.image import MetadataImage
+from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class BrokerIdentity:
     rack: str | None
     log_dirs: tuple[Uuid, ...]
     generation: int = 1
+    data_plane: str = EXTERNAL_DATA_PLANE
+    """With NO_DATA_PLANE the agent itself proposes ISRs for what the broker leads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,11 @@ class Agent:
     def controllers(self) -> tuple[HostPort, ...]:
         """Where the voters are, as far as the store's log tells: also when no configured address is right any more."""
         return self._loader.controllers
+
+    @property
+    def image(self) -> MetadataImage:
+        """What clients are answered from."""
+        return self.cache.current.image
 
     @property
     def cluster_id(self) -> str:
@@ -204,6 +214,8 @@ class Agent:
         self._exit = asyncio.get_running_loop().create_future()
         try:
             self._spawn(self._loader.recover(self.incarnation))
+            if self.identity.data_plane == NO_DATA_PLANE:
+                self._spawn(self._lead())
             return await self._exit
         finally:
             await self._close()
@@ -299,7 +311,25 @@ class Agent:
             log_dirs=identity.log_dirs,
             previous_incarnation=effect.previous_incarnation,
             generation=identity.generation,
+            data_plane=identity.data_plane,
         )
+
+    async def _lead(self) -> None:
+        """Nothing replicates: who is active is as good a replica as any."""
+        text = "this broker proposes every active replica for its ISRs, whatever data it has: only to try things out"
+        self._log.warning("no data plane", means=text)
+        await lead(self, IsrProposals(self.broker_id), self._propose, now_ms=self._now_ms, log=self._log)
+
+    async def _propose(self, asked: tuple[IsrProposal, ...], broker_epoch: int, timeout_ms: int) -> ProposalsAnswered:
+        request = convert.alter_partition_request(
+            asked,
+            cluster_id=self.cluster_id,
+            broker_id=self.broker_id,
+            broker_epoch=broker_epoch,
+            generation=self.identity.generation,
+        )
+        response = await self._client.alter_partition(request, timeout_ms)
+        return ProposalsAnswered(response.offset, convert.proposal_results(response))
 
     async def _download(self, effect: DownloadSnapshot) -> None:
         request = broker_pb2.FetchMetadataSnapshotRequest(

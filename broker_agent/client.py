@@ -30,6 +30,10 @@ class SnapshotUnavailable(Exception):
     """The download cannot go on; it begins again with the next fetch's answer."""
 
 
+class CallFailed(Exception):
+    """A call was refused, or not answered: then it may have been done."""
+
+
 class SnapshotPiece(NamedTuple):
     """Bytes of a snapshot file, in order; `size` is the whole file's."""
 
@@ -91,6 +95,24 @@ class ControllerClient:
         else:
             hint = convert.leader_hint(response.leader)
             self._report(RegisterFailed(number, code, response.error.message, hint, response.generation))
+
+    async def alter_partition(
+        self, request: broker_pb2.AlterPartitionRequest, timeout_ms: int
+    ) -> broker_pb2.AlterPartitionResponse:
+        """The answer, a result for each partition.
+
+        Raises:
+            CallFailed: the request was refused as a whole, or no answer came within `timeout_ms`.
+        """
+        try:
+            response = await self._open_stub().AlterPartition(request, timeout=timeout_ms / 1_000)
+        except grpc.aio.AioRpcError as e:
+            raise CallFailed(self._describe(e)) from e
+        code = ErrorCode.of(response.error.code)
+        if code is not ErrorCode.NONE:
+            raise CallFailed(f"{self.target}: {code.name}: {response.error.message}")
+        answer: broker_pb2.AlterPartitionResponse = response
+        return answer
 
     def fetch(self, request: broker_pb2.MetadataFetchRequest) -> None:
         """Sends on the open stream, or opens one. Reports `FetchAnswered` or `FetchFailed`; deadlines are the session's."""

@@ -14,6 +14,7 @@ from daemon.config import Config, ConfigErrors, ConfigProblem, effective, load_c
 from daemon.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
 from daemon.logs import FORMATS, LEVELS
 from daemon.tls import InsecureListener, TlsFiles, check_listener
+from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
 
@@ -76,6 +77,10 @@ class BrokerConfig(Config):
     metadata_log_dir: Annotated[Path, PlainValidator(_path)]
     broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
     """As the controllers have it: here only to check what must fit into it."""
+    broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
+    """What moves this broker's data. `external`: something beside the agent, which alone knows who is in sync, and proposes ISRs.
+    `none`: nothing. Then there is nothing to be in sync with, and the agent proposes, for what this broker leads, every replica
+    whose broker is active: for clusters that only try out the metadata. Beside a data plane that would lose data."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
     controlled_shutdown_deadline_ms: int = Field(15_000, ge=0, le=86_400_000)

@@ -4,13 +4,16 @@ What comes from the network is not trusted further than its types: lengths were 
 newer controller become the nearest thing that this code knows.
 """
 
+from collections.abc import Iterable
+
 from quorum_rpc.v1 import broker_pb2, client_pb2, common_pb2
 
 from broker_agent.cache import Node, PartitionInfo, TopicHead
+from broker_agent.isr_proposals import IsrProposal, ProposalResult
 from broker_agent.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.records import Endpoint, FeatureRange
+from metadata_log.records import RECOVERED, Endpoint, FeatureRange
 
 _RESULTS = {
     broker_pb2.MetadataFetchResponse.BATCHES: FetchResult.BATCHES,
@@ -39,6 +42,7 @@ def register_request(
     log_dirs: tuple[Uuid, ...],
     previous_incarnation: Uuid | None,
     generation: int,
+    data_plane: str,
 ) -> broker_pb2.RegisterBrokerRequest:
     """This process asks to be registered."""
     return broker_pb2.RegisterBrokerRequest(
@@ -54,6 +58,38 @@ def register_request(
         log_dirs=log_dirs,
         previous_incarnation_id=previous_incarnation or b"",
         generation=generation,
+        data_plane=data_plane,
+    )
+
+
+def alter_partition_request(
+    proposals: Iterable[IsrProposal], *, cluster_id: str, broker_id: NodeId, broker_epoch: int, generation: int
+) -> broker_pb2.AlterPartitionRequest:
+    """The ISRs that this broker would have for what it leads."""
+    return broker_pb2.AlterPartitionRequest(
+        cluster_id=cluster_id,
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        generation=generation,
+        partitions=[
+            broker_pb2.PartitionAlteration(
+                topic_id=each.topic_id,
+                partition=each.partition,
+                leader_epoch=each.leader_epoch,
+                partition_epoch=each.partition_epoch,
+                new_isr=[broker_pb2.IsrMember(broker_id=member, broker_epoch=epoch) for member, epoch in each.isr],
+                leader_recovery_state=RECOVERED,
+            )
+            for each in proposals
+        ],
+    )
+
+
+def proposal_results(response: broker_pb2.AlterPartitionResponse) -> tuple[ProposalResult, ...]:
+    """What became of each proposal, of an answer without an error."""
+    return tuple(
+        ProposalResult(each.topic_id, each.partition, ErrorCode.of(each.error.code), each.error.message)
+        for each in response.results
     )
 
 

@@ -7,9 +7,10 @@ why they answer nobody.
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from random import Random
+from typing import Final, TypeAlias
 
 import grpc.aio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
@@ -25,6 +26,7 @@ from broker_agent.session import Session
 from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
+from daemon.config import ConfigErrors, ConfigProblem, effective
 from daemon.dial import Dialer
 from daemon.health import ADMIN, QUORUM, Health, serving_http
 from daemon.metrics import Metrics
@@ -32,12 +34,29 @@ from daemon.notify import notify
 from daemon.server import serving
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, check_identity, read_identity
-from metadata_log.records import Endpoint, FeatureRange
+from metadata_log.records import NO_DATA_PLANE, Endpoint, FeatureRange
 
 FEATURES = (FeatureRange("metadata.version", 1, 1),)
 """What this release works with."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
+
+
+StoppedBy: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[object]]
+"""Gets what makes the broker leave in order, and calls it inside of the block if it comes to that."""
+EMBEDDED: Final = (
+    "none is for a broker beside which no data plane runs, and this one is embedded in a process of its own; with none the agent "
+    "would put replicas into ISRs without knowing what data they have. Nothing was started: leave the key out, or say external"
+)
+
+
+def _embedded(config: BrokerConfig) -> ConfigProblem:
+    key = "broker.data.plane"
+    return ConfigProblem(key, EMBEDDED, next(row.origin for row in effective(config) if row.key == key))
+
+
+def _nobody(stop: Callable[[], None]) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
@@ -58,13 +77,23 @@ def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
 
 
 async def run_broker(
-    config: BrokerConfig, now_ms: Callable[[], int], log: Log, started: Callable[[Agent], None]
+    config: BrokerConfig,
+    now_ms: Callable[[], int],
+    log: Log,
+    *,
+    stopped_by: StoppedBy = _nobody,
+    started: Callable[[Agent], None] | None = None,
 ) -> Exit:
-    """One broker from its directory to its exit. `started` gets the agent once its ports are bound.
+    """One broker from its directory to its exit, until who stands behind `stopped_by` wants it to leave.
+
+    `started` is for who embeds a broker beside a data plane of its own: it gets the agent once the ports are bound.
 
     Raises:
+        ConfigErrors: it is embedded, and its configuration says that there is no data plane. Nothing was done.
         What `open_directory` raises; CannotBind, TlsUnusable: a listener cannot be served; OSError, FlushFailed: the disk.
     """
+    if started is not None and config.broker_data_plane == NO_DATA_PLANE:
+        raise ConfigErrors([_embedded(config)])
     directory, identity = open_directory(config)
     health, metrics = Health(), Metrics(process=True)
     async with AsyncExitStack() as stack:
@@ -81,7 +110,9 @@ async def run_broker(
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
         await stack.enter_async_context(telling(agent, health))
-        started(agent)
+        stack.enter_context(stopped_by(agent.stop))
+        if started is not None:
+            started(agent)
         return await agent.run()
 
 
@@ -101,6 +132,7 @@ def make_agent(
         rack=config.broker_rack,
         log_dirs=(identity.directory_id,),
         generation=identity.generation,
+        data_plane=config.broker_data_plane,
     )
     return Agent(
         broker,

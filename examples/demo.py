@@ -69,6 +69,7 @@ class Story:
             self.controller_killed,
             self.broker_stopped,
             self.restarted,
+            self.in_sync_again,
             self.snapshot_everywhere,
             self.compacted,
             self.audited,
@@ -220,6 +221,22 @@ class Story:
             f"{len(recovered)} brokers online from their own copies (offsets {min(recovered.values()):,} to "
             f"{max(recovered.values()):,}); {len(after.topic_ids)} topics, {len(after.partitions)} partitions, same ids"
         )
+
+    async def in_sync_again(self, step: Step) -> None:
+        """Leaders take back who has returned, and preferred leaders are elected"""
+        step.waiting_for("every replica to be in sync")
+        await self.stage.whole()
+        before = await metadata(self.client)
+        elected = await self.stage.elect_preferred()
+        after = await metadata(self.client)
+        wrong = [key for key, each in after.partitions.items() if each.leader != each.replicas[0]]
+        expect(not wrong, "every partition led by its preferred replica", wrong[:3])
+        counts = [[seen.led_by(node.node_id) for node in self.brokers] for seen in (before, after)]
+        step.proof(
+            f"all {len(after.partitions)} ISRs are whole; {elected} leaderships went back to the preferred replicas"
+        )
+        names = ", ".join(node.name for node in self.brokers)
+        step.proof(f"led by {names}: {counts[0]} before, {counts[1]} after")
 
     async def snapshot_everywhere(self, step: Step) -> None:
         """A snapshot at one mark, on each controller: byte for byte the same file"""

@@ -55,6 +55,10 @@ class Metadata(NamedTuple):
     def in_sync_on(self, broker_id: int) -> int:
         return sum(broker_id in each.isr for each in self.partitions.values())
 
+    def short(self) -> int:
+        """How many partitions have a replica that is not in sync."""
+        return sum(set(each.isr) != set(each.replicas) for each in self.partitions.values())
+
     def leaders(self) -> set[int | None]:
         return {each.leader for each in self.partitions.values()}
 

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from evidence import STATE_NAMES, broker_states, said, until
+from evidence import STATE_NAMES, broker_states, metadata, said, until
 from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2
 
@@ -68,6 +68,24 @@ class Stage:
             return True if back >= {node.node_id for node in self.brokers} else None
 
         await until(f"every broker online by a registration above offset {offset}", probe, 30, lambda: seen)
+
+    async def whole(self) -> None:
+        """Every replica is in sync: without a data plane the leaders propose who is active."""
+        seen: list[int] = []
+
+        async def probe() -> bool | None:
+            seen[:] = [(await metadata(self.client)).short()]
+            return None if seen[0] else True
+
+        await until("no partition with a replica out of sync", probe, 30, lambda: f"{seen} partitions")
+
+    async def elect_preferred(self) -> int:
+        """What `quorumctl leaders elect --all-topic-partitions` does; gives how many leaderships went back."""
+        elected = 0
+        async for topic in self.client.all_topics():
+            response = await self.client.elect_leaders({topic.name: range(topic.partitions)})
+            elected += sum(not each.error.code for each in response.results)
+        return elected
 
     async def caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
         """`node` has applied the log up to `end`, and its image has `digest`."""

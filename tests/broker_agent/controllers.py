@@ -21,6 +21,7 @@ from metadata_log.records import (
     FROM_OFFSET,
     BrokerRegistrationChange,
     Endpoint,
+    PartitionChange,
     Record,
     RegisterBroker,
     SnapshotMark,
@@ -116,6 +117,8 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.pulse = pulse or Pulse()
         self.fetches: list[Any] = []
         self.registrations: list[Any] = []
+        self.alterations: list[Any] = []
+        self.refuse_alterations_with: ErrorCode | None = None
         self.lease_ms = LEASE_MS
         self.holds_leaders = False
         self.refuse_with: ErrorCode | None = None
@@ -238,6 +241,21 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         response.end_offset = history.end
         response.digest = b"?" * 32 if self.digest_is_wrong else history.image.digest_bytes
         response.digest_offset = history.end
+
+    async def AlterPartition(self, request: Any, context: Any) -> Any:  # noqa: N802
+        """Grants whatever ISR is proposed."""
+        self.alterations.append(request)
+        self.pulse.beat()
+        response = broker_pb2.AlterPartitionResponse()
+        if self.refuse_alterations_with is not None:
+            response.error.code = self.refuse_alterations_with.value
+            return response
+        for each in request.partitions:
+            isr = tuple(member.broker_id for member in each.new_isr)
+            self.write(PartitionChange(each.topic_id, each.partition, isr=isr))
+            response.results.add(topic_id=each.topic_id, partition=each.partition, isr=isr)
+        response.offset = self.history.end
+        return response
 
     async def FetchMetadataSnapshot(self, request: Any, context: Any) -> Any:  # noqa: N802
         end = OffsetAndEpoch(request.snapshot.end_offset, request.snapshot.epoch)

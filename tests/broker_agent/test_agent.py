@@ -26,7 +26,17 @@ from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, read_identity, write_identity
-from metadata_log.records import Endpoint, Topic, Voter, Voters
+from metadata_log.partition_state import ISR
+from metadata_log.records import (
+    EXTERNAL_DATA_PLANE,
+    NO_DATA_PLANE,
+    BrokerRegistrationChange,
+    Endpoint,
+    Partition,
+    Topic,
+    Voter,
+    Voters,
+)
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
 SESSION = SessionConfig(
@@ -55,7 +65,13 @@ class Process:
     """One broker process, as far as it can be one inside a test."""
 
     def __init__(
-        self, path: Path, pulse: Pulse, addresses: list[HostPort], config: SessionConfig = SESSION, seed: int = 1
+        self,
+        path: Path,
+        pulse: Pulse,
+        addresses: list[HostPort],
+        config: SessionConfig = SESSION,
+        seed: int = 1,
+        data_plane: str = EXTERNAL_DATA_PLANE,
     ) -> None:
         self.log = Quiet(pulse)
         self.dialer = Dialer()
@@ -64,7 +80,7 @@ class Process:
         directory = RealDirectory(path)
         formatted = read_identity(directory) or Identity(CLUSTER_ID, 4, b"4" * 16, 1, "broker")
         write_identity(directory, formatted)
-        identity = replace(identity, generation=formatted.generation)
+        identity = replace(identity, generation=formatted.generation, data_plane=data_plane)
         self.agent = Agent(
             identity,
             Session(config, random.Random(seed), formatted.generation),
@@ -365,3 +381,68 @@ async def test_a_recovered_cluster_is_gone_over_to_with_an_empty_store(
     again = start(seed=2)
     await again.reaches(BrokerState.ONLINE)
     assert again.log.said("new generation") == []
+
+
+TOPIC_ID = b"t" * 16
+
+
+def lead_alone(controller: FakeController) -> None:
+    """Broker 4 leads a partition alone in its ISR; the other replica is broker 5, which is online."""
+    offset = controller.write(registration(5, b"5" * 16))
+    controller.write(BrokerRegistrationChange(5, offset, fenced=False))
+    controller.write(Topic("orders", TOPIC_ID), Partition(TOPIC_ID, 0, (5, 4), (4,), (), (), 4, 0, 3, 7))
+
+
+def isr(controller: FakeController) -> tuple[int, ...]:
+    topic = controller.history.image.topic("orders")
+    assert topic is not None
+    state = topic.state(0)
+    assert state is not None
+    return state[ISR]
+
+
+async def test_without_a_data_plane_the_agent_of_a_leader_proposes_the_isr(
+    controller: FakeController, start: Start
+) -> None:
+    """With the epochs of its image; it registers as such, and says so. Asked and granted once."""
+    process = start(data_plane=NO_DATA_PLANE)
+    await process.reaches(BrokerState.ONLINE)
+    assert controller.registrations[-1].data_plane == "none"
+    assert process.log.said("no data plane")
+    lead_alone(controller)
+    await controller.pulse.until(lambda: isr(controller) == (5, 4))
+    await process.applies(controller.history.end)
+    await controller.pulse.until(lambda: len(process.log.said("ISR proposals answered")) == 1)
+
+    (request,) = controller.alterations
+    (alteration,) = request.partitions
+    image = controller.history.image
+    assert (request.broker_id, request.broker_epoch) == (4, image.brokers[4].broker_epoch)
+    assert (alteration.leader_epoch, alteration.partition_epoch) == (3, 7)
+    assert [(each.broker_id, each.broker_epoch) for each in alteration.new_isr] == [
+        (5, image.brokers[5].broker_epoch),
+        (4, image.brokers[4].broker_epoch),
+    ]
+
+
+async def test_a_refused_request_is_made_again(controller: FakeController, start: Start) -> None:
+    """The controller may just have lost its leadership: the agent asks whom the session has found by then."""
+    controller.refuse_alterations_with = ErrorCode.NOT_CONTROLLER
+    process = start(data_plane=NO_DATA_PLANE)
+    await process.reaches(BrokerState.ONLINE)
+    lead_alone(controller)
+    await controller.pulse.until(lambda: len(process.log.said("ISR proposals not answered")) >= 2)
+    assert isr(controller) == (4,)
+    controller.refuse_alterations_with = None
+    await controller.pulse.until(lambda: isr(controller) == (5, 4))
+
+
+async def test_beside_a_data_plane_the_agent_proposes_nothing(controller: FakeController, start: Start) -> None:
+    """It does not know who has the data: that is the default."""
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    lead_alone(controller)
+    await process.applies(controller.history.end)
+    assert controller.registrations[-1].data_plane == "external"
+    await process.stop()
+    assert controller.alterations == []

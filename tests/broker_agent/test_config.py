@@ -6,8 +6,9 @@ import pytest
 
 from broker_agent.config import BrokerConfig, ConfigErrors, load
 from broker_agent.lifecycle import LeaseMode
-from broker_agent.process import advertised, session_config
+from broker_agent.process import advertised, run_broker, session_config
 from daemon.endpoints import HostPort
+from daemon.logs import get_logger
 from metadata_log.records import Endpoint
 
 LEAST = {
@@ -60,6 +61,23 @@ def test_the_session_gets_its_times() -> None:
 
     assert config.shutdown_deadline_ms == 7_000
     assert config.lease_mode is LeaseMode.ADVISORY
+
+
+def test_a_data_plane_is_beside_the_agent_unless_it_is_said_otherwise() -> None:
+    """`none` is never the default: with it replicas come into ISRs whatever data they have."""
+    assert loaded().broker_data_plane == "external"
+    assert loaded(broker__data__plane="none").broker_data_plane == "none"
+    assert "broker.data.plane: one of external, none expected" in mistakes(broker__data__plane="maybe")[0]
+
+
+async def test_a_broker_that_is_embedded_refuses_to_do_without_a_data_plane(tmp_path: Path) -> None:
+    """Who asks for the agent has something beside it that moves data. Nothing is opened, bound or registered."""
+    config = loaded(broker__data__plane="none", metadata__log__dir=str(tmp_path / "b4"))
+    with pytest.raises(ConfigErrors, match="no data plane runs") as refused:
+        await run_broker(config, lambda: 0, get_logger("test"), started=lambda agent: None)
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.origin) == ("broker.data.plane", "--set")
+    assert not (tmp_path / "b4").exists()
 
 
 def test_port_0_is_advertised_as_the_port_that_was_bound() -> None:
