@@ -182,6 +182,7 @@ async def serving_clients(
                 each.address,
                 add,
                 tls=config.tls_files,
+                servers=len(config.listeners),
                 health=None if bound else health,
                 reflect=(_SERVICE, SERVICE.full_name),
             )

@@ -2,6 +2,8 @@
 
 from typing import Final, TypeAlias
 
+from daemon.descriptors import SILENCE_MS
+
 Options: TypeAlias = list[tuple[str, int | str]]
 
 MESSAGE_BYTES_MAX: Final = 4 << 20
@@ -27,9 +29,12 @@ RECONNECT_BACKOFF_MAX_MS: Final = 150
 would be back for two minutes before anybody talks to it."""
 
 
-def server_options(message_bytes_max: int = MESSAGE_BYTES_MAX) -> Options:
-    """For `grpc.aio.server`."""
+def server_options(message_bytes_max: int = MESSAGE_BYTES_MAX, connections: int | None = None) -> Options:
+    """For `grpc.aio.server`. `connections`: at most so many at a time; beyond them it hangs up at once. None: no bound."""
+    bounds: Options = [] if connections is None else [("grpc.max_allowed_incoming_connections", connections)]
     return [
+        *bounds,
+        ("grpc.server_handshake_timeout_ms", SILENCE_MS),
         (
             "grpc.so_reuseport",
             0,

@@ -7,7 +7,7 @@ Three questions, kept apart, because a supervisor that kills nodes when the *quo
   * `admin`:            admin calls can be served here or are forwarded.
 
 /healthz names every check with its reason, /metrics is Prometheus's page. The HTTP side reads at most 8 KiB within five
-seconds, answers GET and HEAD, and closes; 64 connections at a time.
+seconds, answers GET and HEAD, and closes; 64 connections at a time, or fewer where a process may have few files open.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import grpc.aio
 from grpc_health.v1 import health as grpc_health
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from daemon.descriptors import files_max
 from daemon.endpoints import HostPort
 from daemon.metrics import Metrics
 
@@ -30,6 +31,8 @@ ADMIN: Final = "admin"
 HEAD_BYTES_MAX: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 64
+BACKLOG: Final = 8
+"""So many at the most are accepted before any of them can be cut off."""
 
 _REASONS: Final = {
     200: "OK",
@@ -111,7 +114,7 @@ async def serving_http(address: HostPort, health: Health, metrics: Metrics | Non
         OSError: if the address cannot be bound.
     """
     handler = _Handler(lambda path: answer(path, health, metrics))
-    server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX)
+    server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
@@ -125,12 +128,13 @@ class _Handler:
 
     def __init__(self, answer: Callable[[str], Answer]) -> None:
         self._answer = answer
+        self._connections_max = min(CONNECTIONS_MAX, files_max() // 16)
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
     def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (
-            self._is_closed or len(self._tasks) >= CONNECTIONS_MAX
+            self._is_closed or len(self._tasks) >= self._connections_max
         ):  # asyncio may have accepted it before the port was closed
             writer.transport.abort()
             return

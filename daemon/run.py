@@ -1,5 +1,7 @@
 """How a daemon's process starts and how it says why it ended.
 
+A process that may have too few files open does not start either: it would run out of them at some vote (`descriptors`).
+
 Asserts are part of the protection of the log, in production too, so a process under `python -O` refuses to start.
 """
 
@@ -8,6 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from daemon.descriptors import raise_file_limit, too_few
 from daemon.settings import ConfigErrors
 
 EXIT_OK: Final = 0
@@ -24,7 +27,7 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
     `ConfigErrors` are written to stderr, one a line, and become EXIT_CONFIG.
     """
-    problem = refusal(debug=__debug__)
+    problem = refusal(debug=__debug__) or too_few(raise_file_limit())
     if problem is not None:
         sys.stderr.write(problem + "\n")
         return EXIT_CONFIG

@@ -16,6 +16,7 @@ from typing import Any
 import grpc.aio
 from grpc_reflection.v1alpha import reflection
 
+from daemon.descriptors import connections_max
 from daemon.endpoints import HostPort
 from daemon.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
 from daemon.health import Health
@@ -47,9 +48,11 @@ async def serving(
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     options: Options | None = None,
     grace_s: float = STOP_GRACE_S,
+    servers: int = 1,
 ) -> AsyncIterator[int]:
     """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
 
+    `servers`: so many are served by this process, and share the connections that it may have (`descriptors`).
     `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows; without any it is off.
 
     Raises:
@@ -59,7 +62,7 @@ async def serving(
     """
     credentials = server_credentials(tls)
     server = grpc.aio.server(
-        options=server_options() if options is None else options,
+        options=server_options(connections=connections_max(servers)) if options is None else options,
         maximum_concurrent_rpcs=CONCURRENT_RPCS_MAX,
         interceptors=interceptors,
     )

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -13,11 +14,13 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from daemon import descriptors
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
-from daemon.grpc_options import MESSAGE_BYTES_MAX
+from daemon.grpc_options import MESSAGE_BYTES_MAX, server_options
 from daemon.health import ADMIN, HEAD_BYTES_MAX, LIVE, QUORUM, Health, _Handler, answer, serving_http
 from daemon.metrics import Metrics
+from daemon.run import EXIT_CONFIG, EXIT_OK, run
 from daemon.server import CannotBind, PortInUse, serving
 
 ANY = HostPort("127.0.0.1", 0)
@@ -50,6 +53,58 @@ async def test_serves_and_frees_its_port() -> None:
                 b"hello", timeout=5, wait_for_ready=True
             )
             assert echoed == b"hello"  # the same channel has connected again
+
+
+@pytest.mark.slow
+async def test_who_says_nothing_takes_no_place_for_long() -> None:
+    """Three places, and ten connections over which nothing is said: those beyond the third are hung up on at once, the others in
+    time, and then somebody who speaks gets in. Who was there before is answered all the while."""
+    timeout = ("grpc.server_handshake_timeout_ms", 300)
+    options = [timeout, *(option for option in server_options(connections=3) if option[0] != timeout[0])]
+    async with serving(ANY, echo, options=options) as port, Dialer() as early, AsyncExitStack() as stack:
+        assert await call(early, port, b"first") == b"first"
+        silent = [await stack.enter_async_context(connection(port)) for _ in range(10)]
+        ended = [asyncio.ensure_future(each.read()) for each in silent]
+        for hung_up in asyncio.as_completed(ended[:]):
+            await hung_up
+            if sum(each.done() for each in ended) >= 8:
+                break
+        assert await call(early, port, b"still") == b"still"
+        async with Dialer() as late:
+            echoed = late(f"127.0.0.1:{port}").unary_unary("/test.Echo/Echo")(b"in", timeout=5, wait_for_ready=True)
+            assert await echoed == b"in"
+        await asyncio.gather(*ended)
+
+
+@contextlib.asynccontextmanager
+async def connection(port: int) -> AsyncIterator[asyncio.StreamReader]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    yield reader
+    writer.close()
+
+
+def test_connections_leave_room_for_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open, and what a process needs itself, is taken off first; several servers share the rest."""
+    monkeypatch.setattr(descriptors, "files_max", lambda: 64)
+    monkeypatch.setattr(descriptors, "_files_open", lambda: 20)
+    assert descriptors.connections_max() == 20
+    assert descriptors.connections_max(servers=4) == 5
+    assert descriptors.connections_max(servers=40) == descriptors.CONNECTIONS_MIN
+
+
+def test_a_process_that_may_open_too_few_files_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would end at some vote. The exit code says that a restart will not help, and the line says what to raise."""
+
+    async def main() -> int:
+        return EXIT_OK
+
+    monkeypatch.setattr("daemon.run.raise_file_limit", lambda: 63)
+    assert run(main) == EXIT_CONFIG
+    assert "LimitNOFILE" in capsys.readouterr().err
+    monkeypatch.setattr("daemon.run.raise_file_limit", lambda: 64)
+    assert run(main) == EXIT_OK
 
 
 async def test_a_used_port_is_a_clear_error() -> None:
