@@ -186,6 +186,7 @@ def _broker(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
         "broker_id": broker.broker_id,
         "state": state_text(broker.state),
         "last_contact_age_ms": optional(broker, "last_contact_age_ms"),
+        "data_plane": broker.data_plane or None,
     }
 
 

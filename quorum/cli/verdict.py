@@ -14,6 +14,7 @@ Pure functions of the document that `quorumctl health -o json` prints.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from metadata_log.records import NO_DATA_PLANE
 from quorum.cli.replicas import SILENT, no_leader_text
 
 BEHIND_MS_MAX: Final = 10_000
@@ -46,12 +47,22 @@ def pending(document: Document) -> list[str]:
 
 def notes(document: Document) -> list[str]:
     """What is worth knowing and no reason to call the cluster unwell."""
-    return [
+    unasked = [
         f"controller {each['node_id']} cannot be asked from here, so it is not known what is wrong with it, if anything: "
         f"{each['missing']}"
         for each in document["controllers"]
         if each["missing"] is not None and not _is_lost(document, each)
     ]
+    return [*unasked, *_without_data_plane(document["brokers"] or ())]
+
+
+def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
+    ids = [str(each["broker_id"]) for each in brokers if each["data_plane"] == NO_DATA_PLANE]
+    if ids:
+        yield (
+            f"{len(ids)} of {len(brokers)} brokers run without a data plane (broker.data.plane: none), so that in sync "
+            f"means active there: {_first(ids, len(ids))}"
+        )
 
 
 def _of_the_leader(document: Document) -> Iterable[str]:

@@ -19,7 +19,7 @@ def cluster(**other: Any) -> dict[str, Any]:
     return {
         "leader_id": 1, "high_watermark": 9, "answered_by": 1, "no_leader_reason": None, "no_leader_for_ms": None,
         "controllers": [controller(1, "leader"), controller(2), controller(3)],
-        "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5}],
+        "brokers": [{"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external"}],
         "partitions": {
             "count": 9, "leaderless": 0, "under_replicated": 0, "first_leaderless": [], "first_under_replicated": [],
         },
@@ -63,9 +63,9 @@ def test_a_healthy_cluster_has_no_reasons() -> None:
         (
             cluster(
                 brokers=[
-                    {"broker_id": 101, "state": "online", "last_contact_age_ms": 5},
-                    {"broker_id": 102, "state": "fenced", "last_contact_age_ms": None},
-                    {"broker_id": 103, "state": "fenced", "last_contact_age_ms": None},
+                    {"broker_id": 101, "state": "online", "last_contact_age_ms": 5, "data_plane": "external"},
+                    {"broker_id": 102, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external"},
+                    {"broker_id": 103, "state": "fenced", "last_contact_age_ms": None, "data_plane": "external"},
                 ]
             ),
             "2 of 3 brokers are fenced: 102, 103",
@@ -111,3 +111,18 @@ def test_a_voter_that_a_new_leader_has_not_heard_yet_is_pending() -> None:
     document = with_third(last_fetch_age_ms=None, lag=900, behind_for_ms=300)
     assert reasons(document) == []
     assert pending(document) == ["leader 1 has not heard controller 3 since its election"]
+
+
+def test_brokers_without_a_data_plane_are_noted() -> None:
+    """Their ISRs say who is active, and not who has the data: whoever reads a verdict is told, though it is as was wanted."""
+    planes = ("none", "external", "none")
+    brokers = [
+        {"broker_id": number, "state": "online", "last_contact_age_ms": 5, "data_plane": plane}
+        for number, plane in enumerate(planes, 101)
+    ]
+    document = cluster(brokers=brokers)
+
+    assert reasons(document) == []
+    assert notes(document) == [
+        "2 of 3 brokers run without a data plane (broker.data.plane: none), so that in sync means active there: 101, 103"
+    ]
