@@ -2,6 +2,8 @@
 
 A broker decides nothing here and keeps nothing. It asks the controller that it fetches from, which hands on what it cannot do
 itself, and the others while that one is away, until a change may have happened (see `daemon.forwarding`).
+
+The broker lets in whom its own `admin.principals` names (`daemon.doors`); the controllers look the same name up in theirs.
 """
 
 import asyncio
@@ -12,7 +14,9 @@ import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent import convert
-from daemon.forwarding import ANSWER_GRACE_S, Dial, Forwarder, NoAnswer, in_the_name_of, principal_of
+from daemon.dial import Reach, WrongServer
+from daemon.doors import Doors, NotAuthorized
+from daemon.forwarding import ANSWER_GRACE_S, Forwarder, NoAnswer, in_the_name_of
 from metadata_log.errors import ErrorCode
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
@@ -27,9 +31,11 @@ PAUSE_S: Final = 0.05
 class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
     """AdminService, answered by controllers. `targets` are their addresses, the likeliest leader first."""
 
-    def __init__(self, targets: Callable[[], Sequence[str]], dial: Dial) -> None:
+    def __init__(self, targets: Callable[[], Sequence[str]], reach: Reach, doors: Doors | None = None) -> None:
+        """Without `doors` all are open."""
         self._targets = targets
-        self._forwarder = Forwarder(dial, admin_pb2_grpc.AdminServiceStub)
+        self._doors = doors or Doors()
+        self._forwarder = Forwarder(reach, admin_pb2_grpc.AdminServiceStub)
         self._handlers = {f"/{SERVICE.full_name}/{method.name}": self._handler(method) for method in SERVICE.methods}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -55,6 +61,11 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _ask(self, name: str, request: Any, context: Any, response_type: Any) -> Any:
         """The first answer that is not "ask another": within the deadline, round by round."""
+        caller = self._doors.caller(context)
+        try:
+            caller.check_operator()
+        except NotAuthorized as e:
+            return response_type(error=convert.error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(e)))
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _timeout_s(request, context)
         refusal = response_type(
@@ -66,7 +77,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
                 if left_s <= ANSWER_GRACE_S:
                     return refusal
                 try:
-                    answer = await self._forwarder.ask(target, name, request, left_s, principal_of(context))
+                    answer = await self._forwarder.ask(target, name, request, left_s, caller.principal)
                 except NoAnswer as e:
                     code = ErrorCode.REQUEST_TIMED_OUT if e.may_have_happened else ErrorCode.BROKER_NOT_AVAILABLE
                     refusal = response_type(error=convert.error(code, f"controller {e}"))
@@ -80,8 +91,15 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
 
     async def _submit(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """One stream from the client through to a controller and back; it breaks as a whole, and is not begun anew."""
-        target = self._targets()[0]
-        call = self._forwarder.stub(target).Submit(requests, metadata=in_the_name_of(principal_of(context)))
+        caller, target = self._doors.caller(context), self._targets()[0]
+        try:
+            caller.check_operator()
+            stub = await self._forwarder.stub(target)
+        except NotAuthorized as e:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(e))
+        except (WrongServer, OSError) as e:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"controller {target}: {e}")
+        call = stub.Submit(requests, metadata=in_the_name_of(caller.principal))
         try:
             async for response in call:
                 yield response

@@ -7,6 +7,9 @@ session's business.
 A fetch waits at the controller for up to its `max_wait_ms`, and a stream's answers come in order. So a fetch that becomes
 more urgent than the one that waits opens a new stream; the old one is cancelled, and what it would still bring is dropped
 by its number.
+
+Over TLS `reach` sees to it that whoever answers is a controller of this cluster, and the named one where one was named; nobody
+else is asked anything (`daemon.reaching`).
 """
 
 import asyncio
@@ -18,8 +21,10 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
 from broker_agent import convert
 from broker_agent.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from daemon.dial import Reach, WrongServer, is_wrong_server
 from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId
 
 CHUNK_BYTES_MAX = 4 << 20
 SNAPSHOT_BYTES_MAX = 64 << 30
@@ -42,19 +47,17 @@ class SnapshotPiece(NamedTuple):
     data: bytes
 
 
-Dial = Callable[[str], grpc.aio.Channel]
-"""The channel to a target; whoever gives it keeps it, and closes it in the end."""
-
-
 class ControllerClient:
     """The way to the active controller. Lives on one event loop; `report` gets what comes back."""
 
-    def __init__(self, bootstrap: Sequence[HostPort], dial: Dial, report: Callable[[Input], None]) -> None:
+    def __init__(self, bootstrap: Sequence[HostPort], reach: Reach, report: Callable[[Input], None]) -> None:
+        """Whoever gives `reach` keeps its channels, and closes them in the end."""
         assert bootstrap
         self._bootstrap = tuple(bootstrap)
         self._turn = 0
         self._address = self._bootstrap[0]
-        self._dial = dial
+        self._leader_id: NodeId | None = None
+        self._reach = reach
         self._report = report
         self._stub: Any = None
         self._stream: Any = None
@@ -69,15 +72,14 @@ class ControllerClient:
     def turn_to(self, leader: LeaderHint | None, known: Sequence[HostPort] = ()) -> None:
         """From now on asks `leader`. Where nobody was named it is the next of the bootstrap servers and of the `known`."""
         if leader is not None:
-            address = HostPort(leader.host, leader.port)
+            address, leader_id = HostPort(leader.host, leader.port), leader.leader_id
         else:
             everybody = tuple(dict.fromkeys((*self._bootstrap, *known)))
             self._turn = (self._turn + 1) % len(everybody)
-            address = everybody[self._turn]
+            address, leader_id = everybody[self._turn], None
         self.abandon_fetch()
-        if address != self._address:
-            self._address = address
-            self._stub = None
+        self._address, self._leader_id = address, leader_id
+        self._stub = None  # also at the same address: another controller may be there now
 
     def register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
         """Reports `Registered` or `RegisterFailed`, within `timeout_ms`."""
@@ -85,7 +87,10 @@ class ControllerClient:
 
     async def _register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
         try:
-            response = await self._open_stub().RegisterBroker(request, timeout=timeout_ms / 1_000)
+            response = await (await self._open_stub()).RegisterBroker(request, timeout=timeout_ms / 1_000)
+        except (WrongServer, OSError) as e:
+            self._report(RegisterFailed(number, ErrorCode.BROKER_NOT_AVAILABLE, f"{self.target}: {e}"))
+            return
         except grpc.aio.AioRpcError as e:
             self._report(RegisterFailed(number, _transport_code(e), self._describe(e)))
             return
@@ -105,7 +110,9 @@ class ControllerClient:
             CallFailed: the request was refused as a whole, or no answer came within `timeout_ms`.
         """
         try:
-            response = await self._open_stub().AlterPartition(request, timeout=timeout_ms / 1_000)
+            response = await (await self._open_stub()).AlterPartition(request, timeout=timeout_ms / 1_000)
+        except (WrongServer, OSError) as e:
+            raise CallFailed(f"{self.target}: {e}") from e
         except grpc.aio.AioRpcError as e:
             raise CallFailed(self._describe(e)) from e
         code = ErrorCode.of(response.error.code)
@@ -118,10 +125,7 @@ class ControllerClient:
         """Sends on the open stream, or opens one. Reports `FetchAnswered` or `FetchFailed`; deadlines are the session's."""
         assert self._in_flight is None, "one fetch in flight"
         self._in_flight = request.number
-        if self._stream is None:
-            self._stream = self._open_stub().MetadataFetch()
-            self._start(self._receive(self._stream))
-        self._start(self._send(self._stream, request))
+        self._start(self._send(request))
 
     def abandon_fetch(self) -> None:
         """Nobody waits for the answer any more: the stream that it would come on is closed."""
@@ -130,9 +134,24 @@ class ControllerClient:
             self._stream.cancel()
             self._stream = None
 
-    async def _send(self, stream: Any, request: broker_pb2.MetadataFetchRequest) -> None:
+    async def _send(self, request: broker_pb2.MetadataFetchRequest) -> None:
+        if self._in_flight != request.number:
+            return  # abandoned before it was sent
+        if self._stream is None:
+            try:
+                stub = await self._open_stub()
+            except (WrongServer, OSError) as e:
+                if self._in_flight == request.number:
+                    self._in_flight = None
+                    text = f"{self.target}: {e}"
+                    self._report(FetchFailed(request.number, ErrorCode.BROKER_NOT_AVAILABLE, text))
+                return
+            if self._in_flight != request.number:
+                return  # abandoned meanwhile
+            self._stream = stub.MetadataFetch()
+            self._start(self._receive(self._stream))
         try:
-            await stream.write(request)
+            await self._stream.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             # The receiver hears of the break too, with the reason in its hands, and reports it.
             return
@@ -180,7 +199,11 @@ class ControllerClient:
             SnapshotUnavailable: the controller does not have it, the stream broke, or what came makes no sense.
         """
         position = request.position
-        call = self._open_stub().FetchMetadataSnapshot(request, timeout=timeout_ms / 1_000)
+        try:
+            stub = await self._open_stub()
+        except (WrongServer, OSError) as e:
+            raise SnapshotUnavailable(f"{self.target}: {e}") from e
+        call = stub.FetchMetadataSnapshot(request, timeout=timeout_ms / 1_000)
         size = None
         try:
             async for chunk in call:
@@ -205,11 +228,16 @@ class ControllerClient:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _open_stub(self) -> Any:
-        if self._stub is None:
-            channel = self._dial(self._address.target)
-            self._stub = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
-        return self._stub
+    async def _open_stub(self) -> Any:
+        """The service where it asks now. Raises WrongServer, OSError."""
+        if self._stub is not None:
+            return self._stub
+        asked = self._address, self._leader_id
+        channel = await self._reach(self.target, self._leader_id)
+        stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
+        if asked == (self._address, self._leader_id):
+            self._stub = stub
+        return stub
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -217,6 +245,8 @@ class ControllerClient:
         task.add_done_callback(self._tasks.discard)
 
     def _describe(self, e: grpc.aio.AioRpcError) -> str:
+        if is_wrong_server(e) and self._leader_id is not None:
+            return f"{self.target} does not show the certificate of controller {self._leader_id}: {e.details()}"
         return f"{self.target}: {e.code().name}: {e.details()}"
 
 

@@ -11,8 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from broker_agent.lifecycle import LeaseMode
 from daemon.config import Config, ConfigErrors, ConfigProblem, effective, load_config
+from daemon.doors import Access
 from daemon.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
 from daemon.logs import FORMATS, LEVELS
+from daemon.node_identity import NamedNode, parse_named_node
 from daemon.tls import InsecureListener, TlsFiles, check_listener
 from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
 
@@ -50,6 +52,7 @@ def _lease_mode(value: Any) -> LeaseMode:
 
 Listeners = Annotated[tuple[Listener, ...], PlainValidator(_listeners)]
 Addresses = Annotated[tuple[HostPort, ...], PlainValidator(lambda value: parse_list(value, parse_host_port))]
+NamedNodes = Annotated[tuple[NamedNode, ...], PlainValidator(lambda value: parse_list(value, parse_named_node))]
 AnyAddress = Annotated[HostPort, PlainValidator(lambda value: parse_host_port(str(value), any_port=True))]
 
 
@@ -61,6 +64,8 @@ class TlsSection(BaseModel):
     certificate_chain: Path
     private_key: Path
     certificate_authority: Path
+    node_names: NamedNodes = ()
+    """`broker-101@b101.example.org`: other names in nodes' certificates than those of `daemon.node_identity`."""
 
 
 class BrokerConfig(Config):
@@ -89,6 +94,8 @@ class BrokerConfig(Config):
     """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
     allow_insecure_remote: bool = False
     tls: TlsSection | None = None
+    admin_principals: tuple[str, ...] = ()
+    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`daemon.doors`)."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"
     log_format: Annotated[str, _word(*FORMATS)] = "auto"
 
@@ -99,7 +106,13 @@ class BrokerConfig(Config):
 
     @property
     def tls_files(self) -> TlsFiles | None:
-        return None if self.tls is None else TlsFiles(**self.tls.model_dump())
+        tls = self.tls
+        return None if tls is None else TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
+
+    @property
+    def access(self) -> Access:
+        """What is said of certificates."""
+        return Access(() if self.tls is None else self.tls.node_names, frozenset(self.admin_principals))
 
 
 def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> BrokerConfig:
@@ -127,6 +140,8 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     for each in config.advertised:
         if each.address.host in _ANYWHERE:
             yield "advertised.listeners", f"{each} is no address that others can reach"
+    if config.admin_principals and config.tls is None:
+        yield "admin.principals", "without tls nobody shows a certificate, so nobody could be told from anybody"
     for each in config.listeners:
         try:
             check_listener(each.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote)

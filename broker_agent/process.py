@@ -17,7 +17,7 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import Agent, BrokerIdentity
-from broker_agent.client import ControllerClient, Dial
+from broker_agent.client import ControllerClient
 from broker_agent.config import BrokerConfig
 from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.metadata_loader import Log
@@ -26,11 +26,15 @@ from broker_agent.session import Session
 from broker_agent.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
+from daemon.certificate_names import check_own_name
 from daemon.config import ConfigErrors, ConfigProblem, effective
-from daemon.dial import Dialer
+from daemon.dial import Dialer, Reach
+from daemon.doors import EVERYBODY, Doors
 from daemon.health import ADMIN, QUORUM, Health, serving_http
 from daemon.metrics import Metrics
+from daemon.node_identity import BROKER, Node
 from daemon.notify import notify
+from daemon.reaching import Reaching
 from daemon.server import serving
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, check_identity, read_identity
@@ -98,13 +102,15 @@ async def run_broker(
     health, metrics = Health(), Metrics(process=True)
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)
+        doors = make_doors(config, identity, log)
         dialer = await stack.enter_async_context(Dialer(config.tls_files))
-        agent = make_agent(config, directory, identity, dialer, now_ms, log)
+        reach = Reaching(dialer, doors.names, config.tls_files)
+        agent = make_agent(config, directory, identity, reach, now_ms, log)
         if config.metrics_listener is not None:
             measure(agent, metrics)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
-        controllers = AdminForwarding(partial(controllers_of, agent, config), dialer)
+        controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
         bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers))
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
@@ -116,8 +122,31 @@ async def run_broker(
         return await agent.run()
 
 
+def make_doors(config: BrokerConfig, identity: Identity, log: Log) -> Doors:
+    """Who comes in, over TLS; tells of what is open, and of a certificate that others will not take.
+
+    Raises:
+        TlsUnusable: this broker's certificate is another's, or a file cannot be used.
+    """
+    if config.tls_files is None:
+        return Doors()
+    doors = Doors.over_tls(identity.cluster_id, config.access)
+    assert doors.names is not None
+    warning = check_own_name(config.tls_files, doors.names, Node(BROKER, identity.node_id))
+    if warning is not None:
+        log.warning("certificate", reason=warning)
+    if not doors.admin_principals:
+        log.warning("operators", reason=EVERYBODY)
+    return doors
+
+
 def make_agent(
-    config: BrokerConfig, directory: RealDirectory, identity: Identity, dial: Dial, now_ms: Callable[[], int], log: Log
+    config: BrokerConfig,
+    directory: RealDirectory,
+    identity: Identity,
+    reach: Reach,
+    now_ms: Callable[[], int],
+    log: Log,
 ) -> Agent:
     """The agent of this directory, not yet running."""
     rng = Random(secrets.randbits(64))
@@ -138,7 +167,7 @@ def make_agent(
         broker,
         Session(session_config(config), rng, identity.generation),
         BrokerStore(directory),
-        lambda report: ControllerClient(controllers, dial, report),
+        lambda report: ControllerClient(controllers, reach, report),
         now_ms=now_ms,
         log=log,
     )

@@ -9,18 +9,17 @@ A node that stops ends what it has handed on with the same words, before it clos
        have happened.
     2. What comes after SIGTERM is not handed on. Its client hears that nothing was done, and asks another node.
 
-Who asks is said by the forwarder, and believed only over TLS, of a certificate that names a host of this cluster: of a
-controller or a registered broker. Anybody else speaks for themselves.
+The forwarder says in whose name it asks. `daemon.doors` says who is believed.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any, Final
 
 import grpc
 
-from daemon.dial import was_never_sent
+from daemon.dial import Reach, WrongServer, was_never_sent
 
 STAY_HERE: Final = "metaquorum-stay-here"
 """The call is to be answered by the node that it reaches, or refused: set by a controller that hands it on, so that nothing goes
@@ -47,8 +46,6 @@ READS: Final = frozenset(
 
 (`changes_nothing` says so of a request, and knows of changes that are only tried out.)"""
 
-Dial = Callable[[str], grpc.aio.Channel]
-
 _NAMES: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
 
 
@@ -74,15 +71,15 @@ class NoAnswer(Exception):
 
 
 class Forwarder:
-    """Asks other nodes, in the name of who asks this one, on the channels that `dial` gives. `stub` is their service's.
+    """Asks other nodes, in the name of who asks this one, on the channels that `reach` gives. `stub` is their service's.
 
     A channel connects again by itself, so a node that comes back at its place is asked again.
     """
 
-    def __init__(self, dial: Dial, stub: Callable[[grpc.aio.Channel], Any]) -> None:
-        self._dial = dial
+    def __init__(self, reach: Reach, stub: Callable[[grpc.aio.Channel], Any]) -> None:
+        self._reach = reach
         self._make_stub = stub
-        self._stubs: dict[str, Any] = {}
+        self._stubs: dict[grpc.aio.Channel, Any] = {}
         self._under_way: set[asyncio.Future[Any]] = set()
         self._stopping = False
 
@@ -90,27 +87,44 @@ class Forwarder:
         """Whether nothing is handed on any more."""
         return self._stopping
 
-    def stub(self, target: str) -> Any:
-        """The service at `target`, for who calls it directly."""
-        if target not in self._stubs:
-            self._stubs[target] = self._make_stub(self._dial(target))
-        return self._stubs[target]
+    async def stub(self, target: str, node_id: int | None = None) -> Any:
+        """The service at `target`, for who calls it directly. `node_id` is the controller's, where that is known.
+
+        Raises:
+            WrongServer, OSError: the controller cannot be told from others there (`daemon.reaching`).
+        """
+        channel = await self._reach(target, node_id)
+        if channel not in self._stubs:
+            self._stubs[channel] = self._make_stub(channel)
+        return self._stubs[channel]
 
     async def ask(
-        self, target: str, method: str, request: Any, timeout_s: float, principal: str, *, stay_here: bool = False
+        self,
+        target: str,
+        method: str,
+        request: Any,
+        timeout_s: float,
+        principal: str,
+        *,
+        node_id: int | None = None,
+        stay_here: bool = False,
     ) -> Any:
         """The answer to `request`, refusals included. With `stay_here` who is asked hands it on to nobody.
 
         Raises NoAnswer.
         """
         is_read = changes_nothing(method, request)
+        try:
+            stub = await self.stub(target, node_id)
+        except (WrongServer, OSError) as e:
+            raise NoAnswer(f"{target} was to be asked: {e}", never_sent=True, is_read=is_read) from e
         if self.is_stopping():
             raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
         asked = type(request)()
         asked.CopyFrom(request)
         asked.context.timeout_ms = max(1, int((timeout_s - ANSWER_GRACE_S) * 1_000))
         metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
-        call = asyncio.ensure_future(_answer(getattr(self.stub(target), method), asked, timeout_s, metadata))
+        call = asyncio.ensure_future(_answer(getattr(stub, method), asked, timeout_s, metadata))
         self._under_way.add(call)
         try:
             return await call
@@ -161,14 +175,9 @@ def principal_of(context: Any) -> str:
     return ANONYMOUS
 
 
-def asking_principal(context: Any, hosts: Callable[[], Collection[str]]) -> str:
-    """Who asks: whom a node of the cluster says that it asks for, or whoever is at the other end.
-
-    `hosts` are those of the cluster's nodes; looked up only where somebody claims to speak for another.
-    """
-    claimed = [value for key, value in context.invocation_metadata() or () if key == PRINCIPAL]
-    if claimed:
-        issued_for = context.auth_context().get("x509_subject_alternative_name") or ()
-        if not {name.decode("utf-8", "replace") for name in issued_for}.isdisjoint(hosts()):
-            return bytes(claimed[0]).decode("utf-8", "replace")[:PRINCIPAL_CHARS_MAX]
-    return principal_of(context)
+def claimed_principal(context: Any) -> str | None:
+    """In whose name the caller says that it asks, if it says so. Whether that is believed, `daemon.doors` decides."""
+    for key, value in context.invocation_metadata() or ():
+        if key == PRINCIPAL:
+            return bytes(value).decode("utf-8", "replace")[:PRINCIPAL_CHARS_MAX]
+    return None

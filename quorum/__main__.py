@@ -17,14 +17,17 @@ from pathlib import Path
 
 import grpc
 
+from daemon.certificate_names import check_own_name
 from daemon.clock import RealClock
 from daemon.config import load_config
 from daemon.dial import Dialer, open_channel
+from daemon.doors import EVERYBODY
 from daemon.endpoints import HostPort
 from daemon.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from daemon.health import Health, serving_http
 from daemon.logs import Logs, get_logger
 from daemon.metrics import Metrics
+from daemon.node_identity import CONTROLLER, Node, NodeNames
 from daemon.release import release_line
 from daemon.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from daemon.server import CannotBind
@@ -33,7 +36,7 @@ from daemon.tls import InsecureListener, TlsUnusable, channel_credentials, check
 from metadata_log.errors import LogFormatError
 from metadata_log.files import DirectoryInUse, FlushFailed, RealDirectory
 from metadata_log.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
-from metadata_log.ids import uuid_text
+from metadata_log.ids import NodeId, uuid_text
 from metadata_log.records import Endpoint
 from quorum.config import QuorumConfig
 from quorum.runtime.loop import TURN_BUCKETS_US, NodeLoop
@@ -80,7 +83,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     if warning is not None:
         log.warning("insecure", reason=warning)
     opened = open_locked(config, node_config)
-    peers = _peers(config, opened)
+    names = _check_certificate(config, opened.identity)
+    peers = _peers(config, opened, names)
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
     add_metrics(metrics, loop)
@@ -94,6 +98,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         health=health,
         learn=peers.told_by,
         dial=(dialer := Dialer(config.tls_files)),
+        access=config.access,
     )
     # Last of all the dialer goes: until the server has gone, calls may be on their way through it.
     async with dialer, AsyncExitStack() as stack:
@@ -176,15 +181,33 @@ def _log_opened(identity: Identity, opened: Opened) -> None:
     )
 
 
-def _peers(config: QuorumConfig, opened: Opened) -> Peers:
-    """How the other controllers are dialled; the node says where they are."""
+def _check_certificate(config: QuorumConfig, identity: Identity) -> NodeNames | None:
+    """The names of this cluster's nodes; None without TLS. Tells of what is open, and of a certificate that others will not take.
+
+    Raises:
+        TlsUnusable: this node's certificate is another's, or a file cannot be used.
+    """
+    if config.tls_files is None:
+        return None
+    names = NodeNames(identity.cluster_id, config.access.node_names)
+    warning = check_own_name(config.tls_files, names, Node(CONTROLLER, identity.node_id))
+    if warning is not None:
+        log.warning("certificate", reason=warning)
+    if not config.admin_principals:
+        log.warning("operators", reason=EVERYBODY)
+    return names
+
+
+def _peers(config: QuorumConfig, opened: Opened, names: NodeNames | None) -> Peers:
+    """How the other controllers are dialled; the node says where they are. Over TLS each has to show its own certificate."""
     backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, config.controller.quorum.election_timeout_ms // 2)
     options = channel_options(reconnect_backoff_max_ms=backoff_ms)
     # Read once: a peer that moves while somebody rotates the files must not find half of them.
     credentials = channel_credentials(config.tls_files)
 
-    def dial(endpoint: Endpoint) -> grpc.aio.Channel:
-        return open_channel(HostPort(endpoint.host, endpoint.port).target, credentials, options)
+    def dial(node_id: NodeId, endpoint: Endpoint) -> grpc.aio.Channel:
+        name = None if names is None else names.demanded(Node(CONTROLLER, node_id))
+        return open_channel(HostPort(endpoint.host, endpoint.port).target, credentials, options, name)
 
     return Peers(opened.identity, dial, config.voter_endpoints)
 

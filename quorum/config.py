@@ -19,7 +19,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from daemon.config import Config, ConfigErrors, ConfigProblem
+from daemon.doors import Access
 from daemon.endpoints import HostPort, Listener, NodeAddress, parse_host_port, parse_listener, parse_node_address
+from daemon.node_identity import NamedNode, parse_named_node
 from daemon.tls import TlsFiles
 from metadata_log.log import LogConfig
 from metadata_log.pieces import PIECE_BYTES_MIN
@@ -46,6 +48,7 @@ def _any_host_port(text: str) -> HostPort:
 ListenerText = Annotated[Listener, _read_by(parse_listener)]
 NodeAddressText = Annotated[NodeAddress, _read_by(parse_node_address)]
 HostPortText = Annotated[HostPort, _read_by(_any_host_port)]
+NamedNodeText = Annotated[NamedNode, _read_by(parse_named_node)]
 Milliseconds = Annotated[int, Field(ge=1, le=30 * DAY_MS)]
 PieceBytes = Annotated[int, Field(ge=1 << 10, le=2 << 20)]
 """At most half of what gRPC lets through in one message."""
@@ -86,17 +89,21 @@ class ControllerSection(BaseModel):
 class TlsSection(BaseModel):
     """`tls.*`: three PEM files, all or none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     certificate_chain: Path | None = None
     private_key: Path | None = None
     certificate_authority: Path | None = None
+    node_names: list[NamedNodeText] = []
+    """`controller-2@ctl2.example.org`: other names in nodes' certificates than those of `daemon.node_identity`."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> "TlsSection":
         given = [self.certificate_chain, self.private_key, self.certificate_authority]
         if any(given) and not all(given):
             raise ValueError("tls.certificate.chain, tls.private.key and tls.certificate.authority belong together")
+        if self.node_names and not all(given):
+            raise ValueError("tls.node.names says whose certificates are whose; without the three files there are none")
         return self
 
 
@@ -134,6 +141,8 @@ class QuorumConfig(Config):
     log_format: Literal["auto", "json", "logfmt", "text"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     tls: TlsSection = TlsSection()
+    admin_principals: Annotated[list[str], Field(default_factory=list)]
+    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`daemon.doors`)."""
     allow_insecure_remote: bool = False
 
     @property
@@ -148,6 +157,11 @@ class QuorumConfig(Config):
         if tls.certificate_chain is None or tls.private_key is None or tls.certificate_authority is None:
             return None
         return TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
+
+    @property
+    def access(self) -> Access:
+        """What is said of certificates."""
+        return Access(tuple(self.tls.node_names), frozenset(self.admin_principals))
 
     @property
     def my_endpoint(self) -> Endpoint | None:
@@ -224,6 +238,10 @@ class QuorumConfig(Config):
             problems.append(
                 f"controller.quorum.auto.join.enable: others cannot call {self.listener}; say with advertised.listeners "
                 "where they reach this controller"
+            )
+        if self.admin_principals and self.tls_files is None:
+            problems.append(
+                "admin.principals: without tls nobody shows a certificate, so nobody could be told from anybody"
             )
         if problems:
             raise ConfigErrors([ConfigProblem("", problem, "") for problem in problems])

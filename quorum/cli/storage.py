@@ -165,6 +165,7 @@ def info(options: Options, directory: Path) -> None:
 
 
 def _document(identity: Identity) -> dict[str, Any]:
+    from daemon.node_identity import Node, NodeNames
     from metadata_log.ids import uuid_text
     from quorum.cli.formatting import fingerprint
 
@@ -173,6 +174,7 @@ def _document(identity: Identity) -> dict[str, Any]:
         "node_id": identity.node_id,
         "role": identity.role,
         "directory_id": uuid_text(identity.directory_id),
+        "certificate_name": NodeNames(identity.cluster_id).demanded(Node(identity.role, identity.node_id)),
         "generation": identity.generation,
         "genesis": fingerprint(identity.genesis_chain) if identity.genesis_chain else None,
     }

@@ -79,10 +79,6 @@ class ControllerNode(Protocol):
         """The same for another controller: without what only this node's configuration says."""
         ...
 
-    def hosts(self) -> frozenset[str]:
-        """Where the cluster's nodes are reached, controllers and brokers, as far as this node knows."""
-        ...
-
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
         """Whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
         ...

@@ -257,11 +257,6 @@ class NodeLoop:
     def named_leader(self) -> LeaderHint:
         return self.node.addresses.named_leader()
 
-    def hosts(self) -> frozenset[str]:
-        brokers = self.node.state.committed.brokers.unordered_values()
-        registered = (endpoint.host for broker in brokers for endpoint in broker.endpoints)
-        return frozenset((*registered, *(endpoint.host for endpoint in self.node.addresses.endpoints().values())))
-
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         try:
             return self.node.snapshotter.store.read_chunk(snapshot, position, max_bytes)

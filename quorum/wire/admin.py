@@ -4,6 +4,8 @@ Mutations wait until they are committed; one with a request id takes effect once
 linearizable, on the active controller. What a single node knows of itself (DescribeQuorum, ListSnapshots) is answered by
 every controller, also without a leader.
 
+Over TLS only operators come in (`daemon.doors`): all methods of this service change the cluster, or tell of all of it.
+
 `Submit` is the pipelined way in (`wire/submit`).
 """
 
@@ -15,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from daemon.forwarding import Forwarder, asking_principal, must_stay
+from daemon.doors import Caller, Doors, NotAuthorized
+from daemon.forwarding import Forwarder, must_stay
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller import views
@@ -26,7 +29,7 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import ReadView, Refused
 from quorum.wire import convert_admin as convert
 from quorum.wire import convert_membership as membership
-from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
 from quorum.wire.forwarding import ask_leader
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import Load, MakeResponse, SubmitConversation
@@ -92,9 +95,12 @@ def _marked(look: Callable[[ReadView], R], view: ReadView) -> R:
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
     """One controller, as operators see it."""
 
-    def __init__(self, node: ControllerNode, identity: Identity, forwarder: Forwarder | None = None) -> None:
-        """Without a `forwarder` a node that does not lead only says who does."""
+    def __init__(
+        self, node: ControllerNode, identity: Identity, forwarder: Forwarder | None = None, doors: Doors | None = None
+    ) -> None:
+        """Without a `forwarder` a node that does not lead only says who does. Without `doors` all are open."""
         self._node = node
+        self._doors = doors or Doors()
         self._identity = identity
         self._forwarder = forwarder
         self._forwarding: set[asyncio.Task[None]] = set()
@@ -255,7 +261,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self, request: admin_pb2.ListSnapshotsRequest, context: Any
     ) -> admin_pb2.ListSnapshotsResponse:
         try:
-            self._check_cluster(request.context)
+            self._check(request.context, self._doors.caller(context))
         except Refused as e:
             return admin_pb2.ListSnapshotsResponse(error=error(e.code, e.message))
         listed = self._node.list_snapshots()
@@ -315,9 +321,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def Submit(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """See `wire/submit`."""
-        await SubmitConversation(context, partial(self._begin, context), self._submitted).run()
+        caller = self._doors.caller(context)
+        await SubmitConversation(context, partial(self._begin, context, caller), self._submitted).run()
 
-    def _begin(self, context: Any, request: admin_pb2.SubmitRequest, answered: Callable[[MakeResponse], None]) -> None:
+    def _begin(
+        self, context: Any, caller: Caller, request: admin_pb2.SubmitRequest, answered: Callable[[MakeResponse], None]
+    ) -> None:
         """Hands one submitted call to the node."""
         name = request.WhichOneof("call")
         if name is None:
@@ -335,8 +344,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             return admin_pb2.SubmitResponse(**fields)
 
         try:
-            self._check_cluster(call.context)
-            command, identity = mutation.command(call), identity_of(call, partial(self._principal, context))
+            self._check(call.context, caller)
+            command, identity = mutation.command(call), identity_of(call, lambda: caller.principal)
         except BadMessage as e:
             return answered(partial(respond, bad_request(e)))
         except Refused as e:
@@ -367,7 +376,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_of(request.context.timeout_ms, context) / 1_000
         try:
-            self._check_cluster(request.context)
+            self._check(request.context, self._doors.caller(context))
             return await work()
         except BadMessage as e:
             refused = bad_request(e)
@@ -392,13 +401,18 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return answer
 
     def _principal(self, context: Any) -> str:
-        return asking_principal(context, self._node.hosts)
+        return self._doors.caller(context).principal
 
     def _refusal(self, refused: Refused, response_type: Callable[..., R]) -> R:
         hint = refused.hint or self._node.leader_hint()
         return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
 
-    def _check_cluster(self, asked: admin_pb2.RequestContext) -> None:
-        """A client that names its cluster is answered by no other; one that does not yet know it may leave it out."""
+    def _check(self, asked: admin_pb2.RequestContext, caller: Caller) -> None:
+        """Only operators are answered. A client that names its cluster is answered by no other; one that does not yet know it may
+        leave it out."""
+        try:
+            caller.check_operator()
+        except NotAuthorized as e:
+            raise not_authorized(e) from e
         if asked.cluster_id and asked.cluster_id != self._identity.cluster_id:
             raise wrong_cluster(asked.cluster_id, self._identity.cluster_id)

@@ -2,6 +2,8 @@
 
 MetadataFetch is a stream with one request in flight, like the voters' Fetch. `MetadataFetchOnce` is the same for clients
 that have no use for a stream.
+
+A broker speaks for itself only: the id in the request has to be in its certificate (`daemon.doors`).
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,6 +12,8 @@ from typing import Any, TypeVar, cast
 import grpc
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
+from daemon.doors import Caller, Doors, NotAuthorized
+from daemon.node_identity import BROKER
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from quorum.controller.commands import AllocateProducerIdsReply, AlterPartitionReply, RegisterBrokerReply
@@ -17,7 +21,7 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import Refused
 from quorum.wire import convert_broker as convert
 from quorum.wire.convert import from_snapshot_id
-from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, wrong_cluster
+from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
 from quorum.wire.timeouts import timeout_of
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
@@ -30,8 +34,10 @@ R = TypeVar("R")
 class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     """One controller, as brokers see it."""
 
-    def __init__(self, node: ControllerNode, identity: Identity) -> None:
+    def __init__(self, node: ControllerNode, identity: Identity, doors: Doors | None = None) -> None:
+        """Without `doors` all are open."""
         self._node = node
+        self._doors = doors or Doors()
         self._cluster_id = identity.cluster_id
         self._generation = identity.generation
 
@@ -42,26 +48,32 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_register(request), timeout_of(0, context))
             return broker_pb2.RegisterBrokerResponse(broker_epoch=cast(RegisterBrokerReply, reply).broker_epoch)
 
-        response = await self._answer(request, register, broker_pb2.RegisterBrokerResponse)
+        response = await self._answer(request, self._doors.caller(context), register, broker_pb2.RegisterBrokerResponse)
         self._name_generation(response)
         return response
 
     async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the broker goes away."""
+        caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:
             request = await context.read()
             if request is grpc.aio.EOF:
                 return
-            await context.write(await self.MetadataFetchOnce(request, context))
+            await context.write(await self._fetch(request, caller))
 
     async def MetadataFetchOnce(  # noqa: N802
         self, request: broker_pb2.MetadataFetchRequest, context: Any
+    ) -> broker_pb2.MetadataFetchResponse:
+        return await self._fetch(request, self._doors.caller(context))
+
+    async def _fetch(
+        self, request: broker_pb2.MetadataFetchRequest, caller: Caller
     ) -> broker_pb2.MetadataFetchResponse:
         async def fetch() -> broker_pb2.MetadataFetchResponse:
             fetched = await self._node.metadata_fetch(convert.from_metadata_fetch(request))
             return convert.to_metadata_fetched(fetched, request.number)
 
-        response = await self._answer(request, fetch, broker_pb2.MetadataFetchResponse)
+        response = await self._answer(request, caller, fetch, broker_pb2.MetadataFetchResponse)
         response.number = request.number
         self._name_generation(response)
         return response
@@ -71,7 +83,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
         """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory."""
         try:
-            self._check_cluster(request)
+            self._check_sender(request, self._doors.caller(context))
             snapshot, position, size = from_snapshot_id(request.snapshot), request.position, None
             if position < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
@@ -91,7 +103,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_alter_partition(request), timeout_of(0, context))
             return convert.to_alter_partition_response(cast(AlterPartitionReply, reply))
 
-        return await self._answer(request, alter, broker_pb2.AlterPartitionResponse)
+        return await self._answer(request, self._doors.caller(context), alter, broker_pb2.AlterPartitionResponse)
 
     async def AllocateProducerIds(  # noqa: N802
         self, request: broker_pb2.AllocateProducerIdsRequest, context: Any
@@ -100,12 +112,15 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             reply = await self._node.submit(convert.from_allocate(request), timeout_of(0, context))
             return convert.to_allocate_response(cast(AllocateProducerIdsReply, reply))
 
-        return await self._answer(request, allocate, broker_pb2.AllocateProducerIdsResponse)
+        caller = self._doors.caller(context)
+        return await self._answer(request, caller, allocate, broker_pb2.AllocateProducerIdsResponse)
 
-    async def _answer(self, request: Any, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]) -> R:
+    async def _answer(
+        self, request: Any, caller: Caller, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]
+    ) -> R:
         """What `work` answers; a refusal in the same type, with whom to ask instead."""
         try:
-            self._check_cluster(request)
+            self._check_sender(request, caller)
             return await work()
         except BadMessage as e:
             refused = bad_request(e)
@@ -114,8 +129,13 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         hint = refused.hint or self._node.leader_hint()
         return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
 
-    def _check_cluster(self, request: Any) -> None:
-        """Another cluster's broker is not listened to, nor one that follows what an operator has left behind, or is ahead."""
+    def _check_sender(self, request: Any, caller: Caller) -> None:
+        """Another broker's certificate opens nothing. Another cluster's broker is not listened to, nor one that follows what an
+        operator has left behind, or is ahead."""
+        try:
+            caller.check_node(BROKER, request.broker_id)
+        except NotAuthorized as e:
+            raise not_authorized(e) from e
         if request.cluster_id != self._cluster_id:
             raise wrong_cluster(request.cluster_id, self._cluster_id)
         theirs = request.generation or FIRST_GENERATION

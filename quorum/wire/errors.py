@@ -10,6 +10,7 @@ from typing import Any
 
 from quorum_rpc.v1 import common_pb2
 
+from daemon.doors import NotAuthorized
 from metadata_log.errors import ErrorCode
 from quorum.runtime.requests import LeaderHint, Refused
 
@@ -45,6 +46,11 @@ def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:
 def bad_request(problem: BadMessage) -> Refused:
     """The refusal that a bad message earns."""
     return Refused(ErrorCode.INVALID_REQUEST, str(problem))
+
+
+def not_authorized(problem: NotAuthorized) -> Refused:
+    """The refusal of whoever shows another certificate than the door wants."""
+    return Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(problem))
 
 
 def wrong_cluster(theirs: str, ours: str) -> Refused:

@@ -33,7 +33,9 @@ async def ask_leader(forwarder: Forwarder, request: Any, leader: LeaderHint, tim
     target = HostPort(leader.endpoint.host, leader.endpoint.port).target
     method = METHODS[request.DESCRIPTOR.full_name]
     try:
-        return await forwarder.ask(target, method, request, timeout_s, principal, stay_here=True)
+        return await forwarder.ask(
+            target, method, request, timeout_s, principal, node_id=leader.leader_id, stay_here=True
+        )
     except NoAnswer as e:
         raise Refused(_code(e), f"the leader {e}") from e
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, get_args
 import grpc
 from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
+from daemon.dial import is_wrong_server
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId
 from metadata_log.records import Endpoint
@@ -50,7 +51,8 @@ logger = logging.getLogger(__name__)
 PROBE_TIMEOUT_S = 0.25
 """A connect that takes longer is not a refusal."""
 
-Dial = Callable[[Endpoint], grpc.aio.Channel]
+Dial = Callable[[NodeId, Endpoint], grpc.aio.Channel]
+"""The channel to that controller, at that place; whoever else answers there is not asked (`daemon.dial`)."""
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
 
@@ -134,7 +136,7 @@ class Peers:
                 self._start(peer.close(Failure.BROKEN))
         for node_id, endpoint in endpoints.items():
             if node_id not in self._peers:
-                self._peers[node_id] = _Peer(node_id, endpoint, self._dial(endpoint), self)
+                self._peers[node_id] = _Peer(node_id, endpoint, self._dial(node_id, endpoint), self)
 
     def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
         """`listener` is called when a peer's stream broke and an immediate connect was refused."""
@@ -204,14 +206,14 @@ class _Peer:
         self._channel = channel
         self._peers = peers
         self._stream: _FetchStream | None = None
-        self._told_generation = False
+        self._told: set[object] = set()
 
     async def call(self, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
         """One request, one answer."""
         try:
             response = await self._call(request, timeout_ms / 1_000)
         except grpc.aio.AioRpcError as e:
-            on_failure(failure_of(e))
+            on_failure(self.failure_of(e))
         except BadMessage as e:
             logger.warning("controller %d answered nonsense: %s", self.node_id, e)
             on_failure(Failure.BROKEN)
@@ -236,18 +238,38 @@ class _Peer:
         return call.from_response(answer)
 
     def heard(self, standing: voter_pb2.Standing) -> None:
-        """Takes in where the leader is, if the answer says so; and that this node was left behind, which a person must hear."""
-        if standing.error == common_pb2.INVALID_CONTROL_GENERATION and not self._told_generation:
-            self._told_generation = True
-            logger.warning(
-                "controller %d is of another generation: the cluster was recovered without a majority. If it was this node that "
-                "was left behind, give it an empty directory, formatted with `quorumctl storage format --from`",
-                self.node_id,
+        """Takes in where the leader is, if the answer says so; and what only a person can mend, which a person must hear."""
+        if standing.error == common_pb2.INVALID_CONTROL_GENERATION:
+            self._tell_once(
+                standing.error,
+                f"controller {self.node_id} is of another generation: the cluster was recovered without a majority. If it was "
+                "this node that was left behind, give it an empty directory, formatted with `quorumctl storage format --from`",
+            )
+        if standing.error == common_pb2.CLUSTER_AUTHORIZATION_FAILED:
+            self._tell_once(
+                standing.error,
+                f"controller {self.node_id} refuses this node: the certificate that this node showed is not that of "
+                f"controller {self._peers.me.replica.node_id}. The log of controller {self.node_id} says which DNS name it lacks",
             )
         if standing.HasField("leader_id") and standing.HasField("leader_endpoint"):
             self._peers.learn(
                 standing.leader_id, convert_membership.endpoint(standing.leader_endpoint, "the leader's endpoint")
             )
+
+    def failure_of(self, e: grpc.aio.AioRpcError) -> Failure:
+        """What a failed call says about this peer; a person must hear that somebody else is in its place."""
+        if is_wrong_server(e):
+            self._tell_once(
+                "wrong server",
+                f"whoever answers at {self.endpoint.host}:{self.endpoint.port} does not show the certificate of controller "
+                f"{self.node_id}, and is asked nothing: {e.details()}",
+            )
+        return failure_of(e)
+
+    def _tell_once(self, kind: object, text: str) -> None:
+        if kind not in self._told:
+            self._told.add(kind)
+            logger.warning("%s", text)
 
     def fetch(self, asked: _Asked, timeout_ms: int) -> None:
         """Asks on the open stream, or opens one."""
@@ -306,7 +328,7 @@ class _FetchStream:
         try:
             await self._converse()
         except grpc.aio.AioRpcError as e:
-            failure = failure_of(e)
+            failure = self._peer.failure_of(e)
         except BadMessage as e:
             logger.warning("controller %d answered nonsense: %s", self._peer.node_id, e)
         except (asyncio.InvalidStateError, grpc.aio.UsageError):

@@ -6,9 +6,12 @@ from typing import Any, Final
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
+from daemon.dial import Dial
+from daemon.doors import NOTHING_LISTED, Access, Doors
 from daemon.endpoints import HostPort
-from daemon.forwarding import Dial, Forwarder
+from daemon.forwarding import Forwarder
 from daemon.health import Health
+from daemon.reaching import Reaching
 from daemon.server import serving
 from daemon.tls import TlsFiles
 from metadata_log.identity import Identity
@@ -37,22 +40,27 @@ async def serve(
     grace_s: float = STOP_GRACE_S,
     learn: Learn | None = None,
     dial: Dial | None = None,
+    access: Access = NOTHING_LISTED,
 ) -> AsyncIterator[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
 
     `learn` is told where a new leader is, by that leader (`Peers.told_by`). With `dial` the leader is asked for those who ask
-    this node while it does not lead; when the block ends, `dial`'s channels are still open, and are needed no more after it.
+    this node while it does not lead; when the block ends, `dial`'s channels are still open, and are needed no more after it. With
+    `tls` the doors are closed, to all but those of whom `access` and the certificates tell (`daemon.doors`).
 
     Raises (on entering):
         PortInUse, CannotBind, TlsUnusable: see `daemon.server`.
     """
-    forwarder = None if dial is None else Forwarder(dial, admin_pb2_grpc.AdminServiceStub)
+    doors = Doors() if tls is None else Doors.over_tls(identity.cluster_id, access)
+    forwarder = None
+    if dial is not None:
+        forwarder = Forwarder(Reaching(dial, doors.names, tls), admin_pb2_grpc.AdminServiceStub)
 
     def add_services(server: Any) -> None:
         voters, brokers, admin = (
-            VoterService(node, identity, learn),
-            BrokerService(node, identity),
-            AdminService(node, identity, forwarder),
+            VoterService(node, identity, learn, doors),
+            BrokerService(node, identity, doors),
+            AdminService(node, identity, forwarder, doors),
         )
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]

@@ -1,4 +1,7 @@
-"""The service between controllers: checks whose cluster the sender is of, translates, asks the node, translates back.
+"""The service between controllers: checks who the sender is and of which cluster, translates, asks the node, translates back.
+
+Every id in a request that says "I am" has to be in the certificate of whoever sends it (`daemon.doors`): the sender's, and that
+of the voter who lets itself in or out. What operators ask for other voters is in AdminService.
 
 Fetch is a stream with one request in flight, handled in one coroutine without a task or queue of its own: a follower's
 round trip is on the path of every commit.
@@ -8,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
-from quorum_rpc.v1 import voter_pb2, voter_pb2_grpc
+from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
+from daemon.doors import Caller, Doors, NotAuthorized
+from daemon.node_identity import CONTROLLER
 from metadata_log.errors import ErrorCode
 from metadata_log.identity import Identity
 from metadata_log.ids import Epoch, NodeId
@@ -33,14 +38,18 @@ class _OtherVoter(Exception):
 class VoterService(voter_pb2_grpc.VoterServiceServicer):
     """One controller, as other controllers see it."""
 
-    def __init__(self, node: ControllerNode, identity: Identity, learn: Learn | None = None) -> None:
-        """`learn` is told where a new leader is reached, when that leader says so."""
+    def __init__(
+        self, node: ControllerNode, identity: Identity, learn: Learn | None = None, doors: Doors | None = None
+    ) -> None:
+        """`learn` is told where a new leader is reached, when that leader says so. Without `doors` all are open."""
         self._node = node
+        self._doors = doors or Doors()
         self._identity = identity
         self._learn = learn
 
     async def Vote(self, request: voter_pb2.VoteRequest, context: Any) -> voter_pb2.VoteResponse:  # noqa: N802
-        return await self._answer(request, convert.from_vote, convert.to_vote_response, voter_pb2.VoteResponse)
+        caller = self._doors.caller(context)
+        return await self._answer(request, caller, convert.from_vote, convert.to_vote_response, voter_pb2.VoteResponse)
 
     async def BeginQuorumEpoch(  # noqa: N802
         self, request: voter_pb2.BeginQuorumEpochRequest, context: Any
@@ -53,7 +62,10 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
                     self._learn(begin.leader.node_id, where)
             return begin
 
-        return await self._answer(request, translate, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse)
+        caller = self._doors.caller(context)
+        return await self._answer(
+            request, caller, translate, convert.to_begin_response, voter_pb2.BeginQuorumEpochResponse
+        )
 
     def _may_lead(self, node_id: NodeId, epoch: Epoch) -> bool:
         """Whether what `node_id` says of itself counts, as far as this node knows: a late word of an older leader does not.
@@ -66,43 +78,58 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def EndQuorumEpoch(  # noqa: N802
         self, request: voter_pb2.EndQuorumEpochRequest, context: Any
     ) -> voter_pb2.EndQuorumEpochResponse:
-        return await self._answer(request, convert.from_end, convert.to_end_response, voter_pb2.EndQuorumEpochResponse)
+        caller = self._doors.caller(context)
+        return await self._answer(
+            request, caller, convert.from_end, convert.to_end_response, voter_pb2.EndQuorumEpochResponse
+        )
 
     async def FetchSnapshot(  # noqa: N802
         self, request: voter_pb2.FetchSnapshotRequest, context: Any
     ) -> voter_pb2.FetchSnapshotResponse:
+        caller = self._doors.caller(context)
         return await self._answer(
-            request, convert.from_fetch_snapshot, convert.to_fetch_snapshot_response, voter_pb2.FetchSnapshotResponse
+            request,
+            caller,
+            convert.from_fetch_snapshot,
+            convert.to_fetch_snapshot_response,
+            voter_pb2.FetchSnapshotResponse,
         )
 
     async def ReadLog(self, request: voter_pb2.ReadLogRequest, context: Any) -> voter_pb2.ReadLogResponse:  # noqa: N802
+        caller = self._doors.caller(context)
         return await self._answer(
-            request, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
+            request, caller, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
         )
 
     async def ReadSnapshot(  # noqa: N802
         self, request: voter_pb2.ReadSnapshotRequest, context: Any
     ) -> voter_pb2.ReadSnapshotResponse:
+        caller = self._doors.caller(context)
         return await self._answer(
-            request, convert.from_read_snapshot, convert.to_read_snapshot_response, voter_pb2.ReadSnapshotResponse
+            request,
+            caller,
+            convert.from_read_snapshot,
+            convert.to_read_snapshot_response,
+            voter_pb2.ReadSnapshotResponse,
         )
 
     async def DescribeChain(  # noqa: N802
         self, request: voter_pb2.DescribeChainRequest, context: Any
     ) -> voter_pb2.DescribeChainResponse:
+        caller = self._doors.caller(context)
         return await self._answer(
-            request, convert.from_chain, convert.to_chain_response, voter_pb2.DescribeChainResponse
+            request, caller, convert.from_chain, convert.to_chain_response, voter_pb2.DescribeChainResponse
         )
 
     async def AddVoter(  # noqa: N802
         self, request: voter_pb2.AddVoterRequest, context: Any
     ) -> voter_pb2.QuorumChangeResponse:
-        return await self._change(request, convert_membership.from_add_voter, context)
+        return await self._change(request, request.voter.replica, convert_membership.from_add_voter, context)
 
     async def RemoveVoter(  # noqa: N802
         self, request: voter_pb2.RemoveVoterRequest, context: Any
     ) -> voter_pb2.QuorumChangeResponse:
-        return await self._change(request, convert_membership.from_remove_voter, context)
+        return await self._change(request, request.voter, convert_membership.from_remove_voter, context)
 
     async def UpdateVoter(  # noqa: N802
         self, request: voter_pb2.UpdateVoterRequest, context: Any
@@ -113,33 +140,46 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
                 raise _OtherVoter
             return change
 
-        return await self._change(request, translate, context)
+        return await self._change(request, request.voter.replica, translate, context)
 
     async def _change(
-        self, message: Any, translate: Callable[[Any], PeerRequest], context: Any
+        self, message: Any, voter: common_pb2.ReplicaKey, translate: Callable[[Any], PeerRequest], context: Any
     ) -> voter_pb2.QuorumChangeResponse:
+        """What is asked here is about the sender itself: `voter` is the one whose vote it is about."""
         message.timeout_ms = timeout_of(message.timeout_ms, context)
+        reply = convert_membership.to_quorum_change_response
+        caller = self._doors.caller(context)
         return await self._answer(
-            message, translate, convert_membership.to_quorum_change_response, voter_pb2.QuorumChangeResponse
+            message, caller, translate, reply, voter_pb2.QuorumChangeResponse, also=(voter.node_id,)
         )
 
     async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
         """One fetch after the other, until the follower goes away."""
+        caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:
             request = await context.read()
             if request is grpc.aio.EOF:
                 return
             response = await self._answer(
-                request, convert.from_fetch, convert.to_fetch_response, voter_pb2.FetchResponse
+                request, caller, convert.from_fetch, convert.to_fetch_response, voter_pb2.FetchResponse
             )
             response.number = request.number
             await context.write(response)
 
     async def _answer(
-        self, message: Q, translate: Callable[[Q], PeerRequest], reply: Callable[[Any], R], response_type: type[R]
+        self,
+        message: Q,
+        caller: Caller,
+        translate: Callable[[Q], PeerRequest],
+        reply: Callable[[Any], R],
+        response_type: type[R],
+        also: tuple[NodeId, ...] = (),
     ) -> R:
-        """The node's answer to `message`; a refusal is a standing that says nothing but its error."""
-        code = self._stranger(message)
+        """The node's answer to `message`; a refusal is a standing that says nothing but its error.
+
+        `also` are ids beside the sender's that have to be the caller's own.
+        """
+        code = self._stranger(message, caller, also)
         if code is not ErrorCode.NONE:
             return _refusal(response_type, code)
         try:
@@ -161,9 +201,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             if hint.leader_id == standing.leader_id and hint.endpoint is not None:
                 standing.leader_endpoint.CopyFrom(convert.to_endpoint(hint.endpoint))
 
-    def _stranger(self, message: Any) -> ErrorCode:
+    def _stranger(self, message: Any, caller: Caller, also: tuple[NodeId, ...]) -> ErrorCode:
         """Why the sender is none of ours; NONE if it is."""
         sender: voter_pb2.Sender = message.sender
+        try:
+            caller.check_node(CONTROLLER, sender.replica.node_id, *also)
+        except NotAuthorized:
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         if sender.cluster_id != self._identity.cluster_id:
             return ErrorCode.INCONSISTENT_CLUSTER_ID
         if sender.generation != self._identity.generation:

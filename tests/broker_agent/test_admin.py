@@ -12,6 +12,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 from broker_agent.admin import SERVICE, AdminForwarding
 from daemon.dial import Dialer
 from daemon.forwarding import READS
+from daemon.reaching import Reaching
 from daemon.server import serving
 from metadata_log.errors import ErrorCode
 from quorum.runtime.requests import Refused
@@ -42,7 +43,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[AdminClient]:
     async with Dialer() as dialer:
-        controllers = AdminForwarding(lambda: cluster.targets, dialer)
+        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer))
 
         def add(server: Any) -> None:
             server.add_generic_rpc_handlers((controllers,))

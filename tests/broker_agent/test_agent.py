@@ -23,6 +23,7 @@ from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
+from daemon.reaching import Reaching
 from metadata_log.errors import ErrorCode
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, read_identity, write_identity
@@ -85,7 +86,7 @@ class Process:
             identity,
             Session(config, random.Random(seed), formatted.generation),
             BrokerStore(directory),
-            lambda report: ControllerClient(addresses, self.dialer, report),
+            lambda report: ControllerClient(addresses, Reaching(self.dialer), report),
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             log=self.log,
             times=AgentTimes(flush_interval_ms=20),

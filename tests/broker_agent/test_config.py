@@ -87,6 +87,16 @@ def test_port_0_is_advertised_as_the_port_that_was_bound() -> None:
     assert advertised(config, (Endpoint("A", "127.0.0.1", 4711),)) == (Endpoint("A", "b4", 4711),)
 
 
+def test_whose_certificates_are_whose() -> None:
+    """A subject has commas of its own, so that a list of several is written in the file."""
+    files = {f"tls__{name}": f"/{name}" for name in ("certificate__chain", "private__key", "certificate__authority")}
+    config = loaded(**files, tls__node__names="broker-4@B4.example.org,controller-1@c1", admin__principals="CN=alice")
+    assert config.tls_files is not None
+    assert [str(each) for each in config.access.node_names] == ["broker-4@b4.example.org", "controller-1@c1"]
+    assert config.access.admin_principals == {"CN=alice"}
+    assert any("broker-ID@name expected" in each for each in mistakes(**files, tls__node__names="b4.example.org"))
+
+
 def test_all_mistakes_are_named_at_once() -> None:
     """Whoever mends one does not find the next only then."""
     found = mistakes(node__id="four", lease__mode="loose", listeners="127.0.0.1:9092", listneers="x")
@@ -117,6 +127,7 @@ def test_what_is_missing_is_said() -> None:
         ({"node__id": "-1"}, "greater than or equal to 0"),
         ({"log__level": "loud"}, "one of debug, info"),
         ({"tls__private__key": "/k.pem"}, "tls"),
+        ({"admin__principals": "CN=alice"}, "without tls nobody shows a certificate"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(changes: dict[str, str], words: str) -> None:

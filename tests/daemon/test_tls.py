@@ -1,11 +1,14 @@
 """What may be open to others, and certificates that cannot be read."""
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from daemon.certificate_names import check_own_name
 from daemon.endpoints import HostPort
+from daemon.node_identity import BROKER, CONTROLLER, Node, NodeNames, parse_named_node
 from daemon.tls import (
     InsecureListener,
     TlsFiles,
@@ -71,3 +74,46 @@ def test_swapped_and_foreign_files_are_named_before_anything_is_dialled(tmp_path
                 use(files)
     assert server_credentials(one) is not None
     assert channel_credentials(one) is not None
+
+
+@needs_openssl
+@pytest.mark.slow
+def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_path: Path) -> None:
+    """Every other node would refuse it, which nobody should have to find in *their* logs. A certificate that others would not
+    take for another reason is a warning: it may be exchanged under the running node."""
+    cluster = "4L6g3nShT-eMCtK--X86sw"
+    ours, foreign = Authority(tmp_path / "ours"), Authority(tmp_path / "foreign")
+    names, me = NodeNames(cluster), Node(CONTROLLER, 1)
+    right = ours.sign_node(CONTROLLER, 1, cluster)
+    assert check_own_name(right, names, me) is None
+    with pytest.raises(
+        TlsUnusable, match=r"is not the certificate of controller 2: it has controller-1\.e0be.*controller-2\.e0be"
+    ):
+        check_own_name(right, names, Node(CONTROLLER, 2))
+    with pytest.raises(TlsUnusable, match="broker 1"):
+        check_own_name(right, names, Node(BROKER, 1))
+    by_host = ours.sign("host", "127.0.0.1", "DNS:c1.example.org")
+    with pytest.raises(
+        TlsUnusable, match=r"it has c1\.example\.org.*list one that it has in tls\.node\.names.*controller-1@NAME"
+    ):
+        check_own_name(by_host, names, me)
+    assert check_own_name(by_host, NodeNames(cluster, [parse_named_node("controller-1@c1.example.org")]), me) is None
+    mixed = TlsFiles(right.certificate_chain, right.private_key, foreign.certificate)
+    assert "others will not take this node's certificate" in (check_own_name(mixed, names, me) or "")
+
+
+@needs_openssl
+@pytest.mark.slow
+def test_the_runbooks_commands_make_certificates_that_nodes_start_with(tmp_path: Path) -> None:
+    """As they stand there, in bash."""
+    runbook = (Path(__file__).parents[2] / "deploy" / "runbook.md").read_text()
+    section = runbook.split("## Certificates")[1].split("\n## ")[0]
+    script = section.split("```")[1]
+    subprocess.run(["bash", "-euo", "pipefail"], input=script, text=True, cwd=tmp_path, check=True, capture_output=True)
+    cluster = next(line.partition("=")[2] for line in script.splitlines() if line.startswith("ID="))
+    for node in (Node(CONTROLLER, 1), Node(CONTROLLER, 2), Node(BROKER, 101)):
+        files = TlsFiles(*(tmp_path / name for name in (f"{node}.crt", f"{node}.key", "ca.crt")))
+        assert check_own_name(files, NodeNames(cluster), node) is None
+    asked = ["openssl", "x509", "-in", "alice.crt", "-noout", "-subject", "-nameopt", "RFC2253"]
+    shown = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "subject=CN=alice,O=Example"

@@ -1,24 +1,33 @@
-"""TLS from end to end: every daemon shows its certificate to every other, and who has none of the same authority is nobody."""
+"""TLS from end to end: every daemon shows its own certificate to every other; whoever has none of the same authority is nobody,
+and whoever has one is who it says, and nobody else.
 
+All nodes are on one host: it is not the host that tells them apart.
+"""
+
+import json
 import re
 import shutil
 from collections.abc import AsyncIterator
 from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
+from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
+from quorum_rpc.v1.common_pb2 import Endpoint, ReplicaKey
 
 from daemon.dial import Dialer
 from daemon.tls import TlsFiles
+from metadata_log.errors import ErrorCode
 from quorum.cli.dev_cluster import DevCluster
+from quorum.cli.dev_layout import DevNode, free_ports
 from quorum.cli.dev_process import spawn
 from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import NoLeader, NotReached
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
-from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, STATE_NAMES, quorumctl, until
+from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, STATE_NAMES, quorumctl, run, until
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 pytestmark = [
@@ -28,6 +37,7 @@ pytestmark = [
 ]
 
 
+OPERATORS = {"admin.principals": ["CN=operator"]}
 HANGS_UP = "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"
 
 
@@ -35,6 +45,7 @@ class Secured(NamedTuple):
     """A cluster that speaks TLS; the files that an operator has, and those of somebody whom another authority has signed."""
 
     dev: DevCluster
+    authority: Authority
     operator: TlsFiles
     stranger: TlsFiles
 
@@ -63,22 +74,29 @@ def settings(tls: TlsFiles) -> dict[str, str]:
     }
 
 
+def certify(node: DevNode, authority: Authority, cluster_id: str) -> None:
+    """Gives the node a certificate of its own."""
+    given = settings(authority.sign_node(node.role, node.node_id, cluster_id))
+    with node.config_path.open("a") as file:
+        file.writelines(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
+
+
 @pytest_asyncio.fixture
 async def secured(tmp_path: Path) -> AsyncIterator[Secured]:
-    """Three controllers and a broker, at work."""
+    """Three controllers and a broker, at work. Only the operator may operate it."""
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
-    controller, broker = ours.sign("controller"), ours.sign("broker")
     dev = DevCluster.create(
         tmp_path / "cluster",
         controllers=3,
         brokers=1,
-        controller_settings={**CONTROLLER_SETTINGS, **settings(controller)},
-        broker_settings={**BROKER_SETTINGS, **settings(broker)},
+        controller_settings={**CONTROLLER_SETTINGS, **OPERATORS},
+        broker_settings={**BROKER_SETTINGS, **OPERATORS},
     )
     try:
         for node in dev.nodes:
+            certify(node, ours, dev.layout.cluster_id)
             spawn(node)
-        secured = Secured(dev, ours.sign("operator"), theirs.sign("stranger"))
+        secured = Secured(dev, ours, ours.sign("operator"), theirs.sign("stranger"))
         async with client_of(secured, secured.operator) as client:
 
             async def online() -> bool | None:
@@ -115,6 +133,82 @@ async def test_tls_from_end_to_end(secured: Secured) -> None:
             refused = quorumctl(*asked, "--timeout", "2", *words, "topics", "list")
             assert (refused.returncode, refused.stdout) == (5, ""), refused
             assert why in refused.stderr
+
+
+async def test_a_clients_certificate_makes_nobody_a_node(secured: Secured) -> None:
+    """A stranger with a certificate of the authority votes as controller 2 and registers broker 101 and another: nothing changes,
+    and a log line says who it was. Nor does it operate the cluster, by a controller or by a broker."""
+    intern, cluster_id = secured.authority.sign("intern"), secured.dev.layout.cluster_id
+    async with client_of(secured, secured.operator) as client, Dialer(intern) as dial:
+        before = await client.describe_quorum()
+        for node in secured.dev.layout.controllers:
+            at: Any = dial(node.endpoint)
+            me = voter_pb2.Sender(
+                cluster_id=cluster_id, replica=ReplicaKey(node_id=2, directory_id=bytes(16)), generation=1
+            )
+            vote = voter_pb2.VoteRequest(
+                sender=me, receiver=me.replica, epoch=1_000_000, end_offset=1 << 40, last_epoch=999
+            )
+            voted = await voter_pb2_grpc.VoterServiceStub(at).Vote(vote)  # type: ignore[no-untyped-call]
+            assert (voted.standing.error, voted.vote_granted) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False)
+            for broker_id in (101, 102):
+                evil = broker_pb2.RegisterBrokerRequest(
+                    cluster_id=cluster_id,
+                    broker_id=broker_id,
+                    incarnation_id=bytes(15) + b"x",
+                    endpoints=[Endpoint(listener="PLAINTEXT", host="evil.example", port=6666)],
+                )
+                registered = await broker_pb2_grpc.BrokerServiceStub(at).RegisterBroker(evil)  # type: ignore[no-untyped-call]
+                assert registered.error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            assert "refused ipv4:127.0.0.1" in node.log_path.read_text()
+        after = await client.describe_quorum()
+        assert (after.epoch, after.leader.leader_id) == (before.epoch, before.leader.leader_id)
+        brokers = (await client.list_brokers()).brokers
+        assert [(each.broker_id, STATE_NAMES[each.state], each.endpoints[0].host) for each in brokers] == [
+            (101, "online", "127.0.0.1")
+        ]
+    for asked in (("-C", secured.controllers), ("-b", secured.broker)):
+        ran = quorumctl(*asked, "--timeout", "5", *flags(intern), "topics", "create", "evil")
+        assert ran.returncode == 1, ran
+        assert "CN=intern is not in admin.principals" in ran.stderr, ran
+
+
+async def test_a_controller_joins_with_its_own_certificate(secured: Secured) -> None:
+    """Formatted from the running cluster and started with another node's certificate it ends, and says so; with its own it
+    follows, and an operator adds it."""
+    (port,) = free_ports(1)
+    directory = secured.dev.layout.directory / "controller-4"
+    directory.mkdir()
+    node = DevNode("controller-4", "controller", 4, port, None, "", directory)
+    given = {"node.id": 4, "listeners": f"CONTROLLER://{node.endpoint}", "metadata.log.dir": str(node.data_directory)}
+    text = "".join(
+        f"{key}: {json.dumps(value)}\n" for key, value in {**given, **CONTROLLER_SETTINGS, **OPERATORS}.items()
+    )
+    ours = ("-C", secured.controllers, *flags(secured.operator))
+    node.config_path.write_text(text)
+    formatted = quorumctl(*ours, "storage", "format", "--config", str(node.config_path), "--from", secured.controllers)
+    assert formatted.returncode == 0, formatted
+
+    certify(node._replace(node_id=3), secured.authority, secured.dev.layout.cluster_id)
+    ended = run("quorum", "--config", str(node.config_path))
+    assert ended.returncode == 78, ended
+    assert "is not the certificate of controller 4" in ended.stderr
+
+    node.config_path.write_text(text)
+    certify(node, secured.authority, secured.dev.layout.cluster_id)
+    secured.dev.layout = secured.dev.layout._replace(nodes=(*secured.dev.layout.nodes, node))
+    spawn(node)
+    async with client_of(secured, secured.operator) as client:
+
+        async def follows() -> bool | None:
+            replicas = (await client.describe_quorum(await client.leader())).observers
+            return True if any(each.node_id == 4 for each in replicas) else None
+
+        await until(follows, 30)
+        added = quorumctl(*ours, "--timeout", "20", "quorum", "add-voter", "--config", str(node.config_path))
+        assert added.returncode == 0, added
+        voters = (await client.describe_quorum(await client.leader())).voters
+        assert sorted(each.node_id for each in voters) == [1, 2, 3, 4]
 
 
 async def test_who_does_not_agree_about_tls_is_told_so(tmp_path: Path) -> None:
@@ -162,3 +256,34 @@ async def test_a_server_shows_a_new_certificate_without_a_restart(tmp_path: Path
         assert (await reached(port, old), await reached(port, new)) == (True, False)
         show(new)
         assert (await reached(port, old), await reached(port, new)) == (False, True)
+
+
+async def test_rotating_certificates_under_load_fails_no_request(tmp_path: Path) -> None:
+    """The node's files are replaced again and again while requests come, over a connection that lasts and over new ones. Whoever
+    is connected stays so, and whoever connects is shown either certificate, both of the same node."""
+    authority, node, cluster_id = Authority(tmp_path / "ca"), FakeNode(), IDENTITY.cluster_id
+    pairs = []
+    for turn in range(2):
+        signed = authority.sign_node("controller", 1, cluster_id)
+        kept = TlsFiles(*(tmp_path / f"{turn}.{name}" for name in ("crt", "key", "ca")))
+        for source, target in zip(astuple(signed), astuple(kept), strict=True):
+            shutil.copyfile(source, target)
+        pairs.append(kept)
+    shown = TlsFiles(*(tmp_path / name for name in ("node.crt", "node.key", "ca.crt")))
+    operator = authority.sign("operator")
+
+    def show(tls: TlsFiles) -> None:
+        for source, target in zip(astuple(tls), astuple(shown), strict=True):
+            shutil.copyfile(source, target.with_suffix(".new"))
+            target.with_suffix(".new").rename(target)
+
+    show(pairs[0])
+    async with serve(node, IDENTITY, ANY_PORT, grace_s=0, tls=shown) as port, Dialer(operator) as lasting:
+        target = f"127.0.0.1:{port}"
+        async with AdminClient([target], timeout_s=5, dial=lasting) as client:
+            for turn in range(20):
+                show(pairs[turn % 2])
+                async with Dialer(operator) as new, AdminClient([target], timeout_s=5, dial=new) as newcomer:
+                    await newcomer.create_topic(f"new{turn}", 1, 1)
+                await client.create_topic(f"lasting{turn}", 1, 1)
+    assert node.cluster.image.topic_count == 40

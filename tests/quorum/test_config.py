@@ -95,3 +95,17 @@ def test_a_lease_that_outlives_the_session_is_refused(tmp_path: Path) -> None:
     """The safety of fencing hangs on it, so it is no warning."""
     with pytest.raises(ConfigErrors, match="lease"):
         load(tmp_path, LEAST, "broker.lease.ms=8000").node_config()
+
+
+def test_whose_certificates_are_whose(tmp_path: Path) -> None:
+    """Names of another authority, and who may operate the cluster; neither means anything where nobody shows a certificate."""
+    tls = "".join(f"tls.{name}: /{name}\n" for name in ("certificate.chain", "private.key", "certificate.authority"))
+    names = "tls.node.names: [controller-1@c1.example.org, broker-4@b4.example.org]\n"
+    operators = "admin.principals: ['CN=alice,O=Example', CN=bob]\n"
+    access = load(tmp_path, LEAST + tls + names + operators).access
+    assert [str(each) for each in access.node_names] == ["controller-1@c1.example.org", "broker-4@b4.example.org"]
+    assert access.admin_principals == {"CN=alice,O=Example", "CN=bob"}
+    with pytest.raises(ConfigErrors, match=r"tls\.node\.names says whose certificates are whose"):
+        load(tmp_path, LEAST + names)
+    with pytest.raises(ConfigErrors, match="without tls nobody shows a certificate"):
+        load(tmp_path, LEAST + operators).node_config()

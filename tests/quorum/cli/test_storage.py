@@ -159,7 +159,8 @@ def test_info_says_whose_a_directory_is(tmp_path: Path) -> None:
     document = json.loads(run("storage", "info", tmp_path / "data", "-o", "json").stdout)
     assert shape(document) == {
         "schema_version": "int", "directory": "str", "cluster_id": "str", "node_id": "int", "role": "str",
-        "directory_id": "str", "generation": "int", "genesis": "str", "segments": "int", "snapshots": "int", "bytes": "int",
+        "directory_id": "str", "certificate_name": "str",
+        "generation": "int", "genesis": "str", "segments": "int", "snapshots": "int", "bytes": "int",
     }  # fmt: skip
     (tmp_path / "empty").mkdir()
     for path in ("empty", "nowhere"):

@@ -10,7 +10,11 @@ from typing import Any, cast
 import grpc.aio
 
 from daemon.clock import RealClock
+from daemon.dial import open_channel
 from daemon.endpoints import HostPort
+from daemon.grpc_options import channel_options
+from daemon.node_identity import CONTROLLER, Node, NodeNames
+from daemon.tls import TlsFiles, channel_credentials
 from metadata_log.files import RealDirectory
 from metadata_log.identity import Identity, write_identity
 from metadata_log.ids import uuid_text
@@ -30,6 +34,17 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def peers_of(identity: Identity, tls: TlsFiles | None = None) -> Peers:
+    """How that controller reaches the others: over TLS each has to show its own certificate, as quorumd wants it."""
+    credentials, names = channel_credentials(tls), NodeNames(identity.cluster_id)
+
+    def dial(node_id: int, endpoint: Endpoint) -> grpc.aio.Channel:
+        target, name = f"{endpoint.host}:{endpoint.port}", names.demanded(Node(CONTROLLER, node_id))
+        return open_channel(target, credentials, channel_options(), name)
+
+    return Peers(identity, dial)
 
 
 class Later:
@@ -74,7 +89,7 @@ class Quorum:
     async def _start_one(self, node_id: int, directory: RealDirectory) -> None:
         identity = self._identities[node_id]
         directory.lock()
-        peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
+        peers = peers_of(identity)
         opened = open_directory(directory, identity, self._config)
         loop = NodeLoop(opened, self._config, peers, RealClock(), self._rng)
         self.loops[node_id] = self._served[node_id].loop = loop

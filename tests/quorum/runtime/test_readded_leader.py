@@ -32,7 +32,7 @@ async def test_what_was_just_heard_of_it_counts_more_than_what_the_log_last_said
     log.flush()
     election_file.save(disk, ElectionState(EPOCH, None, None))
     identity = Identity(CLUSTER_ID, 1, directory_id(1), 1, "controller")
-    peers = Peers(identity, lambda endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
+    peers = Peers(identity, lambda _, endpoint: grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}"))
     config = NodeConfig()
     loop = NodeLoop(open_directory(disk, identity, config), config, peers, RealClock(), random.Random(1))
     await loop.start()

@@ -203,9 +203,6 @@ class FakeNode:
     def leader_hint(self) -> LeaderHint:
         return LeaderHint(self.leader_id, 1, self.leader)
 
-    def hosts(self) -> frozenset[str]:
-        return frozenset({"127.0.0.1"})
-
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
         if snapshot != SNAPSHOT:
             raise Refused(ErrorCode.SNAPSHOT_NOT_FOUND, f"there is no snapshot {snapshot} here")

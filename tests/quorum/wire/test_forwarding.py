@@ -11,15 +11,8 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
-from daemon.forwarding import (
-    PRINCIPAL,
-    PRINCIPAL_CHARS_MAX,
-    READS,
-    STAY_HERE,
-    Forwarder,
-    NoAnswer,
-    asking_principal,
-)
+from daemon.forwarding import PRINCIPAL_CHARS_MAX, READS, STAY_HERE, Forwarder, NoAnswer
+from daemon.reaching import Reaching
 from metadata_log import records
 from metadata_log.errors import ErrorCode
 from metadata_log.records import Endpoint
@@ -190,7 +183,7 @@ async def test_a_follower_that_stops_says_what_became_of_what_it_has_handed_on(
 async def test_a_forwarder_that_was_stopped_sends_nothing() -> None:
     """Not even to a leader that would answer: the request was never sent, and says so."""
     async with Dialer() as dialer:
-        forwarder = Forwarder(dialer, admin_pb2_grpc.AdminServiceStub)
+        forwarder = Forwarder(Reaching(dialer), admin_pb2_grpc.AdminServiceStub)
         await forwarder.stop(0)
         with pytest.raises(NoAnswer, match="shutting down; nothing was done") as refused:
             await forwarder.ask("127.0.0.1:1", "CreateTopics", create("orders"), 5, "anonymous")
@@ -200,40 +193,6 @@ async def test_a_forwarder_that_was_stopped_sends_nothing() -> None:
 async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, follower: FakeNode) -> None:
     follower.leader_id = 2
     assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).leader.leader_id == 2
-
-
-class Call:
-    """A call's context, as far as it tells who asks."""
-
-    def __init__(self, names: tuple[str, ...], subject: str, claims: str | None) -> None:
-        self._names = names
-        self._subject = subject
-        self._claims = claims
-
-    def auth_context(self) -> dict[str, list[bytes]]:
-        names = {"x509_subject_alternative_name": [name.encode() for name in self._names]} if self._names else {}
-        return names | ({"x509_subject": [self._subject.encode()]} if self._subject else {})
-
-    def invocation_metadata(self) -> tuple[tuple[str, Any], ...]:
-        return () if self._claims is None else ((PRINCIPAL, self._claims.encode()),)
-
-
-@pytest.mark.parametrize(
-    ("names", "subject", "claims", "principal"),
-    [
-        (("controller-2",), "CN=controller-2", "CN=alice", "CN=alice"),
-        (("controller-2",), "CN=controller-2", None, "CN=controller-2"),
-        (("laptop",), "CN=eve", "CN=alice", "CN=eve"),
-        ((), "CN=eve", "CN=alice", "CN=eve"),
-        ((), "", "CN=alice", "anonymous"),
-    ],
-)
-def test_only_a_node_of_the_cluster_speaks_for_others(
-    names: tuple[str, ...], subject: str, claims: str | None, principal: str
-) -> None:
-    """And only over TLS: without it nobody is anybody."""
-    hosts = frozenset({"controller-1", "controller-2"})
-    assert asking_principal(Call(names, subject, claims), lambda: hosts) == principal
 
 
 def test_the_reads_are_calls_that_exist() -> None:

@@ -33,7 +33,7 @@ ME = ReplicaKey(2, bytes([2]) * 16)
 THEM = ReplicaKey(1, IDENTITY.directory_id)
 
 
-def dial(endpoint: Endpoint) -> grpc.aio.Channel:
+def dial(node_id: int, endpoint: Endpoint) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(f"{endpoint.host}:{endpoint.port}")
 
 

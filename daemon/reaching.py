@@ -1,0 +1,86 @@
+"""How a broker reaches a controller, so that what it hears is that controller's word.
+
+Where the id is known (a leader that somebody named), the channel demands that controller's name of its server (`daemon.dial`).
+
+A bootstrap server is an address without an id: any controller will do, but a gRPC client can demand one name only. So the broker
+asks first, by a TLS handshake of its own, which names the server's certificate has; the authority must have signed it.
+
+    bootstrap server 10.0.0.1:9001 shows    controller-2.e0bea0..., ctl2.example.org      controller 2 of this cluster
+    so the channel to 10.0.0.1:9001 demands controller-2.e0bea0...
+
+The handshake is trusted for nothing: it only says which name to demand, and the channel's own handshake has to show it. Whoever
+answers it in a controller's place gains a channel that does not come about.
+
+The names are asked for again whenever the channel is not connected, for another controller may have moved there.
+"""
+
+import asyncio
+import ssl
+from typing import Final
+
+import grpc
+
+from daemon.certificate_names import client_context, dns_names
+from daemon.dial import Dial, WrongServer
+from daemon.endpoints import parse_host_port
+from daemon.node_identity import CONTROLLER, Node, NodeNames
+from daemon.tls import TlsFiles
+
+HANDSHAKE_TIMEOUT_S: Final = 2.0
+
+
+class Reaching:
+    """Channels to controllers; a `daemon.dial.Reach`. Lives on one event loop."""
+
+    def __init__(self, dial: Dial, names: NodeNames | None = None, tls: TlsFiles | None = None) -> None:
+        """Without `tls` nobody can prove anything: whoever is at the target is taken for the one who is meant."""
+        assert (names is None) == (tls is None)
+        self._dial = dial
+        self._names = names
+        self._tls = tls
+        self._context: ssl.SSLContext | None = None
+        self._found: dict[str, str] = {}
+
+    async def __call__(self, target: str, node_id: int | None = None) -> grpc.aio.Channel:
+        """The channel to the controller `node_id` at `target` (`host:port`), or to whichever controller is there.
+
+        Raises:
+            WrongServer: no controller of this cluster is there.
+            OSError: nobody is there, or it does not speak TLS with a certificate of the authority; or it took too long.
+        """
+        if self._names is None:
+            return self._dial(target, None)
+        if node_id is not None:
+            return self._dial(target, self._names.demanded(Node(CONTROLLER, node_id)))
+        if target in self._found:
+            channel = self._dial(target, self._found[target])
+            if channel.get_state() is grpc.ChannelConnectivity.READY:
+                return channel
+        self._found[target] = name = await self._ask_name(target, self._names)
+        return self._dial(target, name)
+
+    async def _ask_name(self, target: str, names: NodeNames) -> str:
+        address = parse_host_port(target)
+        assert self._tls is not None
+        if self._context is None:
+            self._context = client_context(self._tls)
+        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(address.host, address.port, ssl=self._context)
+        try:
+            shown = dns_names(writer.get_extra_info("peercert"))
+        finally:
+            writer.transport.abort()
+        controllers = sorted(node for node in names.nodes_of(shown) if node.role == CONTROLLER)
+        if not controllers:
+            listed = ", ".join(sorted(shown)) or "no DNS name"
+            wanted = names.demanded(Node(CONTROLLER, 0)).replace("-0.", "-ID.")
+            raise WrongServer(
+                f"no controller of this cluster answers at {target}: its certificate has {listed}, and neither {wanted} nor a "
+                "name that tls.node.names lists for a controller"
+            )
+        for node in controllers:
+            if names.demanded(node) in shown:
+                return names.demanded(node)
+        raise WrongServer(
+            f"{controllers[0]} at {target} does not show {names.demanded(controllers[0])}, its first name"
+        )

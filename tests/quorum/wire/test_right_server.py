@@ -1,0 +1,213 @@
+"""Replies are bound too: over TLS a node asks only whoever shows the certificate of the node that it means."""
+
+import asyncio
+import logging
+import shutil
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+import pytest
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from broker_agent.client import ControllerClient
+from broker_agent.lifecycle import FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from daemon.dial import Dialer, WrongServer
+from daemon.doors import Access
+from daemon.endpoints import HostPort
+from daemon.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
+from daemon.reaching import Reaching
+from daemon.tls import TlsFiles
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import ReplicaKey
+from metadata_log.records import Endpoint
+from quorum.core.inputs import Failure
+from quorum.core.messages import ChainRequest, ChainResponse, PeerResponse
+from quorum.runtime.requests import LeaderHint as Hint
+from quorum.runtime.requests import Refused
+from quorum.wire.peers import Peers
+from quorum.wire.server import serve
+from tests.processes.certificates import Authority
+from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+from tests.quorum.wire.good_requests import good_requests
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made"),
+]
+
+OURS = IDENTITY._replace(cluster_id=CLUSTER_ID)
+NAMES = NodeNames(CLUSTER_ID)
+
+
+class Files(NamedTuple):
+    one: TlsFiles
+    """Controller 1."""
+    two: TlsFiles
+    broker: TlsFiles
+    """Broker 7."""
+    host: TlsFiles
+    """Of the authority, and for the right host; of no node."""
+    foreign: TlsFiles
+    """Calls itself controller 1; another authority has signed it."""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    directory = tmp_path_factory.mktemp("certificates")
+    ours, foreign = Authority(directory / "ours"), Authority(directory / "foreign")
+    return Files(
+        ours.sign_node(CONTROLLER, 1, CLUSTER_ID),
+        ours.sign_node(CONTROLLER, 2, CLUSTER_ID),
+        ours.sign_node(BROKER, 7, CLUSTER_ID),
+        ours.sign("host", "127.0.0.1", "DNS:host.example.org"),
+        foreign.sign_node(CONTROLLER, 1, CLUSTER_ID),
+    )
+
+
+async def test_a_controller_asks_nobody_in_anothers_place(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever has taken over the address of controller 1, with the certificate of another node of the same host, hears no
+    question and can grant no vote; the log says once what is wrong."""
+    node, me = FakeNode(), OURS._replace(node_id=2, directory_id=directory_id(2))
+    asking = ChainRequest(ReplicaKey(2, directory_id(2)), 1, 1)
+    async with Dialer(files.two) as dialer:
+
+        async def ask(at: Endpoint) -> PeerResponse | Failure:
+            peers = Peers(
+                me, lambda i, place: dialer(f"{place.host}:{place.port}", NAMES.demanded(Node(CONTROLLER, i)))
+            )
+            peers.set_endpoints({1: at})
+            answered: asyncio.Future[PeerResponse | Failure] = asyncio.get_running_loop().create_future()
+            peers.send(1, asking, 2_000, answered.set_result, answered.set_result)
+            try:
+                return await answered
+            finally:
+                await peers.close()
+
+        for shown in (files.two, files.broker, files.host, files.foreign):
+            async with serve(node, OURS, ANY_PORT, grace_s=0, tls=shown) as port:
+                with caplog.at_level(logging.WARNING, "quorum.wire.peers"):
+                    assert await ask(Endpoint("CONTROLLER", "127.0.0.1", port)) is Failure.BROKEN
+        assert not node.asked
+        assert "does not show the certificate of controller 1, and is asked nothing" in caplog.text
+
+        async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
+            assert isinstance(await ask(Endpoint("CONTROLLER", "127.0.0.1", port)), ChainResponse)
+
+
+async def test_a_request_is_handed_on_to_the_leader_itself_or_to_nobody(files: Files) -> None:
+    """Who is in its place learns nothing of the request; nothing was done, and that is what its client hears."""
+    leader, follower = FakeNode(), FakeNode()
+    for shown, code in ((files.one, ErrorCode.NONE), (files.broker, ErrorCode.NOT_CONTROLLER)):
+        async with AsyncExitStack() as stack:
+            at = await stack.enter_async_context(serve(leader, OURS, ANY_PORT, grace_s=0, tls=shown))
+            hint = Hint(1, 1, Endpoint("CONTROLLER", "127.0.0.1", at))
+            follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint)
+            dialer = await stack.enter_async_context(Dialer(files.two))
+            second = OURS._replace(node_id=2)
+            port = await stack.enter_async_context(
+                serve(follower, second, ANY_PORT, grace_s=0, tls=files.two, dial=dialer)
+            )
+            client = await stack.enter_async_context(Dialer(files.host))
+            stub = admin_pb2_grpc.AdminServiceStub(client(f"127.0.0.1:{port}"))  # type: ignore[no-untyped-call]
+            before = len(leader.identities)
+            answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(
+                good_requests()["AdminService.CreateTopics"]
+            )
+            assert answer.error.code == code
+            assert len(leader.identities) == before + (code is ErrorCode.NONE)
+
+
+class Broker:
+    """The way of broker 7 to the controllers, and what it brought."""
+
+    def __init__(self, files: Files, names: NodeNames, *bootstrap: int) -> None:
+        self.dialer = Dialer(files.broker)
+        self._reported: asyncio.Queue[Input] = asyncio.Queue()
+        reach = Reaching(self.dialer, names, files.broker)
+        servers = [HostPort("127.0.0.1", port) for port in bootstrap]
+        self.client = ControllerClient(servers, reach, self._reported.put_nowait)
+
+    async def registers(self) -> Input:
+        self.client.register(good_requests()["BrokerService.RegisterBroker"], 1, 3_000)
+        return await asyncio.wait_for(self._reported.get(), 10)
+
+    async def fetches(self) -> Input:
+        self.client.fetch(good_requests()["BrokerService.MetadataFetchOnce"])
+        return await asyncio.wait_for(self._reported.get(), 10)
+
+    async def close(self) -> None:
+        await self.client.close()
+        await self.dialer.close()
+
+
+async def test_a_broker_registers_with_whichever_controller_its_bootstrap_server_is(files: Files) -> None:
+    """It knows an address and no id: it asks for the names in the certificate, and demands one that is a controller's of its
+    cluster. Any other server of the same authority, on the right host, is told nothing."""
+    node = FakeNode()
+    for shown, is_right in ((files.two, True), (files.one, True), (files.broker, False), (files.host, False)):
+        async with serve(node, OURS, ANY_PORT, grace_s=0, tls=shown) as port:
+            broker, before = Broker(files, NAMES, port), node.cluster.image.offset
+            reported = await broker.registers()
+            if is_right:
+                assert isinstance(reported, Registered), reported
+            else:
+                assert isinstance(reported, RegisterFailed)
+                assert reported.code is ErrorCode.BROKER_NOT_AVAILABLE, "the session tries the next one"
+                assert "no controller of this cluster answers at" in reported.message
+                assert isinstance(await broker.fetches(), FetchFailed)
+                assert node.cluster.image.offset == before
+                assert not node.fetches
+            await broker.close()
+    async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.foreign) as port:
+        broker = Broker(files, NAMES, port)
+        reported = await broker.registers()
+        assert isinstance(reported, RegisterFailed)
+        assert "CERTIFICATE_VERIFY_FAILED" in reported.message
+        await broker.close()
+
+
+async def test_a_broker_follows_a_hint_to_the_named_controller_only(files: Files) -> None:
+    """Controller 2 at the place of controller 1 is not the leader that was named; at its own it is."""
+    node = FakeNode()
+    async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.two) as port:
+        broker = Broker(files, NAMES, port)
+        broker.client.turn_to(LeaderHint(1, "127.0.0.1", port))
+        reported = await broker.registers()
+        assert isinstance(reported, RegisterFailed)
+        assert "does not show the certificate of controller 1" in reported.message
+        broker.client.turn_to(LeaderHint(2, "127.0.0.1", port))
+        assert isinstance(await broker.registers(), Registered)
+        await broker.close()
+
+
+async def test_names_of_another_authority_do_when_they_are_listed(files: Files) -> None:
+    """On both sides: the broker demands the name that is listed for the controller, which counts whoever shows it as that one."""
+    listed = (
+        NamedNode(Node(CONTROLLER, 1), "host.example.org"),
+        NamedNode(Node(BROKER, 7), NAMES.demanded(Node(BROKER, 7))),
+    )
+    async with serve(FakeNode(), OURS, ANY_PORT, grace_s=0, tls=files.host, access=Access(node_names=listed)) as port:
+        broker = Broker(files, NodeNames(CLUSTER_ID, listed), port)
+        assert isinstance(await broker.registers(), Registered)
+        await broker.close()
+
+
+async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files: Files) -> None:
+    """Another controller has taken the place of the first: the broker finds out by itself. Nobody there is an OSError."""
+    async with Dialer(files.broker) as dialer:
+        reach = Reaching(dialer, NAMES, files.broker)
+        async with serve(FakeNode(), OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
+            target = f"127.0.0.1:{port}"
+            first = await reach(target)
+            await first.channel_ready()
+            assert await reach(target) is first
+        with pytest.raises(OSError):  # refused, at once
+            await reach(target)
+        async with serve(FakeNode(), OURS, HostPort("127.0.0.1", port), grace_s=0, tls=files.two):
+            second = await reach(target)
+            await asyncio.wait_for(second.channel_ready(), 10)
+            assert second is not first
+        async with serve(FakeNode(), OURS, HostPort("127.0.0.1", port), grace_s=0, tls=files.host):
+            with pytest.raises(WrongServer, match=r"host\.example\.org, and neither controller-ID\."):
+                await reach(target)
