@@ -115,7 +115,8 @@ class Forwarder:
         """
         is_read = changes_nothing(method, request)
         try:
-            stub = await self.stub(target, node_id)
+            async with asyncio.timeout(timeout_s):
+                stub = await self.stub(target, node_id)
         except (WrongServer, OSError) as e:
             raise NoAnswer(f"{target} was to be asked: {e}", never_sent=True, is_read=is_read) from e
         if self.is_stopping():

@@ -116,7 +116,7 @@ async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluste
     for node in (cluster.first, cluster.second):
         node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "nobody leads")
     async with asyncio.timeout(5), Dialer() as dialer, AsyncExitStack() as stack:
-        controllers = AdminForwarding(lambda: cluster.targets, dialer)
+        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer))
         added = serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)))
         port = await stack.enter_async_context(added)
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
