@@ -71,7 +71,6 @@ class AgentTimes:
 
     flush_interval_ms: int = 1_000
     """What was applied is durable at the latest so much later. A crash costs fetching it again, nothing else."""
-    snapshot_timeout_ms: int = 600_000
     search_log_interval_ms: int = 5_000
 
 
@@ -340,7 +339,7 @@ class Agent:
             snapshot=common_pb2.SnapshotId(end_offset=effect.snapshot.offset, epoch=effect.snapshot.epoch),
             generation=self.identity.generation,
         )
-        await self._loader.install(effect.snapshot, self._client.snapshot(request, self._times.snapshot_timeout_ms))
+        await self._loader.install(effect.snapshot, self._client.snapshot(request))
 
     async def _join_generation(self, generation: int) -> None:
         await self._loader.join_generation(generation)

@@ -4,6 +4,8 @@
 neither apply twice nor renew a lease. Either a request is in flight, or it is known when the next one is due, or neither;
 never both.
 
+*A fetch asks for what comes in time* over a link of any speed: see `metadata_log.pieces`.
+
 *Never a busy loop.* Every path to the next request passes a back-off, a long poll or `fetch_interval_min_ms`. Only a hint
 to the leader is followed at once, and not twice in a row.
 """
@@ -14,6 +16,7 @@ from dataclasses import dataclass
 from broker_agent.lifecycle import AbandonFetch, BrokerState, Fetch, FetchRequest, LeaderHint, Position, Register
 from broker_agent.session_config import SessionConfig
 from metadata_log.ids import Uuid
+from metadata_log.pieces import PieceSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,8 @@ class Asking:
         """When the next request goes out; None while one is in flight, or while something else must happen first."""
         self.failures = 0
         """In a row; each doubles the back-off."""
+        self.pieces = PieceSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
+        """How much of the log a fetch asks for, so that it comes in time."""
         self._config = config
         self._rng = rng
         self._number = 0
@@ -66,7 +71,15 @@ class Asking:
         return Register(number, previous_incarnation, timeout_ms)
 
     def fetch(
-        self, broker_epoch: int, position: Position, state: BrokerState, *, busy: bool, wants_fence: bool, now_ms: int
+        self,
+        broker_epoch: int,
+        position: Position,
+        state: BrokerState,
+        *,
+        part_position: int,
+        busy: bool,
+        wants_fence: bool,
+        now_ms: int,
     ) -> Fetch:
         """A fetch goes out. While the store is `busy` it waits for nothing and brings next to nothing: it is a heartbeat."""
         request = FetchRequest(
@@ -76,7 +89,8 @@ class Asking:
             wants_fence=wants_fence,
             wants_shut_down=state is BrokerState.STOPPING,
             max_wait_ms=0 if busy else self._max_wait_ms(state),
-            max_bytes=1 if busy else self._config.max_bytes,
+            max_bytes=1 if busy else self.pieces.bytes,
+            part_position=part_position,
         )
         timeout_at_ms = now_ms + request.max_wait_ms + self._config.request_timeout_ms
         self.in_flight = Sent(request.number, now_ms, timeout_at_ms, request)
@@ -111,12 +125,17 @@ class Asking:
         self.in_flight = None
         return sent, sent.request
 
+    def piece_came(self, sent: Sent, request: FetchRequest, now_ms: int) -> None:
+        """What `request` asked for has come, and the controller has more."""
+        self.pieces.came(request.max_bytes, now_ms - sent.sent_ms)
+
     def take_overdue(self, now_ms: int) -> Sent | None:
         """The request in flight if its time is up; it is so no more."""
         sent = self.in_flight
         if sent is None or now_ms < sent.timeout_at_ms:
             return None
         self.in_flight = None
+        self.pieces.start_small()
         return sent
 
     def abandon(self) -> AbandonFetch | None:
@@ -170,6 +189,7 @@ class Asking:
     def try_elsewhere(self, leader: LeaderHint | None, now_ms: int) -> None:
         """After a failure: a hint is followed at once, all else backs off; what is in flight is waited for."""
         self.failures += 1
+        self.pieces.start_small()  # another controller is at the end of another link
         if self.in_flight is None:
             # Two nodes that name each other must not be asked in turns without a pause.
             self._followed_hint = leader is not None and not self._followed_hint

@@ -25,6 +25,7 @@ from daemon.dial import Reach, WrongServer, is_wrong_server
 from daemon.endpoints import HostPort
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId
+from metadata_log.pieces import PIECE_BYTES_MIN, PieceSize
 
 CHUNK_BYTES_MAX = 4 << 20
 SNAPSHOT_BYTES_MAX = 64 << 30
@@ -47,12 +48,33 @@ class SnapshotPiece(NamedTuple):
     data: bytes
 
 
+class DownloadSizes(NamedTuple):
+    """How a snapshot is downloaded: in pieces of a size that comes in time (`metadata_log.pieces`)."""
+
+    min_bytes: int = PIECE_BYTES_MIN
+    max_bytes: int = 1 << 20
+    timeout_ms: int = 1_000
+    """Of one piece."""
+    patience_ms: int = 10_000
+    """After so long without any piece the download is given up."""
+
+
+DOWNLOAD_SIZES = DownloadSizes()
+
+
 class ControllerClient:
     """The way to the active controller. Lives on one event loop; `report` gets what comes back."""
 
-    def __init__(self, bootstrap: Sequence[HostPort], reach: Reach, report: Callable[[Input], None]) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[HostPort],
+        reach: Reach,
+        report: Callable[[Input], None],
+        download_sizes: DownloadSizes = DOWNLOAD_SIZES,
+    ) -> None:
         """Whoever gives `reach` keeps its channels, and closes them in the end."""
         assert bootstrap
+        self._download_sizes = download_sizes
         self._bootstrap = tuple(bootstrap)
         self._turn = 0
         self._address = self._bootstrap[0]
@@ -190,35 +212,62 @@ class ControllerClient:
         else:
             self._report(FetchAnswered(answer))
 
-    async def snapshot(
-        self, request: broker_pb2.FetchMetadataSnapshotRequest, timeout_ms: int
-    ) -> AsyncIterator[SnapshotPiece]:
+    async def snapshot(self, request: broker_pb2.FetchMetadataSnapshotRequest) -> AsyncIterator[SnapshotPiece]:
         """The file's bytes from `request.position` on, piece by piece and without gaps, until its end.
 
+        Each piece is a call of its own, with a deadline. One that is too late is asked for again, smaller.
+
         Raises:
-            SnapshotUnavailable: the controller does not have it, the stream broke, or what came makes no sense.
+            SnapshotUnavailable: the controller does not have it, the stream broke, no piece has come for too long, or what came
+                makes no sense.
         """
-        position = request.position
         try:
             stub = await self._open_stub()
         except (WrongServer, OSError) as e:
             raise SnapshotUnavailable(f"{self.target}: {e}") from e
-        call = stub.FetchMetadataSnapshot(request, timeout=timeout_ms / 1_000)
-        size = None
+        sizes, loop = self._download_sizes, asyncio.get_running_loop()
+        pieces = PieceSize(sizes.min_bytes, sizes.max_bytes, sizes.timeout_ms)
+        position, size, came_s = request.position, None, loop.time()
+        while size is None or position < size:
+            asked_s = loop.time()
+            request.position, request.max_bytes = position, pieces.bytes
+            try:
+                chunks = await self._chunks(stub, request, size)
+            except grpc.aio.AioRpcError as e:
+                too_late = e.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                if not too_late or loop.time() - came_s > sizes.patience_ms / 1_000:
+                    raise SnapshotUnavailable(self._describe(e)) from e
+                pieces.start_small()
+                continue
+            came_s = loop.time()
+            if not chunks:
+                raise SnapshotUnavailable(f"{self.target}: the stream ended at {position} of {size} bytes")
+            for chunk in chunks:
+                size, position = chunk.size, chunk.position + len(chunk.data)
+                yield chunk
+            if size is not None and position < size:
+                pieces.came(request.max_bytes, round(1_000 * (came_s - asked_s)))
+
+    async def _chunks(
+        self, stub: Any, request: broker_pb2.FetchMetadataSnapshotRequest, size: int | None
+    ) -> list[SnapshotPiece]:
+        """What one call gives: as much as was asked for. (A controller of an earlier release would go on to the file's end.)"""
+        call = stub.FetchMetadataSnapshot(request, timeout=self._download_sizes.timeout_ms / 1_000)
+        chunks: list[SnapshotPiece] = []
+        position = request.position
         try:
             async for chunk in call:
                 code = ErrorCode.of(chunk.error.code)
                 if code is not ErrorCode.NONE:
                     raise SnapshotUnavailable(f"{self.target}: {code.name}: {chunk.error.message}")
                 size = _checked_size(chunk, position, size)
+                chunks.append(SnapshotPiece(size, chunk.position, chunk.data))
                 position += len(chunk.data)
-                yield SnapshotPiece(size, chunk.position, chunk.data)
-        except grpc.aio.AioRpcError as e:
-            raise SnapshotUnavailable(self._describe(e)) from e
+                if position >= request.position + request.max_bytes:
+                    break
         finally:
             call.cancel()
-        if size is None or position < size:
-            raise SnapshotUnavailable(f"{self.target}: the stream ended at {position} of {size} bytes")
+        return chunks
 
     async def close(self) -> None:
         """Ends every call."""

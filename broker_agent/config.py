@@ -16,6 +16,7 @@ from daemon.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, p
 from daemon.logs import FORMATS, LEVELS
 from daemon.node_identity import NamedNode, parse_named_node
 from daemon.tls import InsecureListener, TlsFiles, check_listener
+from metadata_log.pieces import PIECE_BYTES_MIN
 from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
@@ -90,6 +91,12 @@ class BrokerConfig(Config):
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
     controlled_shutdown_deadline_ms: int = Field(15_000, ge=0, le=86_400_000)
     metadata_fetch_max_wait_ms: int = Field(2_000, ge=10, le=600_000)
+    metadata_fetch_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
+    """The most that a fetch asks for."""
+    metadata_fetch_snapshot_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
+    """The same for a snapshot."""
+    metadata_fetch_piece_min_bytes: int = Field(PIECE_BYTES_MIN, ge=1 << 10, le=2 << 20)
+    """A broker begins with pieces of this size, and comes back to it when one was too late (`metadata_log.pieces`)."""
     metrics_listener: AnyAddress | None = None
     """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
     allow_insecure_remote: bool = False

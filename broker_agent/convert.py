@@ -13,6 +13,7 @@ from broker_agent.isr_proposals import IsrProposal, ProposalResult
 from broker_agent.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
+from metadata_log.pieces import BatchPart
 from metadata_log.records import RECOVERED, Endpoint, FeatureRange
 
 _RESULTS = {
@@ -111,6 +112,7 @@ def fetch_request(
         max_bytes=request.max_bytes,
         number=request.number,
         generation=generation,
+        part_position=request.part_position,
     )
 
 
@@ -135,7 +137,12 @@ def fetch_answer(response: broker_pb2.MetadataFetchResponse) -> FetchAnswer | No
         should_shut_down=response.should_shut_down,
         lease_ms=response.lease_ms,
         controller_epoch=response.controller_epoch,
+        part=_part(response.part) if response.HasField("part") else None,
     )
+
+
+def _part(part: common_pb2.BatchPart) -> BatchPart:
+    return BatchPart(part.position, part.size, part.data)
 
 
 def broker_state(state: int) -> BrokerState | None:

@@ -6,6 +6,9 @@ history that leaves the store's, a snapshot that is not ahead of it.
 *One piece of work at a time.* Meanwhile the position is no longer the one to continue from, so what answers bring then is
 not for the store.
 
+*A large batch comes in parts* (`metadata_log.pieces`). They are kept here until the batch is whole, and only then the store gets
+it. What is committed is the same at every controller, so the parts may come from several.
+
 *The image by deltas is the controller's image.* The controller says now and then which digest its image has at an offset;
 once the store is there it has the same one, or it is dropped.
 """
@@ -23,6 +26,7 @@ from broker_agent.lifecycle import (
     ResetStore,
 )
 from metadata_log.ids import Offset
+from metadata_log.pieces import BatchPart, PartialBatch, held_at, joined
 
 Work: TypeAlias = ApplyBatches | DownloadSnapshot | ResetStore | JoinGeneration
 WorkT = TypeVar("WorkT", bound=Work)
@@ -39,12 +43,18 @@ class Following:
         self.resets = 0
         """How often it was dropped since it was last at the end."""
         self._work: Work | None = None
+        self._partial: PartialBatch | None = None
         self._expected_digest: tuple[Offset, bytes] | None = None
 
     @property
     def is_busy(self) -> bool:
         """Whether the store has work."""
         return self._work is not None
+
+    @property
+    def part_position(self) -> int:
+        """So many bytes of the batch at `position` are held."""
+        return held_at(self._partial, self.position.offset)
 
     def recovered(self, position: Position) -> None:
         self.position = position
@@ -54,6 +64,8 @@ class Following:
         assert not self.is_busy
         here = self.position.offset
         match answer.result:
+            case FetchResult.BATCHES if answer.part is not None:
+                return self._take_part(answer, answer.part)
             case FetchResult.BATCHES if answer.batches:
                 self._expect(answer)
                 return self._begin(ApplyBatches(answer.batches, answer.previous_chain, answer.end_offset))
@@ -73,6 +85,14 @@ class Following:
                 raise AssertionError("an answer without contents")
             case _:
                 assert_never(answer.result)
+
+    def _take_part(self, answer: FetchAnswer, part: BatchPart) -> Work | None:
+        self._partial = joined(self._partial, self.position.offset, part)
+        if self._partial is None or not self._partial.is_whole:
+            return None
+        self._expect(answer)
+        data, self._partial = self._partial.data, None
+        return self._begin(ApplyBatches(data, answer.previous_chain, answer.end_offset))
 
     def applied(self, position: Position) -> None:
         """The work is done, and the store stands at `position`."""
@@ -111,5 +131,6 @@ class Following:
         self._expected_digest = (answer.digest_offset, answer.digest) if answer.digest else None
 
     def _begin(self, work: WorkT) -> WorkT:
+        self._partial = None
         self._work = work
         return work

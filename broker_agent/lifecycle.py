@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
+from metadata_log.pieces import BatchPart
 
 
 @unique
@@ -94,6 +95,8 @@ class FetchRequest:
     wants_shut_down: bool
     max_wait_ms: int
     max_bytes: int
+    part_position: int = 0
+    """So many bytes of the batch at the position the broker holds already (`metadata_log.pieces`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,12 @@ class FetchAnswer:
     lease_ms: int = 0
     controller_epoch: Epoch = 0
     """0 where the controller did not say."""
+    part: BatchPart | None = None
+
+    @property
+    def brought(self) -> bool:
+        """Whether something of the log has come, so that there may be more."""
+        return bool(self.batches) or self.part is not None
 
 
 # --- what can happen -----------------------------------------------------------------------------------------------

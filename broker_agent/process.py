@@ -17,7 +17,7 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import Agent, BrokerIdentity
-from broker_agent.client import ControllerClient
+from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
 from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.metadata_loader import Log
@@ -167,7 +167,7 @@ def make_agent(
         broker,
         Session(session_config(config), rng, identity.generation),
         BrokerStore(directory),
-        lambda report: ControllerClient(controllers, reach, report),
+        lambda report: ControllerClient(controllers, reach, report, download_sizes(config)),
         now_ms=now_ms,
         log=log,
     )
@@ -181,7 +181,14 @@ def session_config(config: BrokerConfig) -> SessionConfig:
         fenced_max_wait_ms=min(500, config.metadata_fetch_max_wait_ms),
         initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
         shutdown_deadline_ms=config.controlled_shutdown_deadline_ms,
+        max_bytes=config.metadata_fetch_max_bytes,
+        piece_bytes_min=config.metadata_fetch_piece_min_bytes,
     )
+
+
+def download_sizes(config: BrokerConfig) -> DownloadSizes:
+    """How snapshots are downloaded, as it was configured."""
+    return DownloadSizes(config.metadata_fetch_piece_min_bytes, config.metadata_fetch_snapshot_max_bytes)
 
 
 def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:

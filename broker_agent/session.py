@@ -280,7 +280,9 @@ class Session:
             return
         self._hear_standing(answer, sent, now_ms)
         busy = self._following.is_busy
-        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=bool(answer.batches), now_ms=now_ms)
+        if answer.brought and answer.end_offset < answer.high_watermark:
+            self._asking.piece_came(sent, request, now_ms)
+        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=answer.brought, now_ms=now_ms)
         if not busy and request.position == self.position:
             self._give_work(self._following.take(answer, request.broker_epoch))
         self._maybe_go_online(now_ms)
@@ -421,6 +423,7 @@ class Session:
                 registration.broker_epoch,
                 self.position,
                 self.state,
+                part_position=self._following.part_position,
                 busy=self._following.is_busy,
                 wants_fence=not self.is_caught_up,
                 now_ms=now_ms,

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from broker_agent.lifecycle import LeaseMode
+from metadata_log.pieces import PIECE_BYTES_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,10 @@ class SessionConfig:
     max_wait_ms: int = 2_000
     fenced_max_wait_ms: int = 500
     """A fenced broker waits less, so that it sees soon that it may go Online."""
-    max_bytes: int = 2 << 20
+    max_bytes: int = 1 << 20
+    """The most that a fetch asks for, of the log or of a snapshot."""
+    piece_bytes_min: int = PIECE_BYTES_MIN
+    """No fetch asks for less, however slow the link is (`metadata_log.pieces`)."""
     request_timeout_ms: int = 1_000
     """How long an answer may take beyond the wait that was asked for."""
     register_timeout_ms: int = 3_000

@@ -1,13 +1,15 @@
 """What a broker's fetch is answered with, given where the broker stands and what is committed here.
 
-A broker is only ever given committed batches: whole ones, from the very offset that it asked for, never past the high
-watermark. So what brokers hold is always a prefix of the one history, and a leader change never takes anything back.
+A broker is only ever given committed batches: from the very offset that it asked for, never past the high watermark; whole ones,
+or one in parts where it is larger than what was asked for (`metadata_log.pieces`). So what brokers hold is always a prefix of the
+one history, and a leader change never takes anything back.
 """
 
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.log import Log
+from metadata_log.pieces import as_asked
 from quorum.controller.controller import BrokerStanding
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.state_machine import StateMachine
@@ -61,10 +63,14 @@ def deltas(
     Delivers up to what this node has *applied*, so that the standing and the digest are never older than the batches.
     """
     applied = state.applied
-    batches: tuple[Batch, ...] = ()
+    found: tuple[Batch, ...] = ()
+    max_bytes = max(1, min(fetch.max_bytes, ANSWER_BYTES_MAX))
     if fetch.offset < applied:
-        batches = log.read(fetch.offset, max(1, min(fetch.max_bytes, ANSWER_BYTES_MAX)), applied)
+        found = log.read(fetch.offset, max_bytes, applied)
+    batches, part = as_asked(found, max_bytes, fetch.part_position)
     end = batches[-1].end_offset if batches else fetch.offset
+    if part is not None and part.is_last:
+        end = found[0].end_offset
     image = state.committed
     return MetadataFetched(
         FetchResult.BATCHES,
@@ -77,4 +83,5 @@ def deltas(
         digest_offset=end,
         standing=standing,
         lease_ms=lease_ms,
+        part=part,
     )

@@ -10,6 +10,7 @@ from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
 from metadata_log.image import MetadataImage
+from metadata_log.pieces import BatchPart
 from metadata_log.records import Endpoint, Voters
 from quorum.controller.controller import BrokerStanding, Controller
 
@@ -52,6 +53,8 @@ class MetadataFetch:
     offline_log_dirs: tuple[Uuid, ...]
     max_wait_ms: int
     max_bytes: int
+    part_position: int | None = None
+    """So many bytes of the batch at `offset` the broker holds (`metadata_log.pieces`); None: it takes whole batches only."""
 
 
 class FetchResult(Enum):
@@ -65,7 +68,10 @@ class FetchResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetched:
-    """The answer to a `MetadataFetch`. `batches` are committed, and all below `end_offset` has been delivered."""
+    """The answer to a `MetadataFetch`. `batches` are committed, and all below `end_offset` has been delivered.
+
+    Or `part` is, of the one batch that comes next; with its last part all of it has been delivered.
+    """
 
     result: FetchResult
     controller_epoch: Epoch
@@ -79,6 +85,7 @@ class MetadataFetched:
     digest_offset: Offset = 0
     standing: BrokerStanding | None = None
     lease_ms: int = 0
+    part: BatchPart | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,8 @@ from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_
 from quorum.wire.timeouts import timeout_of
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
+SNAPSHOT_BYTES_MAX = 64 << 30
+"""No snapshot is larger."""
 FIRST_GENERATION = 1
 """What a broker is of that does not say."""
 
@@ -81,14 +83,22 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     async def FetchMetadataSnapshot(  # noqa: N802
         self, request: broker_pb2.FetchMetadataSnapshotRequest, context: Any
     ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
-        """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory."""
+        """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory.
+
+        As many bytes as were asked for: a broker behind a slow link asks for few at a time, so that its fetches, which are its
+        signs of life, do not stand behind the rest in the link's queue.
+        """
         try:
             self._check_sender(request, self._doors.caller(context))
             snapshot, position, size = from_snapshot_id(request.snapshot), request.position, None
             if position < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
-            while size is None or position < size:
-                size, data = self._node.read_snapshot_chunk(snapshot, position, SNAPSHOT_CHUNK_BYTES)
+            if request.max_bytes < 0:
+                raise Refused(ErrorCode.INVALID_REQUEST, f"max_bytes {request.max_bytes} is negative")
+            until = position + (request.max_bytes or SNAPSHOT_BYTES_MAX)
+            while position < min(until, until if size is None else size):
+                chunk_bytes = min(SNAPSHOT_CHUNK_BYTES, until - position)
+                size, data = self._node.read_snapshot_chunk(snapshot, position, chunk_bytes)
                 yield broker_pb2.SnapshotChunk(size=size, position=position, data=data)
                 if not data:
                     return

@@ -18,7 +18,7 @@ from quorum.controller.commands import (
 )
 from quorum.controller.contact import BrokerState
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched
-from quorum.wire.convert import at_most, chain, from_endpoint, join, to_snapshot_id, uuid
+from quorum.wire.convert import at_most, chain, from_endpoint, join, to_part, to_snapshot_id, uuid
 from quorum.wire.errors import BadMessage, error
 
 LISTENERS_MAX = 100
@@ -64,8 +64,8 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
 
 def from_metadata_fetch(message: broker_pb2.MetadataFetchRequest) -> MetadataFetch:
     at_most(LOG_DIRS_MAX, len(message.offline_log_dirs), "offline_log_dirs")
-    if min(message.offset, message.epoch, message.max_wait_ms, message.max_bytes) < 0:
-        raise BadMessage("offset, epoch, max_wait_ms and max_bytes are not negative")
+    if min(message.offset, message.epoch, message.max_wait_ms, message.max_bytes, message.part_position) < 0:
+        raise BadMessage("offset, epoch, max_wait_ms, max_bytes and part_position are not negative")
     return MetadataFetch(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,
@@ -78,6 +78,7 @@ def from_metadata_fetch(message: broker_pb2.MetadataFetchRequest) -> MetadataFet
         offline_log_dirs=tuple(uuid(each, "offline_log_dirs") for each in message.offline_log_dirs),
         max_wait_ms=message.max_wait_ms,
         max_bytes=message.max_bytes,
+        part_position=message.part_position if message.HasField("part_position") else None,
     )
 
 
@@ -99,6 +100,8 @@ def to_metadata_fetched(fetched: MetadataFetched, number: int) -> broker_pb2.Met
     if fetched.diverging is not None:
         diverging = common_pb2.OffsetAndEpoch(offset=fetched.diverging.offset, epoch=fetched.diverging.epoch)
         response.diverging.CopyFrom(diverging)
+    if fetched.part is not None:
+        response.part.CopyFrom(to_part(fetched.part))
     standing = fetched.standing
     if standing is not None:
         response.state = _STATES[standing.state]

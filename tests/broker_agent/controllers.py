@@ -17,6 +17,7 @@ from metadata_log.files import RealDirectory
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.image import MetadataImage
 from metadata_log.log import Log
+from metadata_log.pieces import as_asked
 from metadata_log.records import (
     FROM_OFFSET,
     BrokerRegistrationChange,
@@ -125,6 +126,12 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         self.generation = 1
         self.hint: common_pb2.LeaderHint | None = None
         self.digest_is_wrong = False
+        self.knows_parts = True
+        """False: a controller of an earlier release."""
+        self.pieces: list[tuple[int, int]] = []
+        """Position and most bytes of each piece of a snapshot that was asked for."""
+        self.bytes_in_time = 1 << 40
+        """A larger piece of a snapshot would not come before it is waited for no more."""
         self._news = asyncio.Event()
         self._server: grpc.aio.Server | None = None
         self.port = 0
@@ -236,11 +243,18 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
             response.error.code = ErrorCode.CHAIN_MISMATCH.value
             return
         response.result = broker_pb2.MetadataFetchResponse.BATCHES
-        response.batches = history.batches(request.offset, max(1, request.max_bytes))
         response.previous_chain = history.chain_at(request.offset)
-        response.end_offset = history.end
-        response.digest = b"?" * 32 if self.digest_is_wrong else history.image.digest_bytes
-        response.digest_offset = history.end
+        found = history.log.read(request.offset, request.max_bytes)
+        position = request.part_position if self.knows_parts and request.HasField("part_position") else None
+        batches, part = as_asked(found, request.max_bytes, position)
+        response.batches = b"".join(batch.data for batch in batches)
+        response.end_offset = batches[-1].end_offset if batches else request.offset
+        if part is not None:
+            response.part.position, response.part.size, response.part.data = part
+            response.end_offset = found[0].end_offset if part.is_last else request.offset
+        if response.end_offset == history.end:
+            response.digest = b"?" * 32 if self.digest_is_wrong else history.image.digest_bytes
+            response.digest_offset = history.end
 
     async def AlterPartition(self, request: Any, context: Any) -> Any:  # noqa: N802
         """Grants whatever ISR is proposed."""
@@ -262,6 +276,11 @@ class FakeController(broker_pb2_grpc.BrokerServiceServicer):
         if end != self.history.snapshot:
             yield broker_pb2.SnapshotChunk(error=common_pb2.Error(code=common_pb2.SNAPSHOT_NOT_FOUND))
             return
+        self.pieces.append((request.position, request.max_bytes))
+        if request.max_bytes > self.bytes_in_time:
+            await asyncio.Event().wait()
         data = self.history.snapshot_bytes(end)
-        for position in range(request.position, len(data), 1_000):
-            yield broker_pb2.SnapshotChunk(size=len(data), position=position, data=data[position : position + 1_000])
+        until = min(len(data), request.position + request.max_bytes) if self.knows_parts else len(data)
+        for position in range(request.position, until, 1_000):
+            chunk = data[position : min(until, position + 1_000)]
+            yield broker_pb2.SnapshotChunk(size=len(data), position=position, data=chunk)

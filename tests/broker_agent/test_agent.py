@@ -15,7 +15,7 @@ import pytest_asyncio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 
 from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
-from broker_agent.client import ControllerClient
+from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
 from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.session import Session
 from broker_agent.session_config import SessionConfig
@@ -73,6 +73,7 @@ class Process:
         config: SessionConfig = SESSION,
         seed: int = 1,
         data_plane: str = EXTERNAL_DATA_PLANE,
+        download: DownloadSizes = DOWNLOAD_SIZES,
     ) -> None:
         self.log = Quiet(pulse)
         self.dialer = Dialer()
@@ -86,7 +87,7 @@ class Process:
             identity,
             Session(config, random.Random(seed), formatted.generation),
             BrokerStore(directory),
-            lambda report: ControllerClient(addresses, Reaching(self.dialer), report),
+            lambda report: ControllerClient(addresses, Reaching(self.dialer), report, download),
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             log=self.log,
             times=AgentTimes(flush_interval_ms=20),
@@ -181,6 +182,67 @@ async def test_a_new_broker_loads_the_snapshot(controller: FakeController, start
     assert process.agent.snapshots_loaded == 1
     assert process.agent.cache.current.contains("a")
     assert process.agent.cache.current.image == controller.history.image
+
+
+@pytest.mark.parametrize("knows_parts", [True, False])
+async def test_a_snapshot_comes_in_pieces_that_grow(
+    controller: FakeController, start: Start, knows_parts: bool
+) -> None:
+    """Each begins where the one before it ended; also from a controller of an earlier release, which would give more."""
+    controller.knows_parts = knows_parts
+    write_much(controller)
+    end = controller.history.mark()
+    size = len(controller.history.snapshot_bytes(end))
+    assert size > 60_000
+    process = start(download=DownloadSizes(min_bytes=4_000, timeout_ms=10_000))
+    await process.reaches(BrokerState.ONLINE)
+    assert process.agent.cache.current.image == controller.history.image
+    assert controller.pieces[:4] == [(0, 4_000), (4_000, 8_000), (12_000, 16_000), (28_000, 32_000)]
+
+
+async def test_a_piece_of_a_snapshot_that_is_too_late_is_asked_for_again_smaller(
+    controller: FakeController, start: Start
+) -> None:
+    """From where the last one ended, so that nothing is fetched twice."""
+    write_much(controller)
+    controller.history.mark()
+    controller.bytes_in_time = 10_000
+    process = start(download=DownloadSizes(min_bytes=4_000, timeout_ms=200))
+    await process.reaches(BrokerState.ONLINE)
+    assert process.agent.snapshots_loaded == 1
+    assert controller.pieces[:4] == [(0, 4_000), (4_000, 8_000), (12_000, 16_000), (12_000, 4_000)]
+    assert process.agent.cache.current.image == controller.history.image
+
+
+async def test_a_snapshot_of_which_no_piece_comes_is_given_up(controller: FakeController, start: Start) -> None:
+    """The broker asks whoever leads by then, from the beginning."""
+    write_much(controller)
+    controller.history.mark()
+    controller.bytes_in_time = 0
+    process = start(download=DownloadSizes(min_bytes=4_000, timeout_ms=20, patience_ms=60))
+    await controller.pulse.until(lambda: bool(process.log.said("looking for the controller")))
+    assert len(controller.pieces) >= 3 and set(controller.pieces) == {(0, 4_000)}
+    controller.bytes_in_time = 1 << 20
+    await process.reaches(BrokerState.ONLINE)
+
+
+@pytest.mark.parametrize("knows_parts", [True, False])
+async def test_a_large_batch_comes_in_parts(controller: FakeController, start: Start, knows_parts: bool) -> None:
+    """And the store gets it whole; a controller of an earlier release gives it whole."""
+    controller.knows_parts = knows_parts
+    process = start()
+    await process.reaches(BrokerState.ONLINE)
+    asked = len(controller.fetches)
+    end = write_much(controller)
+    await process.applies(end)
+    assert process.agent.cache.current.image == controller.history.image
+    positions = [each.part_position for each in controller.fetches[asked:]]
+    assert (4_096 in positions) is knows_parts
+
+
+def write_much(controller: FakeController) -> int:
+    """One batch of 60 KB and more."""
+    return controller.write(*(Topic(f"{n:0100}", n.to_bytes(16, "big")) for n in range(1, 501))) + 500
 
 
 async def test_a_hint_leads_to_the_controller(controller: FakeController, start: Start, tmp_path: Path) -> None:

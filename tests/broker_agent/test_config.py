@@ -6,7 +6,7 @@ import pytest
 
 from broker_agent.config import BrokerConfig, ConfigErrors, load
 from broker_agent.lifecycle import LeaseMode
-from broker_agent.process import advertised, run_broker, session_config
+from broker_agent.process import advertised, download_sizes, run_broker, session_config
 from daemon.endpoints import HostPort
 from daemon.logs import get_logger
 from metadata_log.records import Endpoint
@@ -78,6 +78,18 @@ async def test_a_broker_that_is_embedded_refuses_to_do_without_a_data_plane(tmp_
     (problem,) = refused.value.problems
     assert (problem.key, problem.origin) == ("broker.data.plane", "--set")
     assert not (tmp_path / "b4").exists()
+
+
+def test_the_sizes_of_pieces_reach_the_session_and_the_download() -> None:
+    """Of the log and of a snapshot."""
+    config = loaded(
+        metadata__fetch__max__bytes="65536",
+        metadata__fetch__snapshot__max__bytes="131072",
+        metadata__fetch__piece__min__bytes="2048",
+    )
+    session, download = session_config(config), download_sizes(config)
+    assert (session.piece_bytes_min, session.max_bytes) == (2_048, 64 << 10)
+    assert (download.min_bytes, download.max_bytes) == (2_048, 128 << 10)
 
 
 def test_port_0_is_advertised_as_the_port_that_was_bound() -> None:

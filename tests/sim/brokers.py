@@ -385,6 +385,7 @@ class SimBroker:
             offline_log_dirs=(),
             max_wait_ms=request.max_wait_ms,
             max_bytes=request.max_bytes,
+            part_position=request.part_position,
         )
         sent_ms = self.clock.now_ms()
 
@@ -463,4 +464,5 @@ def _answer(number: int, fetched: MetadataFetched) -> FetchAnswer:
         should_shut_down=standing is not None and standing.should_shut_down,
         lease_ms=fetched.lease_ms,
         controller_epoch=fetched.controller_epoch,
+        part=fetched.part,
     )

@@ -14,7 +14,7 @@ from metadata_log.recovery import segment_names
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
-from quorum.core.messages import PeerRequest, PeerResponse
+from quorum.core.messages import FetchResponse, PeerRequest, PeerResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
@@ -468,6 +468,8 @@ class SimController:
         asked = self._asked.pop(reply_to, None)
         assert asked is not None, f"{self.name} answers {reply_to} twice, or nobody: {answer}"
         self.cluster.laws.about_to_reply(self, asked.event, answer, self.cluster.now_ms)
+        if isinstance(answer, FetchResponse) and answer.part is not None:
+            self.cluster.coverage["part of a batch given to a follower"] += 1
         asked.on_answer(answer)
 
     def start_job(self, job: Job) -> None:

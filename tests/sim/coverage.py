@@ -82,6 +82,8 @@ _HAPPENINGS = (
     "broker stopped by its disk",
     "broker store dropped at start",
     "snapshot download broken off",
+    "part of a batch given to a follower",
+    "part of a batch given to a broker",
     "lease lapsed",
     "lease renewed",
     "stale broker fetch",

@@ -111,6 +111,10 @@ class History:
         """The digest of the image at a committed batch boundary; None elsewhere."""
         return self._digests.get(offset)
 
+    def batch_at(self, offset: Offset) -> Batch:
+        """The batch that begins at boundary `offset`."""
+        return self._batches[bisect_left(self._ends, offset + 1)]
+
     def data(self, offset: Offset, until: Offset) -> bytes:
         """The bytes of the batches from boundary `offset` to boundary `until`."""
         first = bisect_left(self._ends, offset + 1)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broker_agent.session_config import SessionConfig
 from metadata_log.log import LogConfig
+from metadata_log.pieces import PIECE_BYTES_MIN
 from quorum.controller.controller import ControllerConfig
 from quorum.core.config import RaftConfig
 from quorum.runtime.node_config import NodeConfig
@@ -71,6 +72,8 @@ class Options(NamedTuple):
     request_ids: bool
     outcomes_max: int
     scrub_interval_ms: int
+    piece_bytes_min: int
+    """With which every fetch begins; a small one takes most batches apart."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -130,6 +133,7 @@ class Options(NamedTuple):
             request_ids=rng.random() < 0.5,
             outcomes_max=rng.choice((5, 30)),
             scrub_interval_ms=0,
+            piece_bytes_min=PIECE_BYTES_MIN,
         )
         # With dice of their own, so that a seed without these is the history that it was.
         apart = random.Random()
@@ -167,6 +171,7 @@ class Options(NamedTuple):
         return drawn._replace(
             scrub_interval_ms=apart.choice((0, 500, 4_000)),
             hanging_disk_every_ms=apart.uniform(4_000.0, 12_000.0) if apart.random() < 0.2 else 0.0,
+            piece_bytes_min=apart.choice((128, 128, PIECE_BYTES_MIN)),
         )
 
     def node_config(self) -> NodeConfig:
@@ -180,7 +185,11 @@ class Options(NamedTuple):
             log=LogConfig(segment_bytes=self.segment_bytes, tail_bytes=self.tail_bytes),
             marks=MarkPolicy(bytes_between=self.mark_bytes),
             retention=RetentionPolicy(max_bytes=self.retention_bytes),
-            raft=RaftConfig(auto_join=self.auto_join, check_quorum_ms=self.check_quorum_ms),
+            raft=RaftConfig(
+                auto_join=self.auto_join,
+                check_quorum_ms=self.check_quorum_ms,
+                piece_bytes_min=self.piece_bytes_min,
+            ),
             lease_ms=self.session_timeout_ms * 5 // 9,
             quorum_age_ms=self.session_timeout_ms * 2 // 9,
             apply_at_once_records=self.slice_changes,
@@ -200,4 +209,5 @@ class Options(NamedTuple):
             fenced_max_wait_ms=share(500),
             request_timeout_ms=share(1_000),
             contact_interval_ms=share(1_000),
+            piece_bytes_min=self.piece_bytes_min,
         )

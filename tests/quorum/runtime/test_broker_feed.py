@@ -40,6 +40,36 @@ def fetch(lone: LoneNode, broker_id: NodeId, broker_epoch: int, max_wait_ms: int
     return reply_to
 
 
+def test_a_batch_that_is_larger_than_what_is_asked_for_comes_in_parts() -> None:
+    """All of it is delivered with the last part; whoever takes whole batches only gets one, however little it asked for."""
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    broker_epoch = register(lone, 7)
+    (batch,) = lone.node.log.read(broker_epoch, 1)
+
+    def asked(part_position: int | None) -> MetadataFetched:
+        below = lone.node.log.shape.epoch_below(broker_epoch)
+        assert below is not None
+        of_broker = MetadataFetch(
+            7, broker_epoch, uuid(7), broker_epoch, below, b"", False, False, (), 0, 100, part_position
+        )
+        reply_to = lone.new_reply_to()
+        lone.turn(BrokerFetch(of_broker, reply_to))
+        answer = lone.answers[reply_to]
+        assert isinstance(answer, MetadataFetched)
+        return answer
+
+    got = b""
+    while len(got) < len(batch.data):
+        answer = asked(len(got))
+        assert answer.part is not None and answer.part.position == len(got) and not answer.batches
+        got += answer.part.data
+        assert answer.end_offset == (batch.end_offset if len(got) == len(batch.data) else broker_epoch)
+    assert got == batch.data and len(got) > 100
+    whole = asked(None)
+    assert whole.batches == (batch,) and whole.part is None and whole.end_offset == batch.end_offset
+
+
 def test_many_who_wait_are_sent_to_the_snapshot_if_retention_has_dropped_what_they_wait_for() -> None:
     """Many are woken after a linger. Meanwhile a mark's snapshot may be written, and all of the log below it be gone."""
     config = NodeConfig(retention=RetentionPolicy(max_bytes=1))

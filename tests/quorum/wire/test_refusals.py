@@ -164,6 +164,7 @@ VOTERS: Final = {
         of_voters("last_fetched_epoch", -1, E.INVALID_REQUEST),
         of_voters("last_fetched_epoch", 2, E.INVALID_REQUEST),
         of_voters("max_wait_ms", -1, E.INVALID_REQUEST),
+        of_voters("part_position", -1, E.INVALID_REQUEST),
         of_voters("chain", HALF, E.INVALID_REQUEST),
         of_voters("digest", HALF, E.INVALID_REQUEST),
         of_voters("chain", OTHER_ID * 2, E.CHAIN_MISMATCH),
@@ -256,6 +257,7 @@ FETCHES: Final = (
     of_brokers("chain", HALF, E.INVALID_REQUEST),
     of_brokers("max_wait_ms", -1, E.INVALID_REQUEST),
     of_brokers("max_bytes", -1, E.INVALID_REQUEST),
+    of_brokers("part_position", -1, E.INVALID_REQUEST),
     of_brokers("offline_log_dirs", [HALF], E.INVALID_REQUEST),
     of_brokers("offline_log_dirs", [OTHER_ID] * 10_001, E.INVALID_REQUEST),
 )
@@ -301,6 +303,7 @@ BROKERS: Final = {
         of_brokers("snapshot.end_offset", -1, E.SNAPSHOT_NOT_FOUND),
         of_brokers("snapshot.epoch", 9, E.SNAPSHOT_NOT_FOUND),
         of_brokers("position", -1, E.INVALID_REQUEST),
+        of_brokers("max_bytes", -1, E.INVALID_REQUEST),
         of_brokers("position", 1 << 40, E.POSITION_OUT_OF_RANGE),
     ),
     "AlterPartition": (

@@ -342,6 +342,9 @@ async def test_a_snapshot_comes_in_chunks_from_any_position(channel: grpc.aio.Ch
     )
     chunks = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
     assert b"".join(chunk.data for chunk in chunks) == SNAPSHOT_BYTES[1_000:]
+    request.max_bytes = 100
+    (chunk,) = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
+    assert (chunk.position, chunk.data, chunk.size) == (1_000, SNAPSHOT_BYTES[1_000:1_100], len(SNAPSHOT_BYTES))
     request.snapshot.end_offset = 99
     (chunk,) = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
     assert chunk.error.code == ErrorCode.SNAPSHOT_NOT_FOUND

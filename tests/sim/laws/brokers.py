@@ -176,13 +176,28 @@ class BrokerLaws:
     def _check_batches(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> None:
         """Exactly the history from the asked offset to the claimed end, in whole batches."""
         history, end = self._history, answer.end_offset
-        data = b"".join(batch.data for batch in answer.batches)
         hold(end <= history.end, "F1 Prefix", f"{who}: {end} is not committed")
+        data = self._begun(fetch, answer, who) + b"".join(batch.data for batch in answer.batches)
         hold(fetch.offset <= end and data == history.data(fetch.offset, end), "F5 Resumable", f"{who}: not [.., {end})")
         if fetch.offset and answer.batches:
             hold(answer.previous_chain == history.chain_at(fetch.offset), "F2 NoGap", f"{who}: another chain")
         if answer.digest:
             hold(answer.digest == history.digest_at(answer.digest_offset), "F6 Equivalence", f"{who}: digest at {end}")
+
+    def _begun(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> bytes:
+        """The batch of which a part is given, once the last part is; its parts lie end to end, and are of that batch."""
+        part = answer.part
+        if part is None:
+            return b""
+        self._coverage["part of a batch given to a broker"] += 1
+        batch = self._history.batch_at(fetch.offset)
+        held = fetch.part_position
+        hold(
+            part.position == held and not answer.batches, "F4 Unsplit", f"{who}: bytes from {part.position}, not {held}"
+        )
+        of_batch = batch.data[part.position : part.position + len(part.data)]
+        hold(part.is_sound and part.data == of_batch, "F4 Unsplit", f"{who}: other bytes than the batch has")
+        return batch.data if part.is_last else b""
 
     # --- sessions --------------------------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ def _deltas_to_the_end(
     answer = _deltas(fetch, log, state, epoch=epoch, standing=standing, lease_ms=lease_ms)
     batches = log.read(fetch.offset, 1 << 20)
     end = batches[-1].end_offset if batches else fetch.offset
-    return replace(answer, batches=batches, end_offset=end, digest=b"", digest_offset=end)
+    return replace(answer, batches=batches, end_offset=end, digest=b"", digest_offset=end, part=None)
 
 
 def _deltas_with_a_gap(
