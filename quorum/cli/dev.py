@@ -72,7 +72,8 @@ def up(
 
     It is healthy when a leader is known and every broker is Online.
 
-    The first time it is made; later it is started again from what is on its disks.
+    The first time it is made; later it is started again from what is on its disks. A node whose directory was wiped is
+    left out while the others can run without it; what brings it back is named, and the exit code is 10.
     """
     from quorum.cli.dev_cluster import DevCluster
     from quorum.cli.dev_layout import CLUSTER_FILE
@@ -93,21 +94,20 @@ def up(
                 progress=_progress,
             )
         )
-    _run(cluster.up(wait_s))
+    left_out = _run(cluster.up(wait_s))
     _show(options, cluster)
+    for name, why in left_out.items():
+        click.echo(f"quorumctl: {name} was not started: {why}", err=True)
+    if left_out:
+        raise SystemExit(EXIT_UNHEALTHY)
 
 
 @dev.command()
 @_DIRECTORY
 @command
 def status(options: Options, directory: Path) -> None:
-    """Shows every node. Exit code 10 if one does not run, or there is no leader, or a broker is not Online."""
-    cluster = _load(directory)
-    views = _show(options, cluster)
-    healthy = any(view["state"] == "leader" for view in views) and all(
-        view["pid"] is not None and (view["role"] == "controller" or view["state"] == "online") for view in views
-    )
-    if not healthy:
+    """Shows every node. Exit code 10 if one does not run, is paused, or says that it is not well, which is shown above."""
+    if any(row["trouble"] is not None for row in _show(options, _load(directory))):
         raise SystemExit(EXIT_UNHEALTHY)
 
 
@@ -153,11 +153,18 @@ def kill(options: Options, directory: Path, node: str, name: str) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30."
+)
 @command
-def start(options: Options, directory: Path, node: str) -> None:
-    """Starts one node (by name or id) that does not run."""
+def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
+    """Starts one node (by name or id) that does not run, and waits until it listens.
+
+    Exit code 1 if its process ends before, with the end of its log.
+    """
     cluster = _load(directory)
     pid = _guarded(lambda: cluster.start(node))
+    _run(cluster.wait_until_serving(node, wait_s))
     name = cluster.node(node).name
     emit(options.output, {"node": name, "pid": pid}, heading=[f"Started {name}, process {pid}."])
 
@@ -200,7 +207,8 @@ def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
             "endpoint": view.node.endpoint,
             "rack": view.node.rack,
             "pid": view.pid,
-            "state": view.state if view.pid is not None else "stopped",
+            "state": view.state,
+            "trouble": view.trouble,
             "applied_offset": view.applied_offset,
             "data_directory": str(view.node.data_directory),
             "log": str(view.node.log_path),
@@ -216,6 +224,7 @@ def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
     heading = [
         f"cluster {cluster.layout.cluster_id} in {cluster.layout.directory}",
         f"export QUORUMCTL_BOOTSTRAP_CONTROLLER={cluster.layout.bootstrap}",
+        *(f"{row['name']}: {row['trouble']}" for row in rows if row["trouble"] is not None),
         "",
     ]
     emit(options.output, document, rows="nodes", columns=_COLUMNS, heading=heading)

@@ -15,19 +15,17 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from metadata_log.errors import ErrorCode
 from quorum.cli import dev_layout as layouts
 from quorum.cli.dev_layout import Conflict, DevClusterError, DevNode, Layout, NotThere
 from quorum.cli.dev_process import log_tail, pid_of, send, spawn
-from quorum.cli.words import state_text
+from quorum.cli.dev_views import ASK_S, NodeView, ask_broker, is_serving, views
 
 if TYPE_CHECKING:
-    import grpc.aio
-
     from daemon.dial import Dialer
     from quorum.wire.client import AdminClient
 
@@ -40,13 +38,10 @@ POLL_S: Final = 0.05
 Progress = Callable[[str], None]
 
 
-class NodeView(NamedTuple):
-    """A node as it is now. `state`: a controller's role, a broker's state; None where nobody could say."""
-
-    node: DevNode
-    pid: int | None
-    state: str | None
-    applied_offset: int | None
+def _nothing_to_start(layout: Layout, left_out: Mapping[str, str]) -> str:
+    if left_out:
+        return "; ".join(f"{name} cannot be started: {why}" for name, why in left_out.items())
+    return f"the cluster in {layout.directory} runs already; `quorumctl dev status` shows it, `quorumctl dev down` stops it"
 
 
 def _silent(text: str) -> None:
@@ -139,33 +134,46 @@ class DevCluster:
 
     # --- all of them -----------------------------------------------------------------------------------------------
 
-    async def up(self, timeout_s: float = UP_TIMEOUT_S) -> None:
+    async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
         """Starts every node that does not run, and waits until there is a leader and every broker is Online.
+
+        A node whose data directory was wiped, or is another's, is left out, as long as the other controllers are a majority: by
+        its name, why, and how it comes back. Empty: all nodes run and are healthy.
 
         Raises:
             DevClusterError: it runs already, a port is taken, a node died, or time is up. What was started is stopped
                 again, and what `create` made is removed.
         """
-        waiting = [node for node in self.nodes if pid_of(node) is None]
-        if not waiting:
+        strays = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
+        waiting = [node for node in self.nodes if pid_of(node) is None and node not in strays]
+        sound = [node for node in self.layout.controllers if node not in strays]
+        left_out = {
+            node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}"
+            for node, why in strays.items()
+            if sound
+        }
+        if 2 * len(sound) <= len(self.layout.controllers):
             raise Conflict(
-                f"the cluster in {self.layout.directory} runs already; `quorumctl dev status` shows it, "
-                "`quorumctl dev down` stops it"
+                f"{'; '.join(strays.values())}. Without a majority of the controllers nothing was started: put the right "
+                "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
             )
+        if not waiting:
+            raise Conflict(_nothing_to_start(self.layout, left_out))
         started: list[DevNode] = []
         try:
-            layouts.check_directories(self.layout)
             layouts.check_ports(waiting)
             for node in waiting:
                 spawn(node)
                 started.append(node)
                 self._progress(f"started {node.name} on {node.endpoint}")
-            await self.wait_until_healthy(timeout_s)
+            await self.wait_until_healthy(timeout_s, without=strays)
         except BaseException:
             await self._stop(started, 0.0)
             if self._is_new:
                 self._remove()
             raise
+        self._is_new = False  # it has run: a later failure removes nothing
+        return left_out
 
     async def down(self, timeout_s: float = DOWN_TIMEOUT_S) -> list[DevNode]:
         """SIGTERM to the brokers, then to the controllers; SIGKILL to whoever is not gone after `timeout_s`.
@@ -175,10 +183,13 @@ class DevCluster:
         killed = await self._stop(self.layout.brokers, timeout_s)
         return killed + await self._stop(self.layout.controllers, timeout_s)
 
-    async def wait_until_healthy(self, timeout_s: float = UP_TIMEOUT_S) -> None:
-        """Until every controller knows the leader, that one has committed, and every broker says that it is Online.
+    async def wait_until_healthy(
+        self, timeout_s: float = UP_TIMEOUT_S, *, without: Container[DevNode] = frozenset()
+    ) -> None:
+        """Until every controller hears the leader, knows what is committed, and every broker says that it is Online.
 
-        The brokers are asked themselves: to the controllers a process that was killed a moment ago is Online still.
+        The brokers are asked themselves: to the controllers a process that was killed a moment ago is Online still. The nodes
+        `without` do not run, and nobody waits for them.
 
         Raises:
             DevClusterError: time is up, or a node's process ended; the message holds the end of its log.
@@ -186,36 +197,38 @@ class DevCluster:
         from daemon.dial import Dialer
 
         said = ""
+        nodes = [node for node in self.nodes if node not in without]
         try:
             async with asyncio.timeout(timeout_s), self.client(1.0) as client, Dialer() as dial:
-                while (trouble := await self._trouble(client, dial)) is not None:
+                while (trouble := await self._trouble(nodes, client, dial)) is not None:
                     if trouble != said:
                         said = trouble
                         self._progress(f"waiting: {trouble}")
                     await asyncio.sleep(POLL_S)
         except TimeoutError as e:
             raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
-        self._progress("healthy")
+        self._progress("healthy" if len(nodes) == len(self.nodes) else f"{len(nodes)} of {len(self.nodes)} nodes run")
 
-    async def _trouble(self, client: AdminClient, dial: Dialer) -> str | None:
+    async def _trouble(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
         from quorum.wire.client_errors import AdminError
 
-        for node in self.nodes:
+        for node in nodes:
             if pid_of(node) is None:
                 raise DevClusterError(f"{node.name} has ended; the end of {node.log_path}:\n{log_tail(node)}")
         try:
-            for node in self.layout.controllers:
+            for node in (node for node in nodes if node.role == "controller"):
                 status = await client.describe_quorum(node.endpoint)
                 if not status.leader.HasField("leader_id"):
-                    return f"{node.name} knows no leader"
+                    return f"{node.name} follows no leader"
                 if not status.HasField("high_watermark"):
                     return f"{node.name} does not know yet what is committed"
         except AdminError as e:
             if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
                 raise Conflict(f"another cluster answers on these ports: {e.message}") from e
             return " ".join(e.message.split())
-        online = [await _is_online(dial(node.endpoint)) for node in self.layout.brokers]
-        missing = [node.name for node, is_online in zip(self.layout.brokers, online, strict=True) if not is_online]
+        brokers = [node for node in nodes if node.role == "broker"]
+        asked = [await ask_broker(dial(node.endpoint)) for node in brokers]
+        missing = [node.name for node, status in zip(brokers, asked, strict=True) if not is_serving(status)]
         return f"{', '.join(missing)} not yet Online" if missing else None
 
     # --- one of them -----------------------------------------------------------------------------------------------
@@ -232,6 +245,26 @@ class DevCluster:
             raise Conflict(f"{node.name} runs already, as process {pid}")
         layouts.check_ports([node])
         return spawn(node)
+
+    async def wait_until_serving(self, name: str, timeout_s: float = UP_TIMEOUT_S) -> None:
+        """Until the node that was just started listens on its port.
+
+        Raises:
+            DevClusterError: its process has ended, or does not listen in time; the message holds the end of its log.
+        """
+        node = self.node(name)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if pid_of(node) is None:
+                        text = f"{node.name} was not started: its process ended at once. The end of {node.log_path}:"
+                        raise DevClusterError(f"{text}\n{log_tail(node)}")
+                    if await layouts.listens(node):
+                        return
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as e:
+            text = f"{node.name} runs, and does not listen on {node.endpoint} after {timeout_s:g} s. The end of {node.log_path}:"
+            raise DevClusterError(f"{text}\n{log_tail(node)}") from e
 
     async def stop(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> bool:
         """Stops one node in order (SIGTERM). False if it had to be killed after `timeout_s`."""
@@ -289,28 +322,8 @@ class DevCluster:
 
     async def views(self) -> list[NodeView]:
         """Every node as it is now; asks whoever can be asked, and waits for nobody long."""
-        from quorum_rpc.v1 import admin_pb2
-
-        from quorum.wire.client_errors import AdminError
-
-        states: dict[int, tuple[str, int | None]] = {}
-        async with self.client(1.0) as client:
-            running = [node for node in self.layout.controllers if pid_of(node) is not None]
-            for node in running:
-                try:
-                    status = await client.describe_quorum(node.endpoint)
-                except AdminError:
-                    continue  # it runs and does not answer: its state is not known
-                states[node.node_id] = (status.role, status.applied_offset)
-            if running:
-                try:
-                    listed = await client.list_brokers()
-                except AdminError:
-                    listed = admin_pb2.ListBrokersResponse()  # without a leader nobody knows how the brokers are
-                for broker in listed.brokers:
-                    offset = broker.metadata_offset if broker.HasField("metadata_offset") else None
-                    states[broker.broker_id] = (state_text(broker.state), offset)
-        return [NodeView(node, pid_of(node), *states.get(node.node_id, (None, None))) for node in self.nodes]
+        async with self.client(ASK_S) as client:
+            return await views(self.layout, client)
 
     def _remove(self, *, keep_directory: bool = False) -> None:
         """Removes what `create` made, and nothing else."""
@@ -320,16 +333,3 @@ class DevCluster:
             (self.layout.directory / name).unlink(missing_ok=True)
         if not keep_directory and not any(self.layout.directory.iterdir()):
             self.layout.directory.rmdir()
-
-
-async def _is_online(channel: grpc.aio.Channel) -> bool:
-    """Whether the broker at the other end says of itself that it serves clients."""
-    import grpc
-    from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
-
-    stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
-    try:
-        status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=1.0)
-    except grpc.aio.AioRpcError:
-        return False
-    return status.state == broker_pb2.ONLINE and not status.lease_lapsed

@@ -13,11 +13,13 @@ kernel gives to outgoing connections, because otherwise a client's connection ma
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, NamedTuple
 
 from metadata_log.errors import LogFormatError
@@ -201,24 +203,53 @@ def _node(directory: Path, values: Mapping[str, Any]) -> DevNode:
     )
 
 
-def check_directories(layout: Layout) -> None:
-    """Raises Conflict if a data directory is not the node's that `cluster.json` says."""
-    for node in layout.nodes:
-        path = node.data_directory
-        try:
-            found = read_identity(RealDirectory(path)) if path.is_dir() else None
-        except LogFormatError as e:
-            raise Conflict(str(e)) from e
-        if found is None or (found.cluster_id, found.node_id, found.role) != (
-            layout.cluster_id,
-            node.node_id,
-            node.role,
-        ):
-            whose = "nobody" if found is None else f"{found.role} {found.node_id} of cluster {found.cluster_id}"
-            raise Conflict(
-                f"{path} belongs to {whose}, not to {node.role} {node.node_id} of cluster {layout.cluster_id}; "
-                "put the right directory there, or make the cluster elsewhere"
-            )
+def strays(layout: Layout) -> dict[DevNode, str]:
+    """The nodes whose data directory is not the one that `cluster.json` says: wiped, or somebody else's; and why, in words."""
+    found = {node: _why_stray(layout, node) for node in layout.nodes}
+    return {node: why for node, why in found.items() if why is not None}
+
+
+def _why_stray(layout: Layout, node: DevNode) -> str | None:
+    path = node.data_directory
+    try:
+        found = read_identity(RealDirectory(path)) if path.is_dir() else None
+    except LogFormatError as e:
+        return str(e)
+    if found is None:
+        return f"{path} is not formatted: it was wiped, or its disk is not there"
+    if (found.cluster_id, found.node_id, found.role) == (layout.cluster_id, node.node_id, node.role):
+        return None
+    return (
+        f"{path} belongs to {found.role} {found.node_id} of cluster {found.cluster_id}, not to {node.role} {node.node_id} "
+        f"of cluster {layout.cluster_id}"
+    )
+
+
+def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
+    """How `node` comes back with an empty data directory, while `running` and a majority of the controllers run.
+
+    A controller comes back as another voter: its votes are gone with its disk (deploy/runbook.md).
+    """
+    config = quote(str(node.config_path))
+    start = f"`quorumctl dev start --dir {quote(str(layout.directory))} {node.name}`"
+    form = f"`quorumctl storage format --config {config}"
+    if node.role != "controller":
+        return f"Put the right directory there; or, with none there, {form} --cluster-id {layout.cluster_id}`, then {start}"
+    return (
+        f"Put the right directory there; or, with none there, {form} --from {running.endpoint}`, {start}, "
+        f"`quorumctl -C {running.endpoint} quorum remove-voter --node-id {node.node_id}`, and when its lag is 0, "
+        f"`quorumctl -C {running.endpoint} quorum add-voter --config {config}`"
+    )
+
+
+async def listens(node: DevNode) -> bool:
+    """Whether somebody takes connections on the node's port."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, node.port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def check_ports(nodes: Iterable[DevNode]) -> None:

@@ -45,6 +45,11 @@ def pid_of(node: DevNode) -> int | None:
     return pid if _runs(pid) and _birth(pid) == birth else None
 
 
+def is_paused(pid: int) -> bool:
+    """Whether the process was stopped by a signal (SIGSTOP), and waits for SIGCONT."""
+    return _state(pid) in ("T", "t")
+
+
 def send(node: DevNode, number: signal.Signals) -> bool:
     """Sends the signal; False if the node does not run."""
     pid = pid_of(node)

@@ -1,6 +1,9 @@
 """`quorumctl dev`: a cluster up, down and looked at by one command each; every misuse is told from every other."""
 
 import json
+import re
+import shlex
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +64,54 @@ def test_up_status_down_and_up_again(directory: Path) -> None:
     again = quorumctl("dev", "up", "--dir", str(directory), "-o", "json")
     assert again.returncode == 0, again
     assert json.loads(again.stdout)["cluster_id"] == json.loads(up.stdout)["cluster_id"]
+
+
+def commands(text: str) -> list[list[str]]:
+    """The `quorumctl` commands that an error names, as somebody copies them."""
+    return [shlex.split(found) for found in re.findall(r"`quorumctl ([^`]*)`", text)]
+
+
+def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> None:
+    """A paused node, one that dies as soon as it is started, one whose directory was wiped: each is named, with what to do.
+
+    The wiped one keeps nobody else down, and the commands that `dev up` names bring it back as they stand there.
+    """
+    here = ("--dir", str(directory))
+    assert quorumctl("dev", "up", *here, "--controllers", "3", "--brokers", "1").returncode == 0
+
+    quorumctl("dev", "kill", *here, "controller-2", "--signal", "STOP")
+    paused = quorumctl("dev", "status", *here, "-o", "json")
+    assert paused.returncode == 10, paused
+    states = {node["name"]: (node["state"], node["trouble"]) for node in json.loads(paused.stdout)["nodes"]}
+    assert states["controller-2"][0] == "paused" and "CONT" in states["controller-2"][1]
+    assert "controller-2: it is paused" in quorumctl("dev", "status", *here).stdout
+    quorumctl("dev", "kill", *here, "controller-2", "--signal", "CONT")
+
+    quorumctl("dev", "stop", *here, "broker-101")
+    config = directory / "broker-101" / "config.yaml"
+    sound = config.read_text()
+    config.write_text(sound + "listenrs: PLAINTEXT://127.0.0.1:1\n")
+    refused = quorumctl("dev", "start", *here, "broker-101")
+    assert refused.returncode == 1, refused
+    assert "broker-101 was not started" in refused.stderr and "listenrs" in refused.stderr
+    config.write_text(sound)
+    started = quorumctl("dev", "start", *here, "broker-101")
+    assert started.returncode == 0, started
+
+    assert quorumctl("dev", "down", *here).returncode == 0
+    shutil.rmtree(directory / "controller-3" / "data")
+    up = quorumctl("dev", "up", *here)
+    assert up.returncode == 10, up
+    assert "controller-3 was not started" in up.stderr and "healthy" not in up.stderr.splitlines()
+    assert quorumctl("dev", "status", *here).returncode == 10
+    way_back = commands(up.stderr)
+    assert [words[0] for words in way_back] == ["storage", "dev", "-C", "-C"], up.stderr
+    for words in way_back:
+        ran = quorumctl(*words)
+        assert ran.returncode == 0, (words, ran)
+    again = quorumctl("-C", way_back[-1][1], "health", "--exit-when-healthy", "--timeout", "20")
+    assert again.returncode == 0, again
+    assert quorumctl("dev", "status", *here).returncode == 0
 
 
 def test_a_used_port(directory: Path) -> None:

@@ -1,6 +1,7 @@
 """A local cluster: what `dev up` makes, what it refuses, and that it leaves nothing behind when it fails."""
 
 import json
+import shutil
 import socket
 from pathlib import Path
 
@@ -133,3 +134,21 @@ async def test_another_clusters_address_is_refused(tmp_path: Path) -> None:
         assert document["cluster_id"] == cluster.layout.cluster_id
     finally:
         await cluster.down()
+
+
+async def test_one_wiped_directory_is_told_from_a_lost_majority(tmp_path: Path) -> None:
+    """The first is left out, and nothing is started where the others are no majority; the error names each directory."""
+    cluster = DevCluster.create(tmp_path / "a cluster", controllers=3, brokers=1)
+    first, second, third = cluster.layout.controllers
+    shutil.rmtree(third.data_directory)
+    shutil.rmtree(cluster.layout.brokers[0].data_directory)
+    assert [node.name for node in layouts.strays(cluster.layout)] == ["controller-3", "broker-101"]
+    back = layouts.way_back(cluster.layout, cluster.layout.brokers[0], first)
+    assert f"--config '{tmp_path}/a cluster/broker-101/config.yaml' --cluster-id {cluster.layout.cluster_id}`" in back
+
+    second.data_directory.rename(third.data_directory)
+    with pytest.raises(Conflict, match="Without a majority") as refused:
+        await DevCluster.load(tmp_path / "a cluster").up()
+    assert f"{second.data_directory} is not formatted" in str(refused.value)
+    assert f"{third.data_directory} belongs to controller 2 of cluster" in str(refused.value)
+    assert cluster.running() == []
