@@ -18,12 +18,14 @@ from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER
 from metadata_log.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
 from metadata_log.records import UnregisterBroker as UnregisterBrokerRecord
+from quorum.controller.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.broker_view import BrokerViews
 from quorum.controller.commands import (
     BrokerContact,
     BrokerContactReply,
     Command,
     CommandReply,
+    ContinueFencing,
     ContinueShutdown,
     ElectLeaderless,
     FenceBroker,
@@ -105,16 +107,11 @@ class Brokers:
             )
 
     def unregister(self, image: MetadataImage, command: UnregisterBroker, now_ms: int) -> Decision:
-        """Raises ControllerError: BROKER_ID_NOT_REGISTERED."""
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
         broker = self._registered(image, command.broker_id)
-        moves: list[MetadataRecord] = []
-        if not broker.fenced:
-            moves, is_done = self._leave(image, broker.broker_id, now_ms)
-            if not is_done:
-                return Decision(tuple(moves), UnregisterBrokerReply(), then=command)
+        check_may_be_unregistered(image, broker, self.sessions, now_ms)
         self._forget(broker.broker_id)
-        gone = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
-        return Decision((*moves, gone), UnregisterBrokerReply())
+        return Decision((UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch),), UnregisterBrokerReply())
 
     def _registered(self, image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
         broker: RegisterBroker | None = image.brokers.get(broker_id)
@@ -166,15 +163,25 @@ class Brokers:
             return Decision((), reply)
         changes, is_done = self._leave(image, broker.broker_id, now_ms)
         if not is_done:
-            return Decision(tuple(changes), reply, then=FenceBroker(broker.broker_id))
+            return Decision(tuple(changes), reply, then=ContinueFencing(broker.broker_id))
         self._forget(broker.broker_id)
         fence = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, fenced=True)
         return Decision((*changes, fence), reply)
 
     def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
-        """Raises ControllerError: BROKER_ID_NOT_REGISTERED."""
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
         broker = self._registered(image, command.broker_id)
+        if broker.broker_id not in self._leaving:
+            check_may_be_fenced(broker, self.sessions, now_ms)
         return self._fence(image, broker, FenceBrokerReply(broker_id=broker.broker_id), now_ms)
+
+    def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
+        """The next slice of a fencing that is under way, heard or not; nothing where it is not any more."""
+        reply = FenceBrokerReply(broker_id=command.broker_id)
+        broker: RegisterBroker | None = image.brokers.get(command.broker_id)
+        if broker is None or broker.broker_id not in self._leaving:
+            return Decision((), reply)
+        return self._fence(image, broker, reply, now_ms)
 
     def fence_expired(self, image: MetadataImage, now_ms: int) -> Decision:
         """Fences the one broker whose session ended first."""
@@ -201,7 +208,7 @@ class Brokers:
             if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
                 broker: RegisterBroker | None = image.brokers.get(broker_id)
                 if broker is not None and not broker.fenced:
-                    return FenceBroker(broker_id)
+                    return ContinueFencing(broker_id)
                 self._forget(broker_id)
         if self.sessions.first_expired(image, now_ms) is not None:
             return FenceExpiredBrokers()

@@ -208,7 +208,7 @@ class FenceExpiredBrokers:
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """Fence a broker by hand. It comes back with its next contact that doesn't ask to be fenced."""
+    """Fence a broker by hand. One that is heard is not: it would come back with its next contact."""
 
     broker_id: NodeId
 
@@ -223,7 +223,7 @@ class FenceBrokerReply:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """Forget a broker for good."""
+    """Forget a broker for good. One that is heard, or that has replicas, is not."""
 
     broker_id: NodeId
 
@@ -231,6 +231,13 @@ class UnregisterBroker:
 @dataclass(frozen=True, slots=True)
 class UnregisterBrokerReply:
     offset: Offset = NOT_APPENDED
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueFencing:
+    """Go on with a fencing that is under way: the next of its batches."""
+
+    broker_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +355,7 @@ Command: TypeAlias = (
     | FenceExpiredBrokers
     | FenceBroker
     | UnregisterBroker
+    | ContinueFencing
     | ContinueShutdown
     | ElectLeaderless
     | RegisterControllerCommand

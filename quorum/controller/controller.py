@@ -27,6 +27,7 @@ from quorum.controller.commands import (
     BootstrapFeatures,
     BrokerContact,
     Command,
+    ContinueFencing,
     ContinueShutdown,
     CreatePartitions,
     CreateTopics,
@@ -136,6 +137,8 @@ class Controller:
                 return brokers.unregister(image, command, now_ms)
             case FenceBroker():
                 return brokers.fence(image, command, now_ms)
+            case ContinueFencing():
+                return brokers.continue_fencing(image, command, now_ms)
             case FenceExpiredBrokers():
                 return brokers.fence_expired(image, now_ms)
             case ContinueShutdown():

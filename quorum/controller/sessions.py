@@ -27,6 +27,8 @@ class Session:
     """None: not heard of since this controller became active."""
     metadata_offset: Offset = UNKNOWN_OFFSET
     """The broker has applied all metadata below. Never goes back within an epoch."""
+    has_ended: bool = False
+    """Its end is being acted upon, whatever `deadline_ms` says; until the broker is heard again."""
     may_go: bool = False
     """It asked to shut down, and nothing holds it any more."""
 
@@ -39,6 +41,11 @@ class Sessions:
         self._by_broker: dict[NodeId, Session] = {}
         self._next_deadline_ms: int | None = None
         """At most the earliest deadline; None where there are no sessions."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a session lasts after a contact."""
+        return self._timeout_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
         """A fresh full session for every unfenced broker."""
@@ -69,12 +76,14 @@ class Sessions:
         session = self.of(broker_id, broker_epoch)
         if session is not None:
             session.last_contact_ms = now_ms
+            session.has_ended = False
             session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
 
     def heard(self, broker_id: NodeId, broker_epoch: int, offset: Offset, now_ms: int) -> Session:
         """The broker, whose registration is known to have this epoch, was heard and stands at `offset`."""
         session = self.of(broker_id, broker_epoch) or self._open(broker_id, broker_epoch, now_ms)
         session.last_contact_ms = now_ms
+        session.has_ended = False
         session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
         session.metadata_offset = max(session.metadata_offset, offset)
         if self._next_deadline_ms is None or session.deadline_ms < self._next_deadline_ms:
@@ -84,11 +93,12 @@ class Sessions:
     def is_live(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> bool:
         """Whether the registration was heard within the timeout (or may have been, before a failover)."""
         session = self.of(broker_id, broker_epoch)
-        return session is not None and not session.may_go and session.deadline_ms > now_ms
+        return session is not None and not (session.may_go or session.has_ended) and session.deadline_ms > now_ms
 
     def postpone(self, broker_id: NodeId, now_ms: int) -> None:
         """The session's end is being acted upon; should that come to nothing, look again a little later."""
         session = self._by_broker[broker_id]
+        session.has_ended = True
         session.deadline_ms = now_ms + max(1, self._timeout_ms // 8)
 
     def credit(self, stall_ms: int) -> None:

@@ -215,14 +215,14 @@ class AdminClient:
         return response
 
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
-        """Fences a broker. It comes back with its next contact."""
+        """Fences a broker whose session has ended. Raises POLICY_VIOLATION for one that is heard: it would come back at once."""
         response: admin_pb2.MutationResponse = await self._change(
             "FenceBroker", admin_pb2.FenceBrokerRequest(broker_id=broker_id)
         )
         return response
 
     async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
-        """Forgets a broker for good."""
+        """Forgets a broker for good. Raises POLICY_VIOLATION for one that is heard, or that has replicas."""
         response: admin_pb2.MutationResponse = await self._change(
             "UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
         )

@@ -72,7 +72,10 @@ USES_MAX: Final = 50
 
 @cache
 def busy_disk() -> bytes:
-    """Of a sole voter with two brokers, the topic `orders`, and the topic `moved`, led by broker 0 though it prefers 1."""
+    """Of a sole voter with two brokers, the topic `orders`, and the topic `moved`, led by broker 0 though it prefers 1.
+
+    A third broker, 2, has registered and was never heard again.
+    """
     disk = formatted_disk(voters_of((1,)))
     controller = LoneController(_started(LoneNode(disk)))
     brokers = BrokerService(controller, IDENTITY)
@@ -91,6 +94,7 @@ def busy_disk() -> bytes:
     _contact(controller, brokers, 1, wants_fence=True)
     _contact(controller, brokers, 1)
     _take_back(controller, brokers)
+    call(brokers, "RegisterBroker", register(2))
     call(admin, "CreateSnapshot", good_requests()["AdminService.CreateSnapshot"])
     return packed(disk)
 

@@ -20,8 +20,12 @@ from quorum.controller.commands import (
     CreateTopicsReply,
     DeleteTopics,
     DeleteTopicsReply,
+    FenceBroker,
+    FenceBrokerReply,
     NewPartitions,
     NewTopic,
+    UnregisterBroker,
+    UnregisterBrokerReply,
 )
 from quorum.runtime.requests import ReadView, Refused, SnapshotMarked
 from quorum.runtime.world import Answer, Read, SnapshotWanted, Submission
@@ -69,6 +73,8 @@ class SimClient:
             self._read()
         elif roll < 0.22:
             self._mark()
+        elif roll < 0.25 and self.cluster.brokers:
+            self._send_away()
         elif roll < 0.28 or not self.cluster.options.brokers:
             self._set_default()
         elif roll < 0.60 or not self._topics:
@@ -126,6 +132,20 @@ class SimClient:
             self._grow(name, self._rng.randint(1, 8))
         else:
             self._set(TOPIC_RESOURCE, name, "retention.ms")
+
+    def _send_away(self) -> None:
+        """Some broker is to be fenced, or forgotten; which is refused as long as it is heard, or holds anything."""
+        broker_id, clients = self._rng.choice(sorted(self.cluster.brokers)), self.cluster.laws.clients
+
+        def answered(answer: Answer, floor: Offset) -> None:
+            if isinstance(answer, Refused):
+                self.cluster.coverage["broker not sent away"] += answer.code is ErrorCode.POLICY_VIOLATION
+            else:
+                assert isinstance(answer, FenceBrokerReply | UnregisterBrokerReply)
+                self.cluster.coverage["broker fenced by hand"] += isinstance(answer, FenceBrokerReply)
+                clients.answered(answer.offset, floor)
+
+        self._submit(self._rng.choice((FenceBroker(broker_id), UnregisterBroker(broker_id))), answered)
 
     def _set_default(self) -> None:
         self._set(BROKER_RESOURCE, "", "log.retention.ms")

@@ -18,6 +18,7 @@ from quorum.core.messages import FetchResponse, PeerRequest, PeerResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
+from quorum.runtime.loop import ClientEvent
 from quorum.runtime.node import Node
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, open_directory
@@ -302,11 +303,12 @@ class SimController:
         self.cluster.draw(self, "falls asleep")
 
     def resume(self) -> None:
-        """What has come in meanwhile is waiting, and is taken before any timer."""
+        """What has come in meanwhile is waiting, and is taken before any timer: clients last, as `runtime.loop` has it."""
         self.paused = False
         self._naps += 1
         asleep, self._asleep = self._asleep, []
         if self.node is not None:
+            asleep.sort(key=lambda event: isinstance(event, ClientEvent))
             self._turn([*asleep, Tick()], "wakes up")
 
     def heal(self) -> None:

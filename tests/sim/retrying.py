@@ -85,7 +85,8 @@ class RetryingClient(SimClient):
     @staticmethod
     def _is_done(answer: Answer) -> bool:
         """What was refused is not remembered: the next copy may find another cluster."""
-        return any(result.error is ErrorCode.NONE for result in answer.results)  # type: ignore[union-attr]
+        results = getattr(answer, "results", ())
+        return not results or any(result.error is ErrorCode.NONE for result in results)
 
     def _refused(self, request: _Request, refused: Refused) -> None:
         match refused.code:

@@ -203,7 +203,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FenceBroker(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Neither is done to a broker that is heard, for it would not last, nor the second to one that has replicas (POLICY_VIOLATION).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

@@ -110,7 +110,26 @@ class Cluster:
         offline_log_dirs: tuple[Uuid, ...] = (),
     ) -> list[MetadataRecord]:
         """The broker fetches, caught up unless an offset is given; returns what came of it."""
-        contact = BrokerContact(
+        said = self.said_by(
+            broker_id,
+            offset=offset,
+            wants_fence=wants_fence,
+            wants_shut_down=wants_shut_down,
+            offline_log_dirs=offline_log_dirs,
+        )
+        return self.run(said).records
+
+    def said_by(
+        self,
+        broker_id: NodeId,
+        *,
+        offset: int | None = None,
+        wants_fence: bool = False,
+        wants_shut_down: bool = False,
+        offline_log_dirs: tuple[Uuid, ...] = (),
+    ) -> BrokerContact:
+        """That fetch."""
+        return BrokerContact(
             broker_id,
             self.image.brokers[broker_id].broker_epoch,
             incarnation(broker_id, self.lives[broker_id]),
@@ -119,7 +138,6 @@ class Cluster:
             wants_shut_down,
             offline_log_dirs,
         )
-        return self.run(contact).records
 
     def create(self, name: str, partitions: int = 1, replication_factor: int = 3) -> None:
         assert self.create_one(NewTopic(name, partitions, replication_factor)).message == ""

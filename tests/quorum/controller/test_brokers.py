@@ -29,6 +29,8 @@ from quorum.controller.commands import (
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+    ContinueFencing,
+    DeleteTopics,
     FenceBroker,
     FenceExpiredBrokers,
     IsrMember,
@@ -236,9 +238,9 @@ def test_the_law_of_fencing(seed: int, brokers: int, partitions: int, data: st.D
     fenced: set[int] = set()
     for broker_id in data.draw(st.lists(st.integers(0, brokers - 1), min_size=1, max_size=brokers, unique=True)):
         before = {name: cluster.partitions(name) for name in "ab"}
-        run = cluster.run(FenceBroker(broker_id))
+        records = cluster.contact(broker_id, wants_fence=True)
         fenced.add(broker_id)
-        assert run.records[-1] == BrokerRegistrationChange(
+        assert records[-1] == BrokerRegistrationChange(
             broker_id, cluster.image.brokers[broker_id].broker_epoch, fenced=True
         )
         cluster.check_laws()
@@ -257,7 +259,7 @@ def test_a_large_fencing_moves_first_and_fences_last() -> None:
     cluster = Cluster(3, config=ControllerConfig(slice_changes_max=10, slice_partitions_max=10))
     for name in ("a", "b", "c"):
         cluster.create(name, 100, 2)
-    following: Command | None = FenceBroker(0)
+    following: Command | None = cluster.said_by(0, wants_fence=True)
     steps = 0
     while following is not None:
         decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
@@ -279,12 +281,12 @@ def test_a_fencing_that_was_cut_short_is_taken_up_again() -> None:
     """If a batch never came to be, the controller finds by itself that the broker is half way out."""
     cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
     cluster.create("a", 100, 2)
-    cluster.fold(cluster.controller.decide(cluster.image, FenceBroker(0), cluster.now_ms))
+    cluster.fold(cluster.controller.decide(cluster.image, cluster.said_by(0, wants_fence=True), cluster.now_ms))
     deadline_ms = cluster.controller.next_deadline_ms()
     assert deadline_ms is not None
     assert cluster.controller.due(cluster.image, cluster.now_ms) is None
     again = cluster.controller.due(cluster.image, deadline_ms)
-    assert again == FenceBroker(0)
+    assert again == ContinueFencing(0)
     cluster.now_ms = deadline_ms
     cluster.run(again)
 
@@ -526,14 +528,108 @@ def test_a_stopping_broker_whose_session_ends_is_fenced() -> None:
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
-def test_an_unregistered_broker_is_gone() -> None:
-    """Its leaders move first; its id may register anew."""
+def silent(cluster: Cluster, broker_id: int) -> None:
+    """The broker's session ends, and nobody else's."""
+    cluster.now_ms += SESSION_MS
+    for other in cluster.image.brokers:
+        if other != broker_id:
+            cluster.contact(other)
+    while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+        cluster.run(due)
+
+
+@pytest.mark.parametrize("command", [FenceBroker(0), UnregisterBroker(0)])
+@pytest.mark.parametrize("heard", ["a moment ago", "by an earlier controller", "fenced, and fetching"])
+def test_a_broker_that_is_heard_is_neither_fenced_nor_forgotten_by_hand(command: Command, heard: str) -> None:
+    """It would be back with its next fetch, and what it led would be gone for good. The text says what helps."""
+    cluster = Cluster(2)
+    if heard == "a moment ago":
+        for broker_id in (0, 1):
+            cluster.contact(broker_id)
+        cluster.now_ms += 120
+    elif heard == "by an earlier controller":
+        cluster.controller.activate(cluster.image, cluster.now_ms)
+    else:
+        cluster.contact(0, wants_fence=True)
+    before = cluster.image.digest_bytes
+
+    refused = refusal(cluster, command)
+
+    assert refused.code is ErrorCode.POLICY_VIOLATION
+    assert "nothing was done. Stop its process" in refused.message
+    assert {"a moment ago": "it was heard 120 ms ago"}.get(heard, "broker 0") in refused.message
+    assert cluster.image.digest_bytes == before
+    assert cluster.controller.due(cluster.image, cluster.now_ms + 1_000) is None, "no way out was begun"
+
+
+def test_a_silent_broker_is_fenced_by_hand_or_by_time() -> None:
+    """Its session has ended, and nobody has looked yet."""
     cluster = Cluster(2)
     cluster.assign("t", (0, 1))
+    cluster.now_ms += SESSION_MS
+    cluster.contact(1)
+    run = cluster.run(FenceBroker(0))
+    assert run.records[-1] == BrokerRegistrationChange(0, cluster.image.brokers[0].broker_epoch, fenced=True)
+    assert cluster.leaders("t") == [1]
+    assert cluster.run(FenceBroker(0)).records == [], "that is what was wanted"
+
+
+def test_a_fencing_goes_on_whoever_is_heard_meanwhile() -> None:
+    """The rule is for what an operator asks. Half a fencing would leave the broker out of some ISRs, and barred from all."""
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster.create("a", 200, 2)
+    cluster.now_ms += SESSION_MS
+    for broker_id in (1, 2):
+        cluster.contact(broker_id)
+    decision = cluster.controller.decide(cluster.image, FenceBroker(0), cluster.now_ms)
+    cluster.fold(decision)
+    assert decision.then == ContinueFencing(0)
+
+    assert cluster.contact(0) == []
+    cluster.run(FenceBroker(0))
+
+    assert cluster.image.brokers[0].fenced
+    cluster.check_laws()
+
+
+def test_what_is_left_of_a_fencing_does_nothing_to_the_next_process() -> None:
+    """A step of the fencing still waits its turn when the broker comes back as another process, and is unfenced."""
+    cluster = Cluster(2)
+    cluster.run(replace(registration(0, life=2), previous_incarnation_id=incarnation(0)))
+    cluster.lives[0] = 2
+    cluster.contact(0)
+    assert cluster.run(ContinueFencing(0)).records == []
+    assert cluster.run(ContinueFencing(7)).records == []
+    assert not cluster.image.brokers[0].fenced
+
+
+def test_a_broker_that_holds_replicas_is_not_forgotten() -> None:
+    """Partitions would go on naming a broker that does not exist."""
+    cluster = Cluster(2)
+    for name in ("d", "b", "a", "c"):
+        cluster.assign(name, (0, 1))
+    silent(cluster, 0)
+    refused = refusal(cluster, UnregisterBroker(0))
+    assert refused.code is ErrorCode.POLICY_VIOLATION
+    assert "has replicas of 4 topics ('a', 'b', 'c' and 1 more)" in refused.message
+
+
+def test_a_broker_on_its_way_out_is_not_forgotten_yet() -> None:
+    cluster = Cluster(2)
+    cluster.now_ms += SESSION_MS
+    cluster.contact(1)
+    assert "is being fenced" in refusal(cluster, UnregisterBroker(0)).message
+
+
+def test_an_unregistered_broker_is_gone() -> None:
+    """It was fenced, and held nothing; its id may register anew."""
+    cluster = Cluster(2)
+    cluster.assign("t", (0, 1))
+    silent(cluster, 0)
+    cluster.run(DeleteTopics(("t",)))
     run = cluster.run(UnregisterBroker(0))
 
     assert isinstance(run.records[-1], UnregisterBrokerRecord)
-    assert cluster.leaders("t") == [1]
     assert cluster.controller.standing(cluster.image, 0).state is BrokerState.OFFLINE
     refused = refusal(cluster, UnregisterBroker(0))
     assert (refused.code, refused.message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 0 is not registered")

@@ -4,7 +4,7 @@ import pytest
 
 from metadata_log.errors import ErrorCode
 from metadata_log.records import PartitionChange
-from quorum.controller.commands import AlterPartition, FenceBroker, IsrMember, PartitionAlteration
+from quorum.controller.commands import AlterPartition, Command, IsrMember, PartitionAlteration
 from quorum.controller.config import ControllerConfig
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.election_commands import (
@@ -96,8 +96,12 @@ def test_who_is_being_fenced_is_not_elected() -> None:
     cluster.contact(0)
     for name in ("a", "b"):
         back_in_sync(cluster, name)
+    following: Command | None = cluster.said_by(0, wants_fence=True)
     while all(0 in cluster.partitions(name)[0].isr for name in ("a", "b")):
-        cluster.fold(cluster.controller.decide(cluster.image, FenceBroker(0), cluster.now_ms))
+        assert following is not None
+        decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
+        cluster.fold(decision)
+        following = decision.then
     assert not cluster.image.brokers[0].fenced
     assert 0 in cluster.partitions("a")[0].isr + cluster.partitions("b")[0].isr
 

@@ -113,8 +113,8 @@ def _operators() -> dict[str, Any]:
         "ElectLeaders": admin_pb2.ElectLeadersRequest(
             context=CONTEXT, topics=[admin_pb2.TopicPartitions(topic="moved", partitions=[0])]
         ),
-        "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=0),
-        "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=1),
+        "FenceBroker": admin_pb2.FenceBrokerRequest(context=CONTEXT, broker_id=2),
+        "UnregisterBroker": admin_pb2.UnregisterBrokerRequest(context=CONTEXT, broker_id=2),
         "DescribeQuorum": admin_pb2.DescribeQuorumRequest(context=CONTEXT),
         "AddVoter": admin_pb2.AdminAddVoterRequest(context=CONTEXT, voter=voter(4)),
         "RemoveVoter": admin_pb2.AdminRemoveVoterRequest(context=CONTEXT, voter=key(3)),

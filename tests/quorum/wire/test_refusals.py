@@ -410,9 +410,14 @@ OPERATORS: Final = {
         of_operators("topics.0.partitions", [0] * 10_001, E.INVALID_REQUEST),
         Row("10,001 topics", busy, many("topics", 10_001), E.INVALID_REQUEST),
     ),
-    "FenceBroker": (*CHANGES, of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED)),
+    "FenceBroker": (
+        *CHANGES,
+        of_operators("broker_id", 0, E.POLICY_VIOLATION),
+        of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
+    ),
     "UnregisterBroker": (
         *CHANGES,
+        of_operators("broker_id", 0, E.POLICY_VIOLATION),
         of_operators("broker_id", 77, E.BROKER_ID_NOT_REGISTERED),
         of_operators("broker_id", -1, E.BROKER_ID_NOT_REGISTERED),
     ),

@@ -19,6 +19,7 @@ from metadata_log.records import (
     RemoveTopic,
     RequestOutcome,
     Topic,
+    UnregisterBroker,
 )
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
@@ -72,6 +73,8 @@ class MetadataLaws:
                     self._on_register(record, step, offset)
                 case BrokerRegistrationChange():
                     self._on_broker_change(record, step)
+                case UnregisterBroker(broker_id):
+                    self._on_unregister(broker_id, step)
                 case Topic(name, topic_id):
                     self._on_topic(name, topic_id, step)
                 case RemoveTopic(name, _):
@@ -124,6 +127,15 @@ class MetadataLaws:
             self._coverage["broker unfenced"] += 1
             applied = self._has_applied(broker_id, epoch)
             hold(applied > epoch, "M3 UnfencedOnceCaughtUp", f"b{broker_id}@{epoch} unfenced; it has applied {applied}")
+
+    def _on_unregister(self, broker_id: NodeId, step: Step) -> None:
+        """A broker that lives, or that partitions name, is not forgotten."""
+        self._coverage["broker unregistered"] += 1
+        hold(
+            step.before.brokers[broker_id].fenced, "M7 Referential", f"b{broker_id} was forgotten before it was fenced"
+        )
+        held = [step.before.topics_by_id[topic_id].name for topic_id in step.before.topics_of_broker(broker_id)]
+        hold(not held, "M7 Referential", f"b{broker_id} was forgotten, and holds {held}")
 
     def _check_given_up(self, image: MetadataImage, broker_id: NodeId) -> None:
         """A fenced broker leads nothing, and is in no ISR of which it is not the last member."""

@@ -145,6 +145,14 @@ def _any_number_of_replicas(name: str, replication_factor: int, registered: int,
     pass
 
 
+def _fence_whoever_is_named(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> None:
+    pass
+
+
+def _forget_whoever_is_named(image: MetadataImage, broker: RegisterBroker, sessions: Sessions, now_ms: int) -> None:
+    pass
+
+
 def _merge_keeping_epoch(state: PartitionState, change: PartitionChange) -> PartitionState:
     merged = list(merge(state, change))
     merged[PARTITION_EPOCH] = state[PARTITION_EPOCH]
@@ -264,6 +272,14 @@ BROKERS: dict[str, Mutant] = {
     "replica-on-a-stranger": Mutant(
         "a replica is placed on a broker that has never registered, and no replay minds",
         _place_without_a_check,
+    ),
+    "fenced-by-hand-though-heard": Mutant(
+        "an operator's word fences a broker that is heard",
+        lambda: patched(controller_brokers, "check_may_be_fenced", _fence_whoever_is_named),
+    ),
+    "forgotten-with-replicas": Mutant(
+        "an operator's word makes the controllers forget a broker that lives, or holds replicas",
+        lambda: patched(controller_brokers, "check_may_be_unregistered", _forget_whoever_is_named),
     ),
     "placed-unasked": Mutant(
         "replicas are placed without asking whether there are so many brokers, or any that could lead",
