@@ -12,6 +12,10 @@ So `write_atomic` does: write name.tmp, fsync it, rename, fsync the directory.
 
 A failed fsync is never retried. The kernel marks the pages clean when it reports the error, so a second fsync succeeds and
 proves nothing (page cache says B, disk says A). `FlushFailed` therefore ends the process, and the file refuses more work.
+
+A file that was removed while it is open takes writes and fsyncs as before, and nobody will ever find them: a voter under whom
+somebody runs `rm -rf` would go on acknowledging. So a flush of a file without a name fails like any other (`Removed`), and
+`check_in_place` asks the same of a directory, which may also have been renamed, or replaced by an empty one.
 """
 
 import errno
@@ -32,6 +36,17 @@ _HOLDER_BYTES = 20
 
 class FlushFailed(Exception):
     """An fsync failed: what is on the disk is unknown. Not an OSError, so that nobody handles it as one: stop the process."""
+
+
+class Removed(FlushFailed):
+    """A file or directory was removed, or replaced, under this process: whatever it writes there is found by nobody."""
+
+    def __init__(self, what: Path | str) -> None:
+        super().__init__(
+            f"{what} was removed, or replaced, while this process was using it: what is written there now would be found by "
+            "nobody, so this process stops. Find out who did that. If the directory was moved, move it back, and start again; if "
+            "it is gone, or part of it, this node's disk is lost: give it a new directory, never an old copy"
+        )
 
 
 def is_full(error: OSError) -> bool:
@@ -80,7 +95,11 @@ class File(Protocol):
 
         Raises:
             FlushFailed: now, and from every later call.
+            Removed: the file has no name any more.
         """
+
+    def check_in_place(self) -> None:
+        """Raises Removed where the file has no name any more. Costs a system call, of about a microsecond."""
 
     def close(self) -> None:
         """Closes the file, waiting for a flush that is under way."""
@@ -114,7 +133,12 @@ class Directory(Protocol):
         """
 
     def write_atomic(self, name: str, data: bytes) -> None:
-        """Replaces `name` by `data`, durably: after any crash the file is wholly the old or wholly the new one."""
+        """Replaces `name` by `data`, durably: after any crash the file is wholly the old or wholly the new one.
+
+        Raises:
+            OSError: nothing was replaced.
+            FlushFailed: stop the process; `Removed` where the directory is not in its place any more.
+        """
 
     def rename(self, old: str, new: str) -> None:
         """Renames within this directory, replacing `new`."""
@@ -130,7 +154,14 @@ class Directory(Protocol):
         """
 
     def flush(self) -> None:
-        """Makes creations, renames and removals durable (fsync of the directory)."""
+        """Makes creations, renames and removals durable (fsync of the directory).
+
+        Raises:
+            FlushFailed: stop the process; `Removed` where the directory is not in its place any more.
+        """
+
+    def check_in_place(self) -> None:
+        """Raises Removed where this directory, or its lock, is gone, or another one stands in its place. Two system calls."""
 
     def subdirectory(self, name: str) -> "Directory":
         """The directory `name` in this one, made (and made durable) if it is not there."""
@@ -206,12 +237,23 @@ class RealFile:
             except OSError as e:
                 self._failed = True
                 raise FlushFailed(f"{self._path}: fdatasync failed ({e}); what is on the disk is unknown") from e
+            self._check_linked()
 
     def close(self) -> None:
         with self._flush_lock:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
+
+    def check_in_place(self) -> None:
+        with self._flush_lock:
+            if self._fd >= 0:
+                self._check_linked()
+
+    def _check_linked(self) -> None:
+        if os.fstat(self._fd).st_nlink == 0:
+            self._failed = True
+            raise Removed(self._path)
 
     def _refuse_after_failure(self) -> None:
         if self._failed:
@@ -233,6 +275,7 @@ class RealDirectory:
         self.path.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         for made in missing:
             _flush_directory(made.parent)
+        self._identity = _identity(self.path)
         self._lock_fd = -1
 
     @property
@@ -261,6 +304,7 @@ class RealDirectory:
 
     def write_atomic(self, name: str, data: bytes) -> None:
         temporary = f"{name}.tmp"
+        self.check_in_place()
         try:
             with self.open(temporary, create=True) as f:
                 f.truncate(0)
@@ -283,7 +327,13 @@ class RealDirectory:
         self._at(name).unlink()
 
     def flush(self) -> None:
+        self.check_in_place()
         _flush_directory(self.path)
+
+    def check_in_place(self) -> None:
+        # An inode may be taken for the next directory as soon as this one is gone; that of a lock that is held may not.
+        if _identity(self.path) != self._identity or (self._lock_fd >= 0 and os.fstat(self._lock_fd).st_nlink == 0):
+            raise Removed(self.path)
 
     def subdirectory(self, name: str) -> "RealDirectory":
         path = self._at(name)
@@ -323,6 +373,15 @@ class RealDirectory:
     def _at(self, name: str) -> Path:
         assert "/" not in name and name not in ("", ".", ".."), name
         return self.path / name
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which directory stands there; None: none."""
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _flush_directory(path: Path) -> None:

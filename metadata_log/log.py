@@ -610,6 +610,11 @@ class Log:
         self._snapshot = newest
         self._shape = None
 
+    def check_in_place(self) -> None:
+        """Raises Removed where this log's directory, or what was in it, was removed under this process."""
+        self._directory.check_in_place()
+        self._note.check_in_place()
+
     def close(self) -> None:
         """Closes the files. What was not flushed stays as the operating system has it."""
         self._segments.close()

@@ -127,6 +127,10 @@ class FlushedNote:
         """Makes the note durable: needed before what it says ceases to be true."""
         self._file.flush()
 
+    def check_in_place(self) -> None:
+        """Raises Removed where the file has no name any more."""
+        self._file.check_in_place()
+
     def close(self) -> None:
         self._file.close()
 

@@ -4,6 +4,10 @@
                        |
                      repair: what is missing is fetched from other voters      space: who gives way when the disk is full
 
+About once a second it looks whether its directory is still there: a file that was removed while it is open takes writes and
+flushes for ever, and a node under which somebody ran `rm -rf` would go on voting and acknowledging without a memory. Each vote
+and each flush finds that out by itself (`metadata_log.files`), and an idle node within that second.
+
 While something is missing, or there is no room to go on, the node is not fit to lead (`quorum.core.standing`).
 """
 
@@ -22,6 +26,9 @@ from quorum.runtime.scrub import Scrub
 from quorum.runtime.space import Space
 from snapshots.format import parse_name
 
+LOOK_MS = 1_000
+"""How long an idle node may take to notice that its directory was removed."""
+
 
 class Disk:
     """One node's. Owned by its thread."""
@@ -37,6 +44,8 @@ class Disk:
         now_ms: int,
     ) -> None:
         self._log = opened.log
+        self._directory = opened.directory
+        self._look_ms = now_ms + LOOK_MS
         self._snapshotter = opened.snapshotter
         self.space = Space(opened.directory, self._log, now_ms, has_ballast=opened.has_ballast)
         self.repair = Repair(self._log, self._snapshotter, self.space, me, others, may_load, send)
@@ -54,7 +63,19 @@ class Disk:
         return self.space.is_short or (self.repair.is_loading and isinstance(request, FetchSnapshotRequest))
 
     def next_deadline_ms(self) -> int | None:
-        return soonest(self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
+        own = (self.repair.next_deadline_ms(), self.scrub.next_deadline_ms(), self.space.next_deadline_ms())
+        return soonest(self._look_ms, *own)
+
+    def check_in_place(self, now_ms: int) -> None:
+        """Looks whether the directory is still this node's, if it is time to.
+
+        Raises:
+            Removed: stop the process.
+        """
+        if now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            self._directory.check_in_place()
+            self._log.check_in_place()
 
     def found_damage(self, error: CorruptLog) -> None:
         """Takes note of what is damaged. The repair begins by itself.

@@ -175,6 +175,7 @@ class Node:
         self._guarded(self._take_all, events)
 
     def _take_all(self, events: Iterable[Event]) -> None:
+        self.disk.check_in_place(self._now_ms)
         for event in events:
             self._handle(event)
         self._fire_timers()

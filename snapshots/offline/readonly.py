@@ -40,6 +40,9 @@ class ReadOnlyFile:
     def flush(self) -> None:
         _refuse()
 
+    def check_in_place(self) -> None:
+        """Nothing to check: no reader promises anybody anything."""
+
     def close(self) -> None:
         self._source.close()
 
@@ -97,6 +100,9 @@ class ReadOnlyDirectory:
 
     def flush(self) -> None:
         _refuse()
+
+    def check_in_place(self) -> None:
+        """Nothing to check: no reader promises anybody anything."""
 
     def lock(self) -> None:
         _refuse()

@@ -9,8 +9,9 @@ What a power cut leaves (`crash`) is as bad as disks allow, and decided by the d
 So a file whose name was not flushed may be gone whatever was flushed inside it, and a file that was renamed into place
 without a flush may be empty. `kill` is the other crash: the process ends, the page cache stays.
 
-Faults to order: `flip_bit`, `break_sector`, `fail_next_flush`, `fail_next_read`, `limit_space`, and `cut_power_after(n)`, which
-raises `PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside* whatever it calls.
+Faults to order: `flip_bit`, `break_sector`, `fail_next_flush`, `fail_next_read`, `limit_space`, `vanish`, and
+`cut_power_after(n)`, which raises `PowerCut` at the n-th operation that changes the disk, so that a test can crash *inside*
+whatever it calls.
 
 A flush that fails does so as Linux does it: the pages are marked clean all the same. Whoever reads on, in this process or
 the next, sees what was written; whoever flushes again is told that all is well; and the power cut after that brings back
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed
+from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
 
 SECTOR_BYTES: Final = 512
 _EIO: Final = 5
@@ -119,6 +120,8 @@ class _Content:
         """(position, data) of a write, or (size, None) of a truncation or extension, oldest first."""
         self.lies = False
         """A flush has failed: `durable` may lack what was written before it, although nothing is pending."""
+        self.is_removed = False
+        """It has no name any more."""
 
     def change(self, position: int, data: bytes | None) -> None:
         self.pending.append((position, data))
@@ -230,6 +233,12 @@ class MemoryFile:
             self._content.fail_flush()
             raise
         self._content.flush()
+        self.check_in_place()
+
+    def check_in_place(self) -> None:
+        if self._content.is_removed and not self._closed:
+            self._failed = True
+            raise Removed(self._name)
 
     def close(self) -> None:
         self._closed = True
@@ -258,6 +267,7 @@ class MemoryDirectory:
         self._pending: list[list[_Change]] = []
         """Changes of entries since the last flush, oldest first; the parts of one change happen together."""
         self._locked = False
+        self._is_gone = False
 
     # --- the Directory protocol ------------------------------------------------------------------------------------
 
@@ -286,6 +296,7 @@ class MemoryDirectory:
 
     def write_atomic(self, name: str, data: bytes) -> None:
         temporary = f"{name}.tmp"
+        self.check_in_place()
         file = self.open(temporary, create=True)
         try:
             file.truncate(0)
@@ -299,6 +310,8 @@ class MemoryDirectory:
 
     def rename(self, old: str, new: str) -> None:
         content = self._content(old)
+        if isinstance(replaced := self._entries.get(new), _Content):
+            replaced.is_removed = replaced is not content
         self._change((old, None), (new, content))
 
     def move(self, name: str, target: Directory) -> None:
@@ -310,9 +323,15 @@ class MemoryDirectory:
     def remove(self, name: str) -> None:
         content = self._content(name)
         self._change((name, None))
+        content.is_removed = True
         self._volume.used_bytes -= len(content.current)
 
+    def check_in_place(self) -> None:
+        if self._is_gone:
+            raise Removed(self._path_text)
+
     def flush(self) -> None:
+        self.check_in_place()
         try:
             self._volume.flush(self._path_text)
         except FlushFailed:
@@ -415,6 +434,16 @@ class MemoryDirectory:
         content = self._content(name)
         assert position < len(content.current), (name, position, len(content.current))
         self._volume.bad_sectors.add((content, position // SECTOR_BYTES))
+
+    def vanish(self) -> None:
+        """Somebody removes this directory, and all that is in it, under whoever has it open."""
+        self._is_gone = True
+        for entry in self._entries.values():
+            if isinstance(entry, MemoryDirectory):
+                entry.vanish()
+            else:
+                entry.is_removed = True
+        self._entries.clear()
 
     def limit_space(self, space_bytes: int | None) -> None:
         """The volume has room for so many bytes in all; None for no limit."""
