@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent import convert
@@ -99,12 +100,26 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(e))
         except (WrongServer, OSError) as e:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"controller {target}: {e}")
-        call = stub.Submit(requests, metadata=in_the_name_of(caller.principal))
+        malformed: list[DecodeError] = []
+
+        async def handed_on() -> AsyncIterator[Any]:
+            try:
+                async for request in requests:
+                    yield request
+            except DecodeError as e:  # gRPC would leave the controller waiting for more
+                malformed.append(e)
+                call.cancel()
+
+        call = stub.Submit(handed_on(), metadata=in_the_name_of(caller.principal))
         try:
             async for response in call:
                 yield response
         except grpc.aio.AioRpcError as e:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"controller {target}: {e.code().name}: {e.details()}")
+        except asyncio.CancelledError:
+            if not malformed:
+                raise
+            raise malformed[0] from None
         finally:
             call.cancel()
 

@@ -114,13 +114,13 @@ class Forwarder:
         Raises NoAnswer.
         """
         is_read = changes_nothing(method, request)
+        self._check_not_stopping(target, is_read)
         try:
             async with asyncio.timeout(timeout_s):
                 stub = await self.stub(target, node_id)
         except (WrongServer, OSError) as e:
             raise NoAnswer(f"{target} was to be asked: {e}", never_sent=True, is_read=is_read) from e
-        if self.is_stopping():
-            raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
+        self._check_not_stopping(target, is_read)  # it may have come to that while the target was looked at
         asked = type(request)()
         asked.CopyFrom(request)
         asked.context.timeout_ms = max(1, int((timeout_s - ANSWER_GRACE_S) * 1_000))
@@ -141,6 +141,10 @@ class Forwarder:
         finally:
             self._under_way.discard(call)
             call.cancel()
+
+    def _check_not_stopping(self, target: str, is_read: bool) -> None:
+        if self._stopping:
+            raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
 
     async def stop(self, grace_s: float) -> None:
         """Hands nothing on any more; what is under way gets `grace_s` seconds, and is then ended with NoAnswer."""

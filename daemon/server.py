@@ -9,7 +9,7 @@ port is free again.
 
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from daemon.descriptors import connections_max
 from daemon.endpoints import HostPort
 from daemon.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
 from daemon.health import Health
+from daemon.malformed import Guard
 from daemon.tls import TlsFiles, server_credentials
 
 STOP_GRACE_S = 1.0
@@ -69,6 +70,7 @@ async def serving(
     # Generated code hands every method over twice, generic and "registered". For each registered one grpc.aio keeps a pending
     # accept, and sleeps on all of them anew for each call: thirty methods cost more than a small call does.
     server.add_registered_method_handlers = _stay_generic
+    _guard(server)
     add_services(server)
     if health is not None:
         await health.add_to(server)
@@ -86,6 +88,16 @@ async def serving(
 
 def _stay_generic(service_name: str, method_handlers: object) -> None:
     """In place of grpc.aio's own: the generic handlers, which are there too, serve the same methods."""
+
+
+def _guard(server: Any) -> None:
+    """From now on `server` answers bytes that are no message as `daemon.malformed` says."""
+    guard, add = Guard(), server.add_generic_rpc_handlers
+
+    def add_guarded(handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        add([guard.around(handler) for handler in handlers])
+
+    server.add_generic_rpc_handlers = add_guarded
 
 
 def _bind(server: Any, address: HostPort, credentials: grpc.ServerCredentials | None) -> int:

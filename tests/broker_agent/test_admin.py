@@ -147,5 +147,19 @@ async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: A
     assert broken.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def test_a_stream_of_bytes_that_are_no_message_is_ended_at_once(
+    client: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the client nor the controller waits for the rest of it."""
+    await client.list_topics()
+    channel, _ = client._stubs[client._target]
+    call = channel.stream_stream(f"/{SERVICE.full_name}/Submit")(timeout=5)
+    await call.write(b"\xff" * 20)
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call.read()
+    assert refused.value.code() is grpc.StatusCode.INTERNAL
+    assert "Traceback" not in caplog.text
+
+
 def test_the_reads_are_calls_that_exist() -> None:
     assert {method.name for method in SERVICE.methods} >= READS
