@@ -6,6 +6,7 @@
     metadata    what committed records may do                             M1 - M7, M9
     proposals   what leaders of partitions are granted                    M2, M4, M5
     brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease
+    requests    what is done once, remembered, and forgotten              C3
     clients     what clients were told                                    C1 - C5
 
 The checks are incremental: each looks at what the event may have changed. `history` is what they all compare with.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from metadata_log.ids import NodeId
 from metadata_log.records import Voters
 from quorum.controller.commands import AlterPartition, AlterPartitionReply
+from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.messages import PeerRequest, PeerResponse
 from quorum.runtime.requests import MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest, Submission
@@ -29,6 +31,7 @@ from tests.sim.laws.clients import ClientLaws
 from tests.sim.laws.metadata import MetadataLaws
 from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
+from tests.sim.laws.requests import RequestLaws
 from tests.sim.laws.snapshots import SnapshotLaws
 from tests.sim.options import Options
 
@@ -57,6 +60,7 @@ class Laws:
         self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.heard_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
         self.proposals = ProposalLaws(coverage)
+        self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
 
     # --- controllers -----------------------------------------------------------------------------------------------
@@ -66,6 +70,8 @@ class Laws:
         match event:
             case RaftRequest(request, _):
                 self.quorum.about_to_take(controller, request, now_ms)
+            case Submission(command, _, _, RequestIdentity() as identity):
+                self.requests.asked(command, identity)
             case BrokerFetch(fetch, _):
                 self.brokers.about_to_take(controller, fetch, now_ms)
             case _:
@@ -95,6 +101,7 @@ class Laws:
             self.quorum.committed(step)
             self.metadata.committed(step)
             self.proposals.committed(step)
+            self.requests.committed(step)
             self.clients.committed()
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
@@ -120,6 +127,8 @@ class Laws:
                 self.brokers.answered(controller, fetch, answer, now_ms)
             case Submission(AlterPartition() as command, _, _, _) if isinstance(answer, AlterPartitionReply):
                 self.proposals.answered(command, answer)
+            case Submission(_, _, _, RequestIdentity() as identity):
+                self.requests.answered(controller, identity, answer)
             case _:
                 pass
 

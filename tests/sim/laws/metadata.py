@@ -17,7 +17,6 @@ from metadata_log.records import (
     PartitionChange,
     RegisterBroker,
     RemoveTopic,
-    RequestOutcome,
     Topic,
     UnregisterBroker,
 )
@@ -45,8 +44,6 @@ class MetadataLaws:
         self._has_applied = has_applied
         self._registered: set[NodeId] = set()
         self._topic_ids: set[Uuid] = set()
-        self._request_ids: set[Uuid] = set()
-        """Of all requests that were ever done, also of those that the log has forgotten."""
         self._steps = 0
         self.created: dict[str, Offset] = {}
         """The end of the batch that has (last) created the topic."""
@@ -84,10 +81,6 @@ class MetadataLaws:
                     changes[place] = changes.get(place, 0) + (1 if isinstance(record, PartitionChange) else 0)
                 case Config(resource_type, name, key, value):
                     self.settings.setdefault((resource_type, name, key), []).append((step.batch.end_offset, value))
-                case RequestOutcome():
-                    once = record.request_id not in self._request_ids
-                    hold(once, "C3 ExactlyOnce", f"request {record.request_id.hex()} was done again at {offset}")
-                    self._request_ids.add(record.request_id)
                 case _:
                     pass
             offset += 1

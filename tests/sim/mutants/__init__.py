@@ -5,6 +5,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
 
     elections   votes, pre-votes, epochs, leadership, check-quorum
     commits     what a leader counts, what a follower believes, reads, answers
+    requests    requests with ids: done once, remembered, forgotten
     disks       fsync, truncation, recovery, snapshots
     voters      changing who votes
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
@@ -20,9 +21,10 @@ from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.patching import Mutant
+from tests.sim.mutants.requests import REQUESTS
 from tests.sim.mutants.voters import VOTERS
 
-MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **DISKS, **VOTERS, **BROKERS, **BROKER_PROCESSES}
+MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **REQUESTS, **DISKS, **VOTERS, **BROKERS, **BROKER_PROCESSES}
 
 
 def put_in(name: str | None) -> AbstractContextManager[None]:

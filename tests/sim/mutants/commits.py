@@ -6,13 +6,11 @@ from dataclasses import replace
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset
-from metadata_log.image import MetadataImage
 from metadata_log.log_shape import LogShape
 from metadata_log.pieces import PartialBatch
-from metadata_log.records import MetadataRecord, RequestOutcome
+from metadata_log.records import MetadataRecord
 from quorum.controller.commands import CommandReply, RegisterBrokerReply
 from quorum.controller.decision import Decision
-from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core import follower, high_watermark, leader, serving
 from quorum.core.divergence import Valid, Verdict, judge_fetch
 from quorum.core.messages import FetchRequest, FetchResponse
@@ -24,7 +22,7 @@ from quorum.runtime.active import ActiveController
 from quorum.runtime.deciding import Deciding, Prepared
 from quorum.runtime.node import Node
 from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.waiting import Deferred, DeferredAnswers, FollowUp
+from quorum.runtime.waiting import Deferred, DeferredAnswers
 from quorum.runtime.world import LocalRead, ReplyTo
 from tests.sim.mutants.patching import Mutant, patched
 
@@ -172,20 +170,6 @@ def _answer_before_commit(self: DeferredAnswers, applied: Offset) -> Iterator[De
             yield deferred
 
 
-def _do_it_again(self: ActiveController, asked: FollowUp, identity: RequestIdentity) -> None:
-    self._decide(asked.command, asked.reply_to, asked.deadline_ms)
-
-
-def _remember_all_that_is_remembered(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:
-    return image.request_outcome(identity.request_id)
-
-
-def _append_effects_alone(self: Deciding, decision: Decision, records: Sequence[MetadataRecord]) -> Prepared:
-    if all(isinstance(record, RequestOutcome) for record in records):
-        return Prepared(decision)
-    return _staged(self, decision, records)
-
-
 def _patch(target: object, name: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
     return lambda: patched(target, name, replacement)
 
@@ -254,17 +238,5 @@ COMMITS: dict[str, Mutant] = {
     "unknown-called-refused": Mutant(
         "what may have happened is reported as certainly not done",
         _patch(active, "unknown_outcome", _refuse_for_good),
-    ),
-    "request-done-again": Mutant(
-        "a request that comes again is decided again, whatever its id",
-        _patch(ActiveController, "_decide_once", _do_it_again),
-    ),
-    "forgotten-request-done-again": Mutant(
-        "an id that may have been forgotten is taken for a new one",
-        _patch(active, "earlier_outcome", _remember_all_that_is_remembered),
-    ),
-    "nothing-to-do-forgotten": Mutant(
-        "a request that found nothing to do is answered, and not remembered",
-        _patch(Deciding, "_staged", _append_effects_alone),
     ),
 }

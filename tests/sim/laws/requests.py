@@ -1,0 +1,85 @@
+"""Requests with ids: each takes effect once, and what nobody can know any more is refused (C3).
+
+What was done is remembered for a while only; then the *horizon* says where that ends (`quorum.controller.request_outcomes`). The
+observer remembers everything. So a horizon that is one too low is seen as soon as it is written, and a request that is decided
+although it may have been done before, and been forgotten, whether it had been or not. For example the outcome at offset 40 has
+just been forgotten: the horizon is 41, and a request whose client had seen 40 when it first sent it may be that very request. One
+whose client had seen 41 is not, and must not be refused for that.
+"""
+
+from typing import TYPE_CHECKING
+
+from metadata_log.errors import ErrorCode
+from metadata_log.ids import Offset, Uuid
+from metadata_log.records import RequestOutcome, Topic
+from quorum.controller.commands import Command, CreateTopics
+from quorum.controller.request_outcomes import RequestIdentity
+from quorum.runtime.requests import Refused
+from quorum.runtime.world import Answer
+from tests.sim.history import Step
+from tests.sim.laws.broken import hold
+
+if TYPE_CHECKING:
+    from tests.sim.controllers import SimController
+
+
+class RequestLaws:
+    """Fed with every request that reaches a controller, and with every committed batch, in order."""
+
+    def __init__(self) -> None:
+        self._done: set[Uuid] = set()
+        """All that were ever done, also those that the log has forgotten."""
+        self._remembered: dict[Uuid, Offset] = {}
+        """Those that it has not, and where their outcomes are."""
+        self._forgotten_below: Offset = 0
+        """One past the newest outcome that is forgotten: no horizon may be lower."""
+        self._seen: dict[Uuid, Offset] = {}
+        """What the client had seen when it sent a request for the first time."""
+        self._creating: dict[str, Uuid] = {}
+        """Topics that are created by one request at most, and by which."""
+
+    def asked(self, command: Command, identity: RequestIdentity) -> None:
+        """A request with this id has come to some controller."""
+        self._seen[identity.request_id] = identity.client_high_watermark
+        if isinstance(command, CreateTopics):
+            self._creating |= {topic.name: identity.request_id for topic in command.topics}
+
+    def answered(self, controller: "SimController", identity: RequestIdentity, answer: Answer) -> None:
+        """It is about to be answered."""
+        if isinstance(answer, Refused) and answer.code is ErrorCode.REQUEST_ID_EXPIRED:
+            assert controller.node is not None
+            seen, horizon = identity.client_high_watermark, controller.node.state.proposed.request_horizon
+            unknown = f"request {identity.request_id.hex()} is refused as forgotten"
+            hold(seen < horizon, "C3 KnownToBeNew", f"{unknown}; its client had seen {seen}, the horizon is {horizon}")
+
+    def committed(self, step: Step) -> None:
+        """One more batch is committed."""
+        last = step.records[-1]
+        done = last.request_id if isinstance(last, RequestOutcome) else None
+        for record in step.records:
+            if isinstance(record, Topic) and record.name in self._creating:
+                remembered = self._creating[record.name] == done
+                hold(
+                    remembered,
+                    "C3 WithItsEffect",
+                    f"topic {record.name} was created, and that is not remembered with it",
+                )
+        if done is not None:
+            self._check_done(done, step.batch.end_offset - 1)
+            self._forget(step)
+
+    def _check_done(self, request_id: Uuid, at: Offset) -> None:
+        request, seen = f"request {request_id.hex()}", self._seen[request_id]
+        hold(request_id not in self._done, "C3 ExactlyOnce", f"{request} was done again at {at}")
+        known = seen >= self._forgotten_below
+        text = f"{request} was done at {at}; its client had seen {seen}, and it may be below {self._forgotten_below}"
+        hold(known, "C3 NobodyKnows", text)
+        self._done.add(request_id)
+        self._remembered[request_id] = at
+
+    def _forget(self, step: Step) -> None:
+        for request_id in [each for each in self._remembered if step.after.request_outcome(each) is None]:
+            self._forgotten_below = max(self._forgotten_below, self._remembered.pop(request_id) + 1)
+        horizon = step.after.request_horizon
+        right = horizon == self._forgotten_below
+        hold(right, "C3 Horizon", f"below {self._forgotten_below} requests are forgotten; the horizon is {horizon}")
