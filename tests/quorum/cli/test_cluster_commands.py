@@ -285,7 +285,7 @@ async def test_snapshots_are_marked_and_listed(run: Run) -> None:
     """The mark's offset; a node that cannot be asked is a row that says so."""
     marked = (await run("snapshot", "create", "--reason", "before the upgrade", "-o", "json")).document
     assert marked == {
-        "schema_version": 1, "end_offset": 7, "written_by": None, "sha256": None, "identical": None,
+        "schema_version": 1, "end_offset": 7, "written_by": None, "not_written_by": None, "sha256": None, "identical": None,
     }  # fmt: skip
     listed = (await run("snapshot", "list", "-o", "json")).document
     assert shape(listed["snapshots"][0]).keys() == {
@@ -297,6 +297,32 @@ async def test_snapshots_are_marked_and_listed(run: Run) -> None:
         "sha256",
         "error",
     }
+
+
+async def test_a_snapshot_that_a_voter_did_not_write_is_not_everybodys(run: Run, node: FakeNode) -> None:
+    """One voter has it, one cannot be asked, one has no known address: the last two are named, and the exit code is 10."""
+    import dataclasses
+
+    seen, (_, _, port) = node.status(), node.target.rpartition(":")
+    first, second, _ = seen.replicas
+    voters = (
+        dataclasses.replace(first, endpoint=Endpoint("CONTROLLER", "127.0.0.1", int(port))),
+        dataclasses.replace(second, endpoint=Endpoint("CONTROLLER", "127.0.0.1", 1)),
+        dataclasses.replace(second, node_id=3, endpoint=None),
+    )
+    led = dataclasses.replace(seen, replicas=voters)
+    node.status = lambda: led  # type: ignore[method-assign]
+    ran = await run("snapshot", "create", "--wait", "-o", "json")
+    assert ran.exit_code == 10, ran
+    assert ran.document["written_by"] == [1]
+    missing = {each["node_id"]: each["error"] for each in ran.document["not_written_by"]}
+    assert missing.keys() == {2, 3} and "cannot be reached" in missing[2] and "address is not known" in missing[3]
+    told = (await run("snapshot", "create", "--wait")).stderr
+    assert "2 of 3 voters have not written it" in told and "controller 3: its address is not known" in told
+
+    led = dataclasses.replace(seen, replicas=voters[:1])
+    ran = await run("snapshot", "create", "--wait", "-o", "json")
+    assert (ran.exit_code, ran.document["not_written_by"]) == (0, [])
 
 
 async def test_a_real_catalogue_is_applied_once(run: Run) -> None:
