@@ -224,7 +224,7 @@ class Session:
         else:
             # A duplicate is refused by the right controller: only time can help, not another node.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            self._ask_again(now_ms, text, failed.leader, find_controller=turn)
+            self._ask_again(now_ms, text, _hint_of(failed), find_controller=turn)
 
     def _is_fatal(self, code: ErrorCode) -> bool:
         is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self._registration.was_registered
@@ -299,7 +299,7 @@ class Session:
             self._asking.ask_at(now_ms)
             self._give_work(self._following.reset(text))
         else:
-            self._ask_again(now_ms, text, failed.leader)
+            self._ask_again(now_ms, text, _hint_of(failed))
 
     def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
         """After a failure: with back-off, except that a hint is followed at once."""
@@ -429,3 +429,8 @@ class Session:
                 now_ms=now_ms,
             )
         )
+
+
+def _hint_of(failed: RegisterFailed | FetchFailed) -> LeaderHint | None:
+    """Whom to ask instead. A controller that does not authorize this broker is not believed: it may name itself for ever."""
+    return None if failed.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else failed.leader

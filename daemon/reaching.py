@@ -15,7 +15,6 @@ The names are asked for again whenever the channel is not connected, for another
 """
 
 import asyncio
-import ssl
 from typing import Final
 
 import grpc
@@ -33,12 +32,15 @@ class Reaching:
     """Channels to controllers; a `daemon.dial.Reach`. Lives on one event loop."""
 
     def __init__(self, dial: Dial, names: NodeNames | None = None, tls: TlsFiles | None = None) -> None:
-        """Without `tls` nobody can prove anything: whoever is at the target is taken for the one who is meant."""
+        """Without `tls` nobody can prove anything: whoever is at the target is taken for the one who is meant.
+
+        Raises:
+            TlsUnusable: naming the file.
+        """
         assert (names is None) == (tls is None)
         self._dial = dial
         self._names = names
-        self._tls = tls
-        self._context: ssl.SSLContext | None = None
+        self._context = None if tls is None else client_context(tls)
         self._found: dict[str, str] = {}
 
     async def __call__(self, target: str, node_id: int | None = None) -> grpc.aio.Channel:
@@ -61,9 +63,7 @@ class Reaching:
 
     async def _ask_name(self, target: str, names: NodeNames) -> str:
         address = parse_host_port(target)
-        assert self._tls is not None
-        if self._context is None:
-            self._context = client_context(self._tls)
+        assert self._context is not None, "without TLS nobody has a name"
         async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(address.host, address.port, ssl=self._context)
         try:

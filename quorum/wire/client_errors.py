@@ -114,6 +114,7 @@ _MEANINGS: Final = (
     ("DNS resolution failed", "its name cannot be resolved"),
     ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the authority that is trusted here"),
+    ("Hostname Verification Check failed", "its certificate is not for this host; give an address that stands in it"),
     ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
 )
 """What gRPC says where no connection came about, and what that means: of names, and of two sides that do not agree about TLS."""

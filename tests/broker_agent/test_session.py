@@ -242,6 +242,19 @@ def test_a_controller_that_does_not_authorize_a_live_broker_is_left_for_the_next
     assert broker.session.state is ONLINE
 
 
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_controller_that_does_not_authorize_a_live_broker_is_not_asked_whom_to_ask(is_registered: bool) -> None:
+    """A former leader that has not heard of its successor names itself: the broker would come back to it for ever. The next of
+    the bootstrap servers is asked."""
+    broker, code = Broker().online(), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if is_registered:
+        broker.step(FetchFailed(broker.number(), code, "I lead", HINT), 5)
+    else:
+        broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, "registered anew at 40"), 5).wait()
+        broker.step(RegisterFailed(broker.number(), code, "I lead", HINT), 5)
+    assert broker.the(FindController).leader is None
+
+
 def test_a_broker_that_was_registered_once_registers_anew_with_whoever_authorizes_it() -> None:
     """Also while it is registered no more: what refuses it then is one controller, not the cluster."""
     broker = Broker().online()

@@ -214,12 +214,13 @@ async def test_a_controller_joins_with_its_own_certificate(secured: Secured) -> 
 async def test_who_does_not_agree_about_tls_is_told_so(tmp_path: Path) -> None:
     """Nothing was done, and the error says which of the two has made which mistake, also where the other side just hangs up."""
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
-    node, stranger = ours.sign("node"), theirs.sign("stranger")
+    node, stranger, elsewhere = ours.sign("node"), theirs.sign("stranger"), ours.sign("elsewhere", "127.0.0.2")
     believer = TlsFiles(stranger.certificate_chain, stranger.private_key, node.certificate_authority)
     for served, asking, why in (
         (None, node, "it does not speak TLS"),
         (node, None, HANGS_UP),
         (node, believer, HANGS_UP),
+        (elsewhere, node, "its certificate is not for this host"),
         (node, stranger, "its certificate is not of the authority that is trusted here"),
     ):
         fake = FakeNode()
