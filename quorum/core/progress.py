@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from metadata_log.ids import NodeId, Offset, ReplicaKey, Uuid
 from quorum.core.messages import FetchRequest
+from quorum.core.pace import WINDOW_MS, Pace
 from quorum.core.processes import Processes
 
 FOREVER_MS = 1 << 62
@@ -72,6 +73,7 @@ class ReplicaProgress:
     """Its log is, as it says itself."""
     applies_nothing: bool = False
     """Its replay has stopped: it says how far its image reaches, and has no digest of it."""
+    pace: Pace = field(default_factory=Pace)
     processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
     """Tokens of the newest replies and when they left."""
@@ -80,6 +82,10 @@ class ReplicaProgress:
     def is_unfit(self) -> bool:
         """Whether it should leave the lead to others: its log is damaged, or its image is the odd one, or stands still."""
         return self.damaged or self.image_differs or self.applies_nothing
+
+    def falls_behind(self, now_ms: int) -> bool:
+        """Whether it fetches and lacks more and more. One that has fallen silent does not: that is another matter."""
+        return self.pace.falls_behind and self.last_fetch_ms is not None and now_ms - self.last_fetch_ms < WINDOW_MS
 
     @property
     def newest_sent(self) -> int:
@@ -95,8 +101,12 @@ class ReplicaProgress:
         self.part = max(self.part, part)
         if offset >= leader_end:
             self.last_caught_up_ms = now_ms
+            self.pace.kept()
         elif self.last_fetch_ms is not None and offset >= self.told_end:
             self.last_caught_up_ms = max(self.last_caught_up_ms or 0, self.last_fetch_ms)
+            self.pace.kept()
+        else:
+            self.pace.lags(leader_end - offset, now_ms)
         self.fetch_offset = offset
         self.last_fetch_ms = now_ms
         self.damaged = request.damaged

@@ -49,6 +49,7 @@ from quorum.core import (
     leader,
     log_reports,
     membership,
+    pace,
     serving,
     timers,
     votes,
@@ -362,7 +363,9 @@ class RaftCore:
     @property
     def complaint(self) -> str:
         """What this node holds against another, or another against it, in one sentence; empty: nothing."""
-        return disputes.complaint(self._q) or download.complaint(self._q) or epochs.complaint(self._q.epoch)
+        q = self._q
+        behind = q.role.behind(q.latest_voters, q.me, q.now_ms) if isinstance(q.role, Leader) else []
+        return disputes.complaint(q) or download.complaint(q) or epochs.complaint(q.epoch) or pace.complaint(behind)
 
     @property
     def stall(self) -> str:

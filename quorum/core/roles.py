@@ -216,6 +216,10 @@ class Leader:
         confirmed_ms = [self.replicas[voter].confirmed_ms for voter in voters.others(me)]
         return newest_of_majority(confirmed_ms, voters.needed_besides(me))
 
+    def behind(self, voters: VoterSet, me: ReplicaKey, now_ms: int) -> list[NodeId]:
+        """The voters that fetch and fall behind all the same (`pace`)."""
+        return [key.node_id for key in voters.others(me) if self.replicas[key].falls_behind(now_ms)]
+
 
 @dataclass(frozen=True, slots=True)
 class Resigned:

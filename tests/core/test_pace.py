@@ -1,0 +1,89 @@
+"""A follower that fetches and falls behind all the same: its leader says so, and does not flicker."""
+
+from quorum.core.pace import WINDOW_MS, Pace
+from tests.core.solo import Solo
+
+EVERY_MS = 500
+
+
+def working_leader() -> Solo:
+    """With two followers, of which 3 has everything."""
+    solo = Solo()
+    solo.elect()
+    solo.fetch(2)
+    solo.fetch(3)
+    return solo
+
+
+def live(solo: Solo, duration_ms: int, *, written: int, taken: int, at: int) -> int:
+    """Every 500 ms `written` records are written, and follower 2 gets on by `taken`, from `at` on; gives where it is then."""
+    for _ in range(duration_ms // EVERY_MS):
+        for _ in range(written):
+            solo.append()
+        at = min(solo.log.end, at + taken)
+        solo.fetch(2, at, wait_ms=0)
+        solo.fetch(3, wait_ms=0)
+        solo.wait(EVERY_MS)
+    return at
+
+
+def test_a_follower_that_lacks_more_and_more_is_named_until_it_catches_up() -> None:
+    """It receives one record where two are written; then nothing is written."""
+    solo = working_leader()
+    at = live(solo, WINDOW_MS, written=2, taken=1, at=solo.log.end)
+    assert not solo.core.complaint
+    at = live(solo, 4 * EVERY_MS, written=2, taken=1, at=at)
+    said = solo.core.complaint
+    assert said.startswith("voter 2 falls behind although it fetches")
+    at = live(solo, WINDOW_MS // 2, written=2, taken=1, at=at)
+    assert solo.core.complaint == said, "the same words, or each of them would be a line in the log"
+    live(solo, WINDOW_MS, written=0, taken=1, at=at)
+    live(solo, EVERY_MS, written=0, taken=10_000, at=at)
+    assert not solo.core.complaint
+
+
+def test_a_follower_that_is_far_behind_and_catches_up_is_no_problem() -> None:
+    """It was away for long. Nothing is said of it, however long it takes."""
+    solo = working_leader()
+    for _ in range(200):
+        solo.append()
+    live(solo, 5 * WINDOW_MS // 2, written=1, taken=2, at=1)
+    assert not solo.core.complaint
+
+
+def test_bursts_do_not_flicker() -> None:
+    """A second of much and five of nothing: whenever it is quiet the follower is there."""
+    solo, at = working_leader(), 1
+    for _ in range(12):
+        at = live(solo, 1_000, written=4, taken=2, at=at)
+        at = live(solo, 4_000, written=0, taken=2, at=at)
+        assert not solo.core.complaint
+
+
+def test_a_follower_that_keeps_pace_under_constant_writing_is_no_problem() -> None:
+    """It never has all that there is, but always all that it was told of."""
+    pace = Pace()
+    for now_ms in range(0, 4 * WINDOW_MS, EVERY_MS):
+        pace.kept()
+        assert not pace.falls_behind, now_ms
+
+
+def test_one_that_falls_silent_does_not_fall_behind() -> None:
+    """That is told in another way: it is not heard."""
+    solo = working_leader()
+    live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
+    assert solo.core.complaint
+    for _ in range(WINDOW_MS // EVERY_MS + 1):
+        solo.fetch(3, wait_ms=0)
+        solo.wait(EVERY_MS)
+    assert solo.core.is_leading and not solo.core.complaint
+
+
+def test_a_new_leader_begins_with_no_opinion() -> None:
+    """What another leader saw is gone with its epoch."""
+    solo = working_leader()
+    live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
+    assert solo.core.complaint
+    while solo.core.is_leading:
+        solo.wait(1_000)
+    assert not solo.core.complaint
