@@ -10,6 +10,8 @@ from daemon.health import ADMIN, LIVE, QUORUM, Health
 from daemon.logs import Logs, get_logger
 from daemon.metrics import Metrics
 from daemon.notify import notify
+from metadata_log.ids import NodeId
+from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.requests import DiskStatus, NodeStatus
 from quorum.wire.role_lines import RoleLines
@@ -19,8 +21,11 @@ log = get_logger(__name__)
 LOOK_INTERVAL_S = 0.2
 
 
-async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) -> None:
-    """Until it is cancelled: keeps `health` true, and logs each concern and each change of the leader that is followed.
+async def watch(
+    node: ControllerNode, health: Health, logs: Logs | None = None, interval_s: float = LOOK_INTERVAL_S
+) -> None:
+    """Until it is cancelled: keeps `health` true, and logs each concern, each change of the leader that is followed, and, on
+    the leader, which voter falls silent.
 
     Each change of role is logged as it happens, also after this has ended, while the node hands over what it leads.
     """
@@ -29,6 +34,7 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
     was_ready = False
     concern = ""
     disk = DiskStatus()
+    silent: frozenset[NodeId] = frozenset()
     await health.set(LIVE, None)
     while True:
         status = node.status()
@@ -45,13 +51,26 @@ async def watch(node: ControllerNode, health: Health, logs: Logs | None = None) 
             concern = status.concern
             log.error("concern", reason=concern or "over")
         disk = _tell_of_disk(disk, status.disk)
+        silent = _tell_of_voters(silent, status)
         trouble = trouble_of(status)
         await health.set(QUORUM, status.hindrance or trouble)  # who is hindered soon knows no leader, either
         await health.set(ADMIN, trouble)
         if trouble is None and not was_ready:
             was_ready = True
             notify("READY=1")
-        await asyncio.sleep(LOOK_INTERVAL_S)
+        await asyncio.sleep(interval_s)
+
+
+def _tell_of_voters(before: frozenset[NodeId], status: NodeStatus) -> frozenset[NodeId]:
+    """As leader, a line for each voter that falls silent, and one when it is heard again. Nobody else hears the voters."""
+    if status.role != Role.LEADER.value:
+        return frozenset()
+    silent = frozenset(each.node_id for each in status.replicas if each.status == "silent")
+    for node_id in sorted(silent - before):
+        log.warning("voter silent", voter_id=node_id)
+    for node_id in sorted(before - silent):
+        log.info("voter heard again", voter_id=node_id)
+    return silent
 
 
 def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:

@@ -1,10 +1,12 @@
 """Whom a node says that it follows: a leader that it hears now, and none that it only remembers."""
 
 from metadata_log.errors import ErrorCode
+from quorum.core.config import RaftConfig
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import PeerRefused
 from quorum.core.messages import VoteRequest, VoteResponse
 from quorum.core.roles import Role
+from tests.core.cluster import Cluster
 from tests.core.situations import follower, leader, requests, working_leader
 from tests.core.solo import Solo
 
@@ -101,11 +103,27 @@ def test_a_lone_leader_needs_nobody() -> None:
 
 
 def test_an_idle_quorum_never_doubts_its_leader() -> None:
-    """Long polls of 150 ms keep both sides sure: the age that a report looks at never comes near its limit."""
-    solo, fetch = follower(1, 1)
-    for _ in range(50):
-        solo.now_ms += solo.config.fetch_wait_ms
-        assert named(solo) in (2, None if solo.core.leader_heard_ms is None else 2)
-        effects = solo.good_answer(fetch)
-        fetch = requests(effects, type(fetch))[0].request  # type: ignore[assignment]
-        assert named(solo) == 2
+    """Long polls of 150 ms keep both sides sure: in twenty idle seconds no report of anybody says that nobody leads."""
+    cluster = Cluster(3).boot_all()
+    leader_id = cluster.elect().id
+    cluster.run(1_000)
+    for _ in range(20_000 // 25):
+        cluster.run(25)
+        said = {node_id: cluster[node_id].up.followed(cluster.now_ms).leader_id for node_id in (1, 2, 3)}
+        assert said == dict.fromkeys((1, 2, 3), leader_id)
+
+
+def test_a_quorum_that_has_lost_its_majority_soon_says_so_everywhere() -> None:
+    """A follower dies, then the leader: within a fetch timeout the last one follows nobody, and never does again."""
+    cluster = Cluster(3).boot_all()
+    leader_id = cluster.elect().id
+    cluster.run(1_000)
+    follower_id, last_id = (node_id for node_id in (1, 2, 3) if node_id != leader_id)
+    cluster.crash(follower_id)
+    cluster.run(2_000)
+    assert cluster[last_id].up.followed(cluster.now_ms).leader_id == leader_id
+    cluster.crash(leader_id)
+    cluster.run(RaftConfig().fetch_timeout_ms)
+    for _ in range(200):
+        assert cluster[last_id].up.followed(cluster.now_ms).leader_id is None
+        cluster.run(25)

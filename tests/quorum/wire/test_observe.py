@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import io
+import json
 from dataclasses import replace
 
 from daemon.health import ADMIN, LIVE, QUORUM, Health
+from daemon.logs import Logs
 from daemon.metrics import Metrics
 from quorum.runtime.requests import LeaderHint, NodeStatus
 from quorum.wire.observe import add_metrics, watch
@@ -47,3 +50,37 @@ def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
     node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
     add_metrics(metrics, node)
     assert b"metaquorum_failed_decisions 3" in metrics.page()
+
+
+async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again() -> None:
+    """Once each; a controller that leads no more knows nothing of others, which is no news of them."""
+    node, health, stream = FakeNode(), Health(), io.StringIO()
+    well = node.status()
+    silent = replace(
+        well, replicas=tuple(replace(each, status="silent") if each.node_id == 2 else each for each in well.replicas)
+    )
+    deposed = replace(well, role="resigned", leader=LeaderHint(None, 1, None), no_leader_reason="it leads no more")
+    looks = iter([well, silent, silent, well, silent, deposed])
+    over = asyncio.Event()
+
+    def look() -> NodeStatus:
+        status = next(looks, None)
+        if status is None:
+            over.set()
+        return status or deposed
+
+    node.status = look  # type: ignore[method-assign]
+    with Logs("info", "json", stream=stream):
+        watching = asyncio.ensure_future(watch(node, health, interval_s=0))
+        await over.wait()
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["event"], line["voter_id"]) for line in lines if "voter_id" in line] == [
+        ("voter silent", 2),
+        ("voter heard again", 2),
+        ("voter silent", 2),
+    ]
+    led = [(line["leader_id"], line.get("reason")) for line in lines if line["event"] == "leader"]
+    assert led == [(1, None), (None, "it leads no more")]
