@@ -48,8 +48,9 @@ FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 80
 BATCH_BYTES_MAX: Final = 1 << 20
 """No batch is larger, header included."""
-BATCH_RECORDS_MAX: Final = 10_000
-"""No batch holds more records, and so no single operation does."""
+BATCH_RECORDS_MAX: Final = 12_000
+"""No batch holds more records, and so no single operation does. There is room for the 10,000 partitions that one request may ask
+for, and for what stands beside them: their topics, configs, and the request's outcome."""
 CONTROL_FLAG: Final = 1
 CHAIN_BYTES: Final = 32
 

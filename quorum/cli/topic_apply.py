@@ -25,7 +25,7 @@ FILE_BYTES_MAX: Final = 64 << 20
 TOPIC_RESOURCE: Final = 2
 BATCH_TOPICS: Final = 200
 BATCH_PARTITIONS: Final = 2_000
-"""So much in one request: well below what a decision holds (10,000 records), so that one batch is one short turn."""
+"""So much in one request: well below what a decision holds (10,000 partitions), so that one batch is one short turn."""
 
 
 class Impossible(Exception):

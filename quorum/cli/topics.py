@@ -28,6 +28,8 @@ _LISTING = (
     Column("REPLICATION", "replication_factor"),
 )
 _RESULT = (Column("NAME", "name"), Column("RESULT", "result"), Column("TOPIC_ID", "topic_id"))
+_MESSAGE = Column("MESSAGE", "message")
+"""Where there is something to say."""
 _PARTITIONS = (
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
@@ -91,7 +93,7 @@ def create(
     ]
     response = ask(options, lambda client: client.create_topics(new, validate_only=dry_run))
     done = "would be created" if dry_run else "created"
-    _finish(options, response, done, tolerate="TOPIC_ALREADY_EXISTS" if if_not_exists else None)
+    _finish(options, response, done, {"TOPIC_ALREADY_EXISTS": "exists"} if if_not_exists else {})
 
 
 @topics.command()
@@ -101,7 +103,7 @@ def create(
 def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
     """Deletes topics, with everything in them."""
     response = ask(options, lambda client: client.delete_topics(names))
-    _finish(options, response, "deleted", tolerate="UNKNOWN_TOPIC_OR_PARTITION" if if_exists else None)
+    _finish(options, response, "deleted", {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
 
 
 @topics.command()
@@ -200,24 +202,31 @@ def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:
     }
 
 
-def _finish(options: Options, response: Any, done: str, *, tolerate: str | None) -> None:
-    """Prints what became of each topic; the exit code is that of the first one that failed."""
+def _finish(options: Options, response: Any, done: str, tolerated: dict[str, str]) -> None:
+    """Prints what became of each topic; the exit code is that of the first one that failed.
+
+    `tolerated`: errors that are none here, and the word for each.
+    """
     from quorum.wire.client_errors import AdminError
 
     rows, exit_code = [], EXIT_OK
     for each in response.results:
         error = AdminError.of(each.error) if each.error.code else None
-        if error is not None and error.code.name != tolerate:
+        result = done if error is None else tolerated.get(error.code.name, "refused")
+        is_refused = error is not None and error.code.name not in tolerated
+        if error is not None and is_refused:
             exit_code = exit_code or exit_code_of(error.code)
         rows.append(
             {
                 "name": each.name,
-                "result": done if error is None else error.message,
-                "error": None if error is None else error.code.name,
-                "topic_id": id_text(each.topic_id) if error is None else None,
+                "result": result,
+                "error": error.code.name if error is not None and is_refused else None,
+                "message": error.message if error is not None and is_refused else None,
+                "topic_id": id_text(each.topic_id) if any(each.topic_id) else None,
             }
         )
-    emit(options.output, {"offset": response.offset, "topics": rows}, rows="topics", columns=_RESULT)
+    columns = (*_RESULT, _MESSAGE) if any(row["message"] for row in rows) else _RESULT
+    emit(options.output, {"offset": response.offset, "topics": rows}, rows="topics", columns=columns)
     if exit_code != EXIT_OK:
         raise SystemExit(exit_code)
 

@@ -45,7 +45,8 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of one topic of a request. `message` is for people; the rest is set where `error` is NONE."""
+    """What became of one topic of a request. `message` is for people; the rest is set where `error` is NONE, and where it is
+    TOPIC_ALREADY_EXISTS: then it is of the topic that there is."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE

@@ -44,6 +44,11 @@ class ControllerConfig(NamedTuple):
         found = [f"{name} must be at least 1, not {value}" for name, value in positive if value < 1]
         if not 2 <= self.records_max < BATCH_RECORDS_MAX:
             found.append(f"records_max must be between 2 and {BATCH_RECORDS_MAX - 1:,}, not {self.records_max}")
+        if self.partitions_per_request_max >= self.records_max:
+            found.append(
+                f"partitions_per_request_max must be below records_max, which is {self.records_max}, "
+                f"not {self.partitions_per_request_max}: a topic has a record of its own"
+            )
         if 2 * self.slice_changes_max + 100 > self.records_max:
             found.append(
                 f"slice_changes_max must be below {(self.records_max - 100) // 2}, not {self.slice_changes_max}"

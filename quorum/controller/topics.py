@@ -71,7 +71,7 @@ class Topics:
                 _check_new_name(image, topic.name, taken)
                 result, new_records = self._create_one(image, topic, view, validate_only=command.validate_only)
             except Rejected as e:
-                results.append(TopicResult(topic.name, e.code, e.message))
+                results.append(_refused(image, topic.name, e))
                 continue
             taken[collision_key(topic.name)] = topic.name
             results.append(result)
@@ -96,7 +96,7 @@ class Topics:
                 ErrorCode.POLICY_VIOLATION,
                 f"the request needs {needed:,} records ({partitions:,} partitions, {topic_count:,} topics, "
                 f"{config_count:,} configs); it is one atomic batch, which holds at most {self._config.records_max:,}; "
-                f"nothing was done",
+                f"nothing was done: send several requests",
             )
 
     def _create_one(
@@ -221,6 +221,18 @@ class Topics:
                 records.append(RemoveTopic(name, topic.topic_id))
                 results.append(TopicResult(name, topic_id=topic.topic_id, partitions=topic.partition_count))
         return Decision(tuple(records), DeleteTopicsReply(results=tuple(results)))
+
+
+def _refused(image: MetadataImage, name: str, rejected: Rejected) -> TopicResult:
+    """Of a topic that exists, the result says which: whoever only wants it to be there needs no second request."""
+    topic = image.topic(name) if rejected.code is ErrorCode.TOPIC_ALREADY_EXISTS else None
+    if topic is None:
+        return TopicResult(name, rejected.code, rejected.message)
+    first = topic.state(0)
+    assert first is not None
+    return TopicResult(
+        name, rejected.code, rejected.message, topic.topic_id, topic.partition_count, len(first[REPLICAS])
+    )
 
 
 def _named_twice(name: str, times: int) -> Rejected:

@@ -115,14 +115,19 @@ class AdminClient:
         partitions: int = -1,
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
+        *,
+        if_not_exists: bool = False,
     ) -> admin_pb2.TopicResult:
-        """Creates one topic, or raises its error."""
+        """Creates one topic, or raises its error. With `if_not_exists` a topic that exists is no error: its result has the code
+        TOPIC_ALREADY_EXISTS, and id, partitions and replication factor of the topic that there is.
+        """
         entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in (configs or {}).items()]
         topic = admin_pb2.NewTopic(
             name=name, partitions=partitions, replication_factor=replication_factor, configs=entries
         )
         response = await self.create_topics([topic])
-        result: admin_pb2.TopicResult = _only(response.results)
+        tolerate = ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None
+        result: admin_pb2.TopicResult = _only(response.results, tolerate)
         return result
 
     async def create_partitions(
@@ -410,11 +415,11 @@ def _doubt(request: Any, response: Any) -> AdminError | None:
     return AdminError.of(errors[0]) if all(error.code for error in errors) else None
 
 
-def _only(results: Any) -> Any:
-    """The one result, or its error."""
+def _only(results: Any, tolerate: ErrorCode | None = None) -> Any:
+    """The one result, or its error, if that is not the one to `tolerate`."""
     (result,) = results
     error: common_pb2.Error = result.error
-    if error.code:
+    if error.code and ErrorCode.of(error.code) is not tolerate:
         raise AdminError.of(error)
     return result
 

@@ -77,11 +77,21 @@ async def test_a_topics_life(run: Run) -> None:
     assert shape(created.document) == {
         "schema_version": "int",
         "offset": "int",
-        "topics": [{"name": "str", "result": "str", "error": None, "topic_id": "str"}],
+        "topics": [{"name": "str", "result": "str", "error": None, "message": None, "topic_id": "str"}],
     }
+    (there,) = created.document["topics"]
     again = await run("topics", "create", "orders")
     assert again.exit_code == 4
-    assert (await run("topics", "create", "orders", "--if-not-exists")).exit_code == 0
+    header, row = (line.split("\t") for line in again.stdout.splitlines())
+    assert dict(zip(header, row, strict=True)) == {
+        "NAME": "orders", "RESULT": "refused", "TOPIC_ID": there["topic_id"], "MESSAGE": "topic 'orders' exists already",
+    }  # fmt: skip
+    both = await run("topics", "create", "orders", "more", "--if-not-exists", "-o", "json")
+    assert both.exit_code == 0
+    exists, more = both.document["topics"]
+    assert exists == {**there, "result": "exists"}
+    assert (more["result"], more["error"], more["message"]) == ("created", None, None)
+    assert (await run("topics", "delete", "more")).exit_code == 0
     listed = await run("-o", "json", "topics", "list")
     assert shape(listed.document) == {
         "schema_version": "int",
@@ -99,7 +109,11 @@ async def test_a_topics_life(run: Run) -> None:
     missing = await run("topics", "describe", "orders")
     assert missing.exit_code == 3
     assert missing.stderr == "quorumctl: UNKNOWN_TOPIC_OR_PARTITION: there is no topic 'orders'\n"
-    assert (await run("topics", "delete", "orders", "--if-exists")).exit_code == 0
+    absent = await run("topics", "delete", "orders", "--if-exists", "-o", "json")
+    assert absent.exit_code == 0
+    assert absent.document["topics"] == [
+        {"name": "orders", "result": "absent", "error": None, "message": None, "topic_id": None}
+    ]
 
 
 async def test_quorum_documents(run: Run) -> None:

@@ -47,6 +47,10 @@ def test_a_configuration_names_all_that_is_wrong_with_it() -> None:
     assert ControllerConfig(session_timeout_ms=0, default_partitions=-1, records_max=20_000).problems() == [
         "broker.session.timeout.ms must be at least 1, not 0",
         "num.partitions must be at least 1, not -1",
-        "records_max must be between 2 and 9,999, not 20000",
+        "records_max must be between 2 and 11,999, not 20000",
     ]
-    assert ControllerConfig(slice_changes_max=9_000).problems() == ["slice_changes_max must be below 4949, not 9000"]
+    assert ControllerConfig(slice_changes_max=9_000).problems() == ["slice_changes_max must be below 5949, not 9000"]
+    (beside,) = ControllerConfig(partitions_per_request_max=11_999).problems()
+    assert beside == (
+        "partitions_per_request_max must be below records_max, which is 11999, not 11999: a topic has a record of its own"
+    )

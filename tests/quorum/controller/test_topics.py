@@ -218,10 +218,10 @@ def test_too_many_partitions_for_one_request(cluster: Cluster) -> None:
     )
 
     with pytest.raises(ControllerError) as refused:
-        create(cluster, NewTopic("big", 9_000, 1), NewTopic("t", 998, 1, configs=(("retention.ms", "1"),)))
+        create(cluster, *(NewTopic(f"t{number}", 1, 1, configs=(("retention.ms", "1"),)) for number in range(4_000)))
     assert refused.value.message == (
-        "the request needs 10,001 records (9,998 partitions, 2 topics, 1 configs); it is one atomic batch, "
-        "which holds at most 9,999; nothing was done"
+        "the request needs 12,000 records (4,000 partitions, 4,000 topics, 4,000 configs); it is one atomic batch, "
+        "which holds at most 11,999; nothing was done: send several requests"
     )
 
     with pytest.raises(ControllerError) as refused:

@@ -3,6 +3,7 @@
 import pytest
 
 from metadata_log.errors import ErrorCode
+from metadata_log.ids import NodeId
 from metadata_log.records import BROKER_RESOURCE, NoOp
 from quorum.controller.commands import (
     AlterConfigs,
@@ -11,13 +12,21 @@ from quorum.controller.commands import (
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+    CreatePartitions,
+    CreatePartitionsReply,
+    CreateTopics,
+    CreateTopicsReply,
     FenceBroker,
     FenceBrokerReply,
+    NewPartitions,
+    NewTopic,
+    RegisterBrokerReply,
 )
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.request_outcomes import RequestIdentity
-from quorum.runtime.requests import Refused
-from quorum.runtime.world import Answer, ReplyTo, StopRequested, Submission
+from quorum.runtime.requests import MetadataFetch, Refused
+from quorum.runtime.world import Answer, BrokerFetch, ReplyTo, StopRequested, Submission
+from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 
@@ -173,7 +182,7 @@ def test_a_decision_in_several_batches_is_remembered_with_the_last_one(monkeypat
 
 
 def test_the_largest_decision_leaves_room_for_its_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch holds 10,000 records; a request that takes all but one is done, with an id as without."""
+    """A batch holds 12,000 records; a request that takes all but one is done, with an id as without."""
     lone = started()
     largest = lone.config.controller.records_max
     monkeypatch.setattr(
@@ -216,3 +225,61 @@ def test_a_last_step_that_writes_nothing_is_no_decision_that_wrote_nothing(monke
     refused = lone.answers[reply_to]
     assert isinstance(refused, Refused)
     assert refused.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+@pytest.mark.parametrize("command", ["one topic", "a thousand topics", "one topic that grows"])
+def test_a_request_for_exactly_as_many_partitions_as_are_allowed_is_done_and_remembered(command: str) -> None:
+    """10,000 partitions, their topics and the outcome of the request stand in one batch; a repetition is told the same."""
+    lone = started()
+    limit = lone.config.controller.partitions_per_request_max
+    unfenced(lone, 7)
+    asked: Command
+    match command:
+        case "one topic":
+            asked = CreateTopics((NewTopic("t", limit, 1),))
+        case "a thousand topics":
+            asked = CreateTopics(tuple(NewTopic(f"t{number}", limit // 1_000, 1) for number in range(1_000)))
+        case _:
+            assert isinstance(
+                answer(lone, send(lone, CreateTopics((NewTopic("t", 5, 1),)), identity(2))), CreateTopicsReply
+            )
+            asked = CreatePartitions((NewPartitions("t", 5 + limit),))
+    before = sum(topic.partition_count for topic in lone.node.state.committed.topics())
+
+    first = answer(lone, send(lone, asked, identity()))
+
+    assert isinstance(first, CreateTopicsReply | CreatePartitionsReply)
+    assert {result.message for result in first.results} == {""}
+    assert sum(topic.partition_count for topic in lone.node.state.committed.topics()) == before + limit
+    end = lone.node.log.shape.end
+    again = answer(lone, send(lone, asked, identity()))
+    assert isinstance(again, CreateTopicsReply | CreatePartitionsReply) and again.offset == first.offset
+    assert lone.node.log.shape.end == end
+
+    one_more = CreateTopics((NewTopic("more", limit + 1, 1),))
+    assert refusal(lone, send(lone, one_more, identity(3))) is ErrorCode.POLICY_VIOLATION
+
+
+def unfenced(lone: LoneNode, broker_id: NodeId) -> None:
+    """That broker is registered, and online."""
+    registered = answer(lone, send(lone, registration(broker_id), None))
+    assert isinstance(registered, RegisterBrokerReply)
+    shape = lone.node.log.shape
+    chain, epoch = lone.node.log.chain_at(shape.end), shape.last_epoch
+    assert chain is not None
+    fetch = MetadataFetch(
+        broker_id,
+        registered.broker_epoch,
+        incarnation(broker_id),
+        shape.end,
+        epoch,
+        chain,
+        False,
+        False,
+        (),
+        0,
+        1 << 20,
+    )
+    lone.turn(BrokerFetch(fetch, lone.new_reply_to()))
+    lone.run_until_idle()
+    assert not lone.node.state.committed.brokers[broker_id].fenced

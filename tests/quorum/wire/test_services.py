@@ -43,6 +43,19 @@ async def test_a_topic_is_created_listed_described_and_deleted(client: AdminClie
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_topic_that_exists_is_named_by_its_id(client: AdminClient) -> None:
+    """Whoever only wants it to be there learns which it is, and asks no second time."""
+    created = await client.create_topic("orders", partitions=5, replication_factor=3)
+    there = await client.create_topic("orders", partitions=7, if_not_exists=True)
+    assert there.error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert (there.topic_id, there.partitions, there.replication_factor) == (created.topic_id, 5, 3)
+    with pytest.raises(AdminError) as caught:
+        await client.create_topic("orders", partitions=5)
+    assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+    with pytest.raises(AdminError):
+        await client.create_topic("no/good", if_not_exists=True)
+
+
 async def test_per_topic_errors_stand_in_the_results(client: AdminClient) -> None:
     """The good topic is created although the other one is refused."""
     topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("good", "no/good")]
