@@ -168,12 +168,17 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
             raise SnapshotCorrupt.at(path, position, "a batch of another time than the header's")
     if header is None or quorum is None or footer is None:
         raise SnapshotCorrupt.at(path, file.size(), "the file ends before its footer")
-    digest = digest_to_bytes(total % MODULUS)
-    if footer.record_count != count or footer.digest != digest:
-        reason = f"{count} records with digest {digest.hex()[:16]}; the footer says {footer.record_count} and "
-        raise SnapshotCorrupt.at(path, file.size(), reason + footer.digest.hex()[:16])
+    _check_sums(footer, count, digest_to_bytes(total % MODULUS), path, file.size())
     meta = SnapshotMeta(end, header.last_contained_log_timestamp_ms, footer.chain, quorum[1], quorum[0])
     return footer, meta
+
+
+def _check_sums(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
+    """The digest was kept along with the image, not made of the bytes: a record that went wrong before it was packed shows here,
+    and nowhere else."""
+    if footer.record_count != count or footer.digest != digest:
+        reason = f"{count} records with digest {digest.hex()[:16]}; the footer says {footer.record_count} and "
+        raise SnapshotCorrupt.at(path, position, reason + footer.digest.hex()[:16])
 
 
 def _hash_records(batch: Batch, path: str, position: int) -> tuple[int, int]:

@@ -306,7 +306,8 @@ class SimBroker:
                 reason = str(e)
                 network.carry(source.name, self.name, lambda: finish(SnapshotFailed(reason)))
             else:
-                network.carry(source.name, self.name, lambda: self._guarded(lambda: take(asked, size, data)))
+                piece = self.cluster.forger.piece(self.name, source.metadata, snapshot, asked, size, data)
+                network.carry(source.name, self.name, lambda: self._guarded(lambda: take(asked, *piece)))
 
         def take(asked: int, size: int, data: bytes) -> None:
             nonlocal position, step_bytes

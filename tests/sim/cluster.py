@@ -16,6 +16,7 @@ from tests.sim.controllers import SimController
 from tests.sim.coverage import Coverage
 from tests.sim.disk import MemoryDirectory
 from tests.sim.faults import Faults
+from tests.sim.forging import Forger
 from tests.sim.healing import Healing
 from tests.sim.laws import Laws
 from tests.sim.network import Network
@@ -69,6 +70,7 @@ class Cluster:
         repeating = RetryingClient(self, "k1") if self.options.request_ids else SimClient(self, "k1", repeats=True)
         self.clients = (SimClient(self, "k0", repeats=False), repeating)
         self.client_every_ms = self.options.client_every_ms
+        self.forger = Forger(self.options.forged_chance, random.Random(f"{seed} forger"), self.coverage)
         self.faults = Faults(self)
         if self.options.clock_drift > 0:
             self.coverage["clock that drifts"] += len(self.controllers) + len(self.brokers)

@@ -2,9 +2,10 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from metadata_log.errors import CorruptLog
+from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.files import FlushFailed
 from metadata_log.identity import Identity
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
@@ -14,7 +15,13 @@ from metadata_log.recovery import segment_names
 from metadata_log.segment import base_offset_of
 from quorum.core.effects import ElectionState
 from quorum.core.inputs import Failure
-from quorum.core.messages import FetchResponse, PeerRequest, PeerResponse
+from quorum.core.messages import (
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    PeerRequest,
+    PeerResponse,
+)
 from quorum.core.raft import RaftCore
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
@@ -452,11 +459,14 @@ class SimController:
                 assert isinstance(answer, PeerResponse)
                 self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
 
+        def carry_back(answer: Answer) -> None:
+            network.carry(peer.name, self.name, lambda: respond(answer))
+
         def arrive() -> None:
             if peer.is_up:
                 peer.ask(
                     lambda reply_to, _: RaftRequest(request, reply_to),
-                    lambda answer: network.carry(peer.name, self.name, lambda: respond(answer)),
+                    lambda answer: carry_back(self._forged(peer, request, answer)),
                     f"{what} {self.name}>{peer.name}",
                 )
             else:
@@ -464,6 +474,16 @@ class SimController:
 
         network.carry(self.name, peer.name, arrive)
         self.cluster.schedule(timeout_ms, lambda: fail(Failure.TIMED_OUT))
+
+    def _forged(self, peer: "SimController", request: PeerRequest, answer: Answer) -> Answer:
+        """What `peer` really sends of a snapshot, with its bad memory."""
+        if not isinstance(request, FetchSnapshotRequest) or not isinstance(answer, FetchSnapshotResponse):
+            return answer
+        if answer.error is not ErrorCode.NONE:
+            return answer
+        end, position = request.snapshot, answer.position
+        size, data = self.cluster.forger.piece(self.name, peer.metadata, end, position, answer.size, answer.data)
+        return replace(answer, size=size, data=data)
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
         self._before_effect()

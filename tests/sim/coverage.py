@@ -23,6 +23,7 @@ FAULTS = (
     "bit flip",
     "bad sector",
     "durable end lost",
+    "forged snapshot",
     "disk replaced",
     "vote lost or damaged",
     "membership change asked for",

@@ -74,6 +74,8 @@ class Options(NamedTuple):
     scrub_interval_ms: int
     piece_bytes_min: int
     """With which every fetch begins; a small one takes most batches apart."""
+    forged_chance: float
+    """How often a snapshot is sent from bad memory."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -134,6 +136,7 @@ class Options(NamedTuple):
             outcomes_max=rng.choice((5, 30)),
             scrub_interval_ms=0,
             piece_bytes_min=PIECE_BYTES_MIN,
+            forged_chance=0.0,
         )
         # With dice of their own, so that a seed without these is the history that it was.
         apart = random.Random()
@@ -172,6 +175,7 @@ class Options(NamedTuple):
             scrub_interval_ms=apart.choice((0, 500, 4_000)),
             hanging_disk_every_ms=apart.uniform(4_000.0, 12_000.0) if apart.random() < 0.2 else 0.0,
             piece_bytes_min=apart.choice((128, 128, PIECE_BYTES_MIN)),
+            forged_chance=apart.choice((0.0, 0.3, 0.6)),
         )
 
     def node_config(self) -> NodeConfig:

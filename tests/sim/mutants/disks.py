@@ -9,7 +9,7 @@ from metadata_log.image import MetadataImage
 from metadata_log.log import FlushTicket
 from metadata_log.log_notes import Flushed
 from metadata_log.log_shape import LogShape
-from metadata_log.records import MetadataRecord
+from metadata_log.records import MetadataRecord, SnapshotFooter
 from metadata_log.recovery import Damage, Recovery
 from metadata_log.segment import Segment
 from quorum.core import download, serving
@@ -21,7 +21,7 @@ from quorum.runtime.applier import Applier
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob
 from quorum.runtime.node import Node
 from quorum.runtime.state_machine import Mark, StateMachine
-from snapshots import writer
+from snapshots import reader, writer
 from snapshots.format import SnapshotMeta
 from snapshots.writer import SnapshotInfo
 from tests.sim.disk import MemoryDirectory
@@ -79,6 +79,16 @@ def _write_with_the_own_time(
 ) -> SnapshotInfo:
     own = meta._replace(timestamp_ms=meta.timestamp_ms + directory.used_bytes % 1_000)  # no two disks are alike
     return _write_records(directory, own, records, digest)
+
+
+def _write_all_but_the_last_in_its_name(
+    directory: MemoryDirectory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
+) -> SnapshotInfo:
+    return _write_records(directory, meta, list(records)[:-1], digest)
+
+
+def _check_nothing(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
+    pass
 
 
 def _mark_what_is_proposed(self: StateMachine, end: OffsetAndEpoch, image: MetadataImage) -> Mark:
@@ -167,6 +177,14 @@ DISKS: dict[str, Mutant] = {
     "snapshot-without-its-last-record": Mutant(
         "a snapshot is whole in itself, and lacks a record",
         lambda: patched(writer, "write_records", _write_all_but_the_last),
+    ),
+    "snapshot-not-of-its-digest": Mutant(
+        "a snapshot lacks a record, and bears the digest of the image that has it",
+        lambda: patched(writer, "write_records", _write_all_but_the_last_in_its_name),
+    ),
+    "snapshot-digest-not-verified": Mutant(
+        "a snapshot whose CRCs and chain are right is believed, whatever its digest says",
+        lambda: patched(reader, "_check_sums", _check_nothing),
     ),
     "snapshot-of-its-writers-time": Mutant(
         "each node's snapshot bears that node's own time",
