@@ -17,7 +17,8 @@ from metadata_log.records import Topic
 from metadata_log.segment import base_offset_of
 from metadata_log.segments import Extent, check
 from tests.metadata_log.damaged_log import ID, check_damaged, contents, everything, segments, within
-from tests.sim.disk import SECTOR_BYTES, MemoryDirectory, MemoryFile, Observer
+from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
+from tests.sim.disk_content import SECTOR_BYTES
 
 CONFIG = LogConfig(segment_bytes=100_000, tail_bytes=4000)
 """Several entries of the index to a segment; the newest batch or two in memory."""

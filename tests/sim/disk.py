@@ -24,8 +24,8 @@ from random import Random
 from typing import Final
 
 from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
+from tests.sim.disk_content import SECTOR_BYTES, Content, sectors_of
 
-SECTOR_BYTES: Final = 512
 _EIO: Final = 5
 _ENOSPC: Final = 28
 
@@ -60,7 +60,7 @@ class _Volume:
         self.failing_flushes: set[str | None] = set()
         self.failed_reads = 0
         self.failing_read = False
-        self.bad_sectors: set[tuple[_Content, int]] = set()
+        self.bad_sectors: set[tuple[Content, int]] = set()
         """Which sectors of which files cannot be read."""
 
     def operate(self) -> None:
@@ -95,102 +95,25 @@ class _Volume:
             self.failed_reads += 1
             raise OSError(_EIO, f"Input/output error: {name}: the disk was told to fail this read")
 
-    def read_sectors(self, name: str, content: "_Content", position: int, stop: int) -> None:
+    def read_sectors(self, name: str, content: "Content", position: int, stop: int) -> None:
         """Before [position, stop) of a file is read."""
         if not self.bad_sectors or Observer.is_looking:
             return
-        for sector in _sectors(position, min(stop, len(content.current))):
+        for sector in sectors_of(position, min(stop, len(content.current))):
             if (content, sector) in self.bad_sectors:
                 self.failed_reads += 1
                 raise OSError(_EIO, f"Input/output error: {name}: sector {sector} is bad")
 
-    def heal_sectors(self, content: "_Content", sectors: range) -> None:
+    def heal_sectors(self, content: "Content", sectors: range) -> None:
         """They were written, or are the file's no more: a disk then takes others in their place."""
         if self.bad_sectors:
             self.bad_sectors.difference_update((content, sector) for sector in sectors)
 
 
-class _Content:
-    """What a file holds: as programs see it, as it is durable, and the changes in between."""
-
-    def __init__(self) -> None:
-        self.current = bytearray()
-        self.durable = bytearray()
-        self.pending: list[tuple[int, bytes | None]] = []
-        """(position, data) of a write, or (size, None) of a truncation or extension, oldest first."""
-        self.lies = False
-        """A flush has failed: `durable` may lack what was written before it, although nothing is pending."""
-        self.is_removed = False
-        """It has no name any more."""
-
-    def change(self, position: int, data: bytes | None) -> None:
-        self.pending.append((position, data))
-        _apply(self.current, position, data)
-
-    def flush(self) -> None:
-        for position, data in self.pending:
-            _apply(self.durable, position, data)  # cheaper than a copy of the whole file
-        self.pending.clear()
-
-    def fail_flush(self) -> None:
-        """The pages are clean now, and not on the disk; only the sizes, which are the file system's, still may be."""
-        self.pending = [change for change in self.pending if change[1] is None]
-        self.lies = True
-
-    @property
-    def is_durable(self) -> bool:
-        return not self.pending and (not self.lies or self.durable == self.current)
-
-    def after_power_cut(self, rng: Random) -> "_Content":
-        """Any version of each sector, and any of the sizes, since the last flush."""
-        version = bytearray(self.durable)
-        sizes = [len(version)]
-        sectors: dict[int, list[bytes]] = {}
-        for position, data in self.pending:
-            before = len(version)
-            _apply(version, position, data)
-            sizes.append(len(version))
-            first, end = (position, before) if data is None else (min(position, before), position + len(data))
-            for sector in range(first // SECTOR_BYTES, (end + SECTOR_BYTES - 1) // SECTOR_BYTES):
-                versions = sectors.setdefault(sector, [_sector(self.durable, sector)])
-                content = _sector(version, sector)
-                if content != versions[-1]:
-                    versions.append(content)
-        size = rng.choice(sizes)
-        result = bytearray(self.durable).ljust(max(sizes), b"\x00")
-        for sector, versions in sectors.items():
-            at = sector * SECTOR_BYTES
-            result[at : at + SECTOR_BYTES] = rng.choice(versions)
-        survivor = _Content()
-        survivor.durable[:] = survivor.current[:] = result[:size]
-        return survivor
-
-
-def _apply(content: bytearray, position: int, data: bytes | None) -> None:
-    if data is None:
-        if position < len(content):
-            del content[position:]
-        else:
-            content.extend(bytes(position - len(content)))
-        return
-    if position > len(content):
-        content.extend(bytes(position - len(content)))
-    content[position : position + len(data)] = data
-
-
-def _sectors(position: int, stop: int) -> range:
-    """The sectors that [position, stop) touches."""
-    return range(position // SECTOR_BYTES, (stop + SECTOR_BYTES - 1) // SECTOR_BYTES) if position < stop else range(0)
-
-
-def _sector(content: bytearray, sector: int) -> bytes:
-    return bytes(content[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES]).ljust(SECTOR_BYTES, b"\x00")
-
-
 class MemoryFile:
     """An open file of a `MemoryDirectory`."""
 
-    def __init__(self, volume: _Volume, name: str, content: _Content) -> None:
+    def __init__(self, volume: _Volume, name: str, content: Content) -> None:
         self._volume = volume
         self._name = name
         self._content = content
@@ -209,7 +132,7 @@ class MemoryFile:
         self._before_change()
         self._volume.take(max(0, position + len(data) - self.size()))
         self._content.change(position, bytes(data))
-        self._volume.heal_sectors(self._content, _sectors(position, position + len(data)))
+        self._volume.heal_sectors(self._content, sectors_of(position, position + len(data)))
 
     def truncate(self, size: int) -> None:
         self._before_change()
@@ -253,7 +176,7 @@ class MemoryFile:
             raise FlushFailed(f"{self._name}: an earlier fsync failed; this file takes no more work")
 
 
-_Change = tuple[str, "_Content | MemoryDirectory | None"]
+_Change = tuple[str, "Content | MemoryDirectory | None"]
 
 
 class MemoryDirectory:
@@ -262,8 +185,8 @@ class MemoryDirectory:
     def __init__(self, path_text: str = "/memory", _volume: _Volume | None = None) -> None:
         self._path_text = path_text
         self._volume = _volume or _Volume()
-        self._entries: dict[str, _Content | MemoryDirectory] = {}
-        self._durable: dict[str, _Content | MemoryDirectory] = {}
+        self._entries: dict[str, Content | MemoryDirectory] = {}
+        self._durable: dict[str, Content | MemoryDirectory] = {}
         self._pending: list[list[_Change]] = []
         """Changes of entries since the last flush, oldest first; the parts of one change happen together."""
         self._locked = False
@@ -283,7 +206,7 @@ class MemoryDirectory:
 
     def open(self, name: str, *, create: bool = False) -> MemoryFile:
         if create and name not in self._entries:
-            self._change((name, _Content()))
+            self._change((name, Content()))
         return MemoryFile(self._volume, name, self._content(name))
 
     def read(self, name: str, max_bytes: int) -> bytes:
@@ -310,7 +233,7 @@ class MemoryDirectory:
 
     def rename(self, old: str, new: str) -> None:
         content = self._content(old)
-        if isinstance(replaced := self._entries.get(new), _Content):
+        if isinstance(replaced := self._entries.get(new), Content):
             replaced.is_removed = replaced is not content
         self._change((old, None), (new, content))
 
@@ -362,10 +285,10 @@ class MemoryDirectory:
         space = self._volume.space_bytes
         return 1 << 40 if space is None else max(0, space - self._volume.used_bytes)
 
-    def _content(self, name: str) -> _Content:
+    def _content(self, name: str) -> Content:
         assert "/" not in name and name not in ("", ".", ".."), name
         found = self._entries.get(name)
-        if not isinstance(found, _Content):
+        if not isinstance(found, Content):
             raise FileNotFoundError(2, "No such file", f"{self._path_text}/{name}")
         return found
 
@@ -381,10 +304,10 @@ class MemoryDirectory:
         self._volume.is_dark = True
         volume = _Volume()
         volume.space_bytes = self._volume.space_bytes
-        survivors: dict[int, _Content] = {}
+        survivors: dict[int, Content] = {}
         return self._after_power_cut(rng, volume, survivors)
 
-    def _after_power_cut(self, rng: Random, volume: _Volume, survivors: dict[int, _Content]) -> "MemoryDirectory":
+    def _after_power_cut(self, rng: Random, volume: _Volume, survivors: dict[int, Content]) -> "MemoryDirectory":
         entries = dict(self._durable)
         for parts in self._pending[: rng.randint(0, len(self._pending))]:
             _enter(entries, parts)
@@ -483,17 +406,17 @@ class MemoryDirectory:
     def is_durable(self, name: str) -> bool:
         """Whether the file, its name and all that was written to it would survive a power cut."""
         content = self._entries.get(name)
-        return isinstance(content, _Content) and self._durable.get(name) is content and content.is_durable
+        return isinstance(content, Content) and self._durable.get(name) is content and content.is_durable
 
     def size(self, name: str) -> int:
         """Of the file `name`; 0 of a directory."""
         content = self._entries.get(name)
-        return len(content.current) if isinstance(content, _Content) else 0
+        return len(content.current) if isinstance(content, Content) else 0
 
     def durable_bytes(self, name: str) -> bytes | None:
         """What a power cut would certainly leave under `name`, if nothing that is pending happens; None: no such file."""
         content = self._durable.get(name)
-        return bytes(content.durable) if isinstance(content, _Content) else None
+        return bytes(content.durable) if isinstance(content, Content) else None
 
     @property
     def operations(self) -> int:
@@ -520,7 +443,7 @@ class MemoryDirectory:
         return self._volume.used_bytes
 
 
-def _enter(entries: "dict[str, _Content | MemoryDirectory]", parts: "list[_Change] | tuple[_Change, ...]") -> None:
+def _enter(entries: "dict[str, Content | MemoryDirectory]", parts: "list[_Change] | tuple[_Change, ...]") -> None:
     for name, entry in parts:
         if entry is None:
             entries.pop(name, None)

@@ -14,7 +14,8 @@ from metadata_log.ids import Offset
 from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote
 from metadata_log.recovery import segment_names
 from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
-from tests.sim.disk import SECTOR_BYTES, MemoryDirectory, Observer
+from tests.sim.disk import MemoryDirectory, Observer
+from tests.sim.disk_content import SECTOR_BYTES
 
 CRC_AT = 8
 """Where in a batch its CRC stands."""
