@@ -37,6 +37,8 @@ class Guard:
     """The guard of one server: its methods share one line a second."""
 
     def __init__(self) -> None:
+        self.calls = 0
+        """How many this server has taken so far."""
         self._told_s: float | None = None
         self._untold = 0
 
@@ -62,6 +64,7 @@ class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._methods: dict[str, grpc.RpcMethodHandler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        self._guard.calls += 1
         name = handler_call_details.method
         found = self._methods.get(name)
         if found is None:

@@ -3,10 +3,11 @@
     async with serving(HostPort("127.0.0.1", 0), add_services, health=health) as port:
         ...
 
-Inside of the block calls are served. At its end health says "stopping", calls in flight get `grace_s` seconds, and the
-port is free again.
+Inside of the block calls are served. At its end health says "stopping", those that are still coming in are answered as long as
+they keep coming, for `grace_s` seconds at the most, calls in flight get `grace_s` seconds, and the port is free again.
 """
 
+import asyncio
 import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -24,6 +25,8 @@ from daemon.malformed import Guard
 from daemon.tls import TlsFiles, server_credentials
 
 STOP_GRACE_S = 1.0
+QUIET_S = 0.05
+"""After so long without a new call nobody is taken to be waiting for an answer."""
 
 
 class CannotBind(Exception):
@@ -70,7 +73,7 @@ async def serving(
     # Generated code hands every method over twice, generic and "registered". For each registered one grpc.aio keeps a pending
     # accept, and sleeps on all of them anew for each call: thirty methods cost more than a small call does.
     server.add_registered_method_handlers = _stay_generic
-    _guard(server)
+    guard = _guarded(server)
     add_services(server)
     if health is not None:
         await health.add_to(server)
@@ -83,6 +86,7 @@ async def serving(
     finally:
         if health is not None:
             await health.leave()
+        await _drained(guard, grace_s)
         await server.stop(grace_s)
 
 
@@ -90,14 +94,28 @@ def _stay_generic(service_name: str, method_handlers: object) -> None:
     """In place of grpc.aio's own: the generic handlers, which are there too, serve the same methods."""
 
 
-def _guard(server: Any) -> None:
-    """From now on `server` answers bytes that are no message as `daemon.malformed` says."""
+def _guarded(server: Any) -> Guard:
+    """From now on `server` answers bytes that are no message as `daemon.malformed` says, and counts its calls."""
     guard, add = Guard(), server.add_generic_rpc_handlers
 
     def add_guarded(handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         add([guard.around(handler) for handler in handlers])
 
     server.add_generic_rpc_handlers = add_guarded
+    return guard
+
+
+async def _drained(guard: Guard, within_s: float) -> None:
+    """Returns once no more calls come in, or the time is up.
+
+    gRPC cuts off (CANCELLED) what has come in and is not taken yet when a server stops, and nobody knows then what became of it.
+    Whoever is taken now is refused, and goes elsewhere.
+    """
+    loop = asyncio.get_running_loop()
+    until_s, calls = loop.time() + within_s, -1
+    while calls != guard.calls and loop.time() < until_s:
+        calls = guard.calls
+        await asyncio.sleep(min(QUIET_S, within_s))
 
 
 def _bind(server: Any, address: HostPort, credentials: grpc.ServerCredentials | None) -> int:

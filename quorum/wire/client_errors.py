@@ -99,6 +99,8 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
         case grpc.StatusCode.UNAVAILABLE:
             text = "the connection broke before the answer came"
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
+        case grpc.StatusCode.CANCELLED:
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} stopped before the answer came")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
         case grpc.StatusCode.UNKNOWN:

@@ -181,6 +181,7 @@ def broken(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
     [
         broken(grpc.StatusCode.UNAVAILABLE, "Socket closed"),
         broken(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded"),
+        broken(grpc.StatusCode.CANCELLED, "CANCELLED"),
         broken(grpc.StatusCode.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max"),
         broken(grpc.StatusCode.UNKNOWN, "Unexpected RuntimeError"),
     ],
