@@ -80,7 +80,7 @@ def _alter(
             f"topic {topic.name!r} has no partition {alteration.partition}: it has {topic.partition_count}",
         )
     isr = tuple(member.broker_id for member in alteration.new_isr)
-    if _is_retry(state, command, alteration, isr):
+    if _is_retry(image, state, command, alteration):
         return state, None
     _check_epochs(state, command, alteration)
     _check_isr(state, alteration, isr)
@@ -92,15 +92,23 @@ def _alter(
 
 
 def _is_retry(
-    state: PartitionState, command: AlterPartition, alteration: PartitionAlteration, isr: tuple[int, ...]
+    image: MetadataImage, state: PartitionState, command: AlterPartition, alteration: PartitionAlteration
 ) -> bool:
-    """Whether it proposes what holds, from the state just before (KAFKA-14144)."""
+    """Whether it proposes what holds, from the state just before (KAFKA-14144), and means the processes that run now.
+
+    A late proposal that names an earlier process of a member is no retry: the leader has since seen the present one, and
+    proposed the same ISR again (KIP-903).
+    """
     return (
         state[LEADER] == command.broker_id
         and state[LEADER_EPOCH] == alteration.leader_epoch
         and state[PARTITION_EPOCH] == alteration.partition_epoch + 1
-        and state[ISR] == isr
+        and state[ISR] == tuple(member.broker_id for member in alteration.new_isr)
         and state[RECOVERY_STATE] == alteration.leader_recovery_state
+        and all(
+            member.broker_epoch in (ANY_BROKER_EPOCH, image.brokers[member.broker_id].broker_epoch)
+            for member in alteration.new_isr
+        )
     )
 
 

@@ -65,6 +65,20 @@ def test_a_retry_is_granted_again_and_writes_nothing(cluster: Cluster) -> None:
     assert cluster.image.offset == before
 
 
+def test_a_late_proposal_for_an_earlier_life_is_no_retry(cluster: Cluster) -> None:
+    """A proposal that holds already is granted again only for the processes that it names (KIP-903).
+
+    1. Leader 0 proposes (0, 1, 2) and has seen an earlier process of broker 2; the request is late. 2. The leader sees the
+    present process, and proposes the same ISR again: granted. 3. The first request arrives, and is refused.
+    """
+    late = proposal(cluster, 0, 1, 2)
+    present = cluster.image.brokers[2].broker_epoch
+    late = replace(late, new_isr=(*members(0, 1), IsrMember(2, present - 1)))
+    assert alter(cluster, replace(late, new_isr=(*members(0, 1), IsrMember(2, present)))).error is ErrorCode.NONE
+
+    assert alter(cluster, late).error is ErrorCode.INVALID_UPDATE_VERSION
+
+
 def test_proposing_what_is_writes_nothing(cluster: Cluster) -> None:
     """No record for no change."""
     before = cluster.image.offset
