@@ -6,9 +6,13 @@ must not take memory for news:
     1 leads {1,2,3}. 3 dies, then 1 does. 2 remembers that 1 led, asks for votes, gets none, waits for 1 again, for ever.
     2 follows nobody, from the moment on at which 1 has not answered it for a fetch timeout; and that is what 2 says.
 
-So a follower names a leader that has answered one of its fetches well within `fetch_timeout_ms`, and no other. A leader names
-itself while a majority has followed it within `check_quorum_ms` (a new one is given that time from its election on): one that was
-paused, or cut off, hears only later that it has been succeeded. Nothing is decided by any of this.
+So a node names a leader that it has heard within `fetch_timeout_ms`, and no other: one that has answered one of its fetches well,
+or that has said itself, by BeginQuorumEpoch, that it leads this epoch. (A leader says so over and over to a voter that does not
+fetch because its disk is full; clients of that voter are still sent to the leader.) What a third node says of a leader is not
+enough, for it may not have noticed yet. A leader names itself while a majority has followed it within `check_quorum_ms` (a new
+one is given that time from its election on): one that was paused, or cut off, hears only later that it has been succeeded.
+
+Nothing is decided by any of this.
 """
 
 from collections.abc import Sequence
@@ -31,7 +35,6 @@ class Followed(NamedTuple):
 
 def followed(q: QuorumState, now_ms: int) -> Followed:
     """As of `now_ms`, which may be later than the last input."""
-    heard_ms = q.started_ms if q.heard_ms is None else q.heard_ms
     match q.role:
         case Leader() as term:
             began_ms = term.last_round_began_ms(q.latest_voters, q.me)
@@ -40,13 +43,20 @@ def followed(q: QuorumState, now_ms: int) -> Followed:
                 return Followed(q.me.node_id)
             reason = f"it leads epoch {q.epoch}, but no majority has followed it for {q.config.check_quorum_ms} ms"
             return Followed(None, reason, shown_ms)
-        case Follower() as role if role.heard_ms is not None and not role.suspicious:
-            if now_ms - role.heard_ms < q.config.fetch_timeout_ms:
-                return Followed(role.leader_id)
-            reason = f"controller {role.leader_id}, its leader, has not answered for {q.config.fetch_timeout_ms} ms"
-            return Followed(None, reason, role.heard_ms)
         case _:
-            return Followed(None, _why_nobody(q), heard_ms)
+            last_ms = _last_word_ms(q)
+            if last_ms is not None and now_ms - last_ms < q.config.fetch_timeout_ms:
+                return Followed(q.election.leader_id)
+            return Followed(None, _why_nobody(q), q.started_ms if q.heard_ms is None else q.heard_ms)
+
+
+def _last_word_ms(q: QuorumState) -> int | None:
+    """When the leader of this epoch was last heard; None: never, or it is seen gone."""
+    if isinstance(q.role, Follower) and q.role.suspicious:
+        return None
+    answered_ms = q.role.heard_ms if isinstance(q.role, Follower) else None
+    epoch, begun_ms = q.begun
+    return max((ms for ms in (answered_ms, begun_ms if epoch == q.epoch else None) if ms is not None), default=None)
 
 
 def _why_nobody(q: QuorumState) -> str:
@@ -55,6 +65,8 @@ def _why_nobody(q: QuorumState) -> str:
     match q.role:
         case Follower(leader_id=leader_id) as role if role.suspicious:
             return f"controller {leader_id}, its leader, is gone or has stepped down"
+        case Follower(leader_id=leader_id) as role if role.heard_ms is not None:
+            return f"controller {leader_id}, its leader, has not answered for {q.config.fetch_timeout_ms} ms"
         case Follower():
             return lost
         case Prospective(votes=votes):
@@ -65,7 +77,7 @@ def _why_nobody(q: QuorumState) -> str:
         case Resigned():
             return f"it led epoch {q.epoch} and leads no more"
         case Unattached() | Leader():
-            return f"it has heard of no leader of epoch {q.epoch}"
+            return lost or f"it has heard of no leader of epoch {q.epoch}"
         case _:
             assert_never(q.role)
 

@@ -89,6 +89,7 @@ class QuorumState:
         "applied",
         "asked_ms",
         "awaiting_log",
+        "begun",
         "config",
         "disputes",
         "effects",
@@ -186,6 +187,8 @@ class QuorumState:
         self.heard_ms: int | None = None
         """When a leader last answered this node well, or when it last led: whatever it knows may be as old as that. None: not
         since it started. (The follower's deadline would not do: it is also moved by whoever only hopes for an answer.)"""
+        self.begun: tuple[Epoch, int | None] = (0, None)
+        """Of which epoch a leader last said itself that it leads it, and when; None: it has ended that. For reports only."""
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
         self.standing = standing

@@ -7,7 +7,7 @@ a line says how many there were.
 
     12:00:00  role  was=follower role=prospective  reason="the leader has not answered for the fetch timeout"
     12:00:00  role  was=prospective role=follower  reason="a majority would not, or the election timeout passed"
-    12:01:01  still without a leader  repeated=118
+    12:01:01  repeated role changes  repeated=118
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ class RoleLines:
         if what in self._told:
             self._repeated += 1
             if change.at_ms - self._line_ms >= REPEATED_EVERY_MS:
-                log.info("still without a leader", reason=change.why.value, repeated=self._taken(change.at_ms))
+                log.info("repeated role changes", reason=change.why.value, repeated=self._taken(change.at_ms))
             return
         self._told.add(what)
         repeated = self._taken(change.at_ms)

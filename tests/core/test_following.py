@@ -3,12 +3,12 @@
 from metadata_log.errors import ErrorCode
 from quorum.core.config import RaftConfig
 from quorum.core.effects import ElectionState
-from quorum.core.inputs import PeerRefused
-from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.inputs import DamageFound, PeerRefused
+from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster
 from tests.core.situations import follower, leader, requests, working_leader
-from tests.core.solo import Solo
+from tests.core.solo import Solo, key
 
 
 def named(solo: Solo) -> int | None:
@@ -16,15 +16,43 @@ def named(solo: Solo) -> int | None:
 
 
 def test_a_follower_names_the_leader_that_answers_it() -> None:
-    """From the first good answer on, for one fetch timeout after each."""
+    """For one fetch timeout after each good answer."""
     solo, fetch = follower(1, 1)
-    assert named(solo) is None, "it has been told of a leader, and that one has answered nothing yet"
+    solo.wait(500)
     solo.good_answer(fetch)
     assert named(solo) == 2
     solo.now_ms += solo.config.fetch_timeout_ms - 1
     assert named(solo) == 2
     solo.now_ms += 1
     assert named(solo) is None
+
+
+def test_who_cannot_fetch_hears_its_leader_all_the_same() -> None:
+    """A leader tells a voter that does not fetch, because its disk is full, say, over and over that it leads: clients are sent
+    there, whether this node follows at the moment, or has given up on being answered. What others say of a leader is not enough.
+    """
+    solo, _ = follower(1, 1)
+    solo.step(DamageFound())
+    seen = set()
+    for _ in range(20):
+        solo.wait(300)
+        solo.request(BeginQuorumEpochRequest(key(2), solo.core.me, solo.core.epoch))
+        for _ in range(6):
+            solo.wait(50)
+            seen.add(solo.core.role)
+            assert named(solo) == 2
+    assert seen == {Role.FOLLOWER, Role.UNATTACHED}
+    solo.request(EndQuorumEpochRequest(key(2), solo.core.epoch, ()))
+    assert named(solo) is None, "it has said that it leads no more"
+
+
+def test_a_leader_that_only_others_name_is_none_yet() -> None:
+    """It may be gone for as long as they have not noticed."""
+    solo, _ = follower(1, 1)
+    asked = requests(solo.wait(solo.config.fetch_timeout_ms + 10), VoteRequest)[0].request
+    assert isinstance(asked, VoteRequest)
+    solo.respond(3, asked, VoteResponse(ErrorCode.NONE, solo.core.epoch + 1, 2, vote_granted=False))
+    assert (solo.core.role, solo.core.leader_id, named(solo)) == (Role.FOLLOWER, 2, None)
 
 
 def test_a_leader_that_is_only_remembered_is_none() -> None:

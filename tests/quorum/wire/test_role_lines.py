@@ -58,7 +58,7 @@ def test_a_node_without_a_majority_logs_the_change_and_not_each_attempt() -> Non
         ("prospective", "follower"),
     ]
     assert changes[1]["reason"] == "the leader has not answered for the fetch timeout"
-    still = [line for line in lines if line["event"] == "still without a leader"]
+    still = [line for line in lines if line["event"] == "repeated role changes"]
     assert 55 <= len(still) <= 60 and len(lines) == len(changes) + len(still)
     assert all(line["repeated"] > 10 for line in still)
 
