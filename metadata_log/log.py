@@ -6,14 +6,8 @@
     start --[ sealed segment | sealed | active segment )-- end
                                           ^ flushed_end
 
-*Three ends of one log.* `end` is what was written (into the page cache), `flushed_end` what is durable; the high watermark is
-no business of the log's. A log promises only what lies below `flushed_end`.
-
-*Flushing is split in three* so that the slow part may run on a worker: `begin_flush` takes a ticket, `ticket.sync()` does the
-fsync, `complete_flush` moves `flushed_end`. A truncation or reset voids the tickets that are out. Without that:
-    1. append 8..10 of epoch 3; the worker begins its fsync;
-    2. truncate to 7, append other records 8..10 of epoch 4, not yet flushed;
-    3. the worker comes back: "flushed 10", and this node acknowledges bytes that a power cut would lose.
+This file holds whatever changes a log; the reading is its base, `LogView`. One thread owns a log; only the fsync of a flush may
+run on another one (`flush_ticket`).
 
 *A segment is sealed before the next one begins*, with an fsync in between. So only the active segment has anything to flush,
 and only the last file of a log can have a torn tail worth the name.
@@ -21,8 +15,6 @@ and only the last file of a log can have a torn tail worth the name.
 *Damage inside* does not end a log. What is intact on both sides of it stays usable, its end and chain are true, and it grows;
 `damage` says what is missing, whoever reads that is refused (`DamagedRangeRead`), and `repair` puts it back. `recovery` tells
 this from a lost tail.
-
-Not safe for several threads: one thread owns a log; only `FlushTicket.sync` may run elsewhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,16 +24,16 @@ from metadata_log.batch import Batch, encode, genesis_chain, verify_chain
 from metadata_log.codec import decode_batch, encode_records
 from metadata_log.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import Directory, File
+from metadata_log.files import Directory
+from metadata_log.flush_ticket import FlushTicket
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_history import QuorumRecord
 from metadata_log.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
 from metadata_log.log_opening import Found, MayLose, find, start_anew
-from metadata_log.log_shape import LogShape
-from metadata_log.mending import check_filling, read_again
+from metadata_log.log_view import LogView
+from metadata_log.mending import check_filling
 from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Record
 from metadata_log.segment import Segment, SegmentHeader
-from metadata_log.segments import Extent, Segments
+from metadata_log.segments import Segments
 
 LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
@@ -60,48 +52,17 @@ class LogConfig(NamedTuple):
     """In the log's own time."""
 
 
-class FlushTicket(NamedTuple):
-    """A flush that has begun. `sync` may run on any thread; `Log.complete_flush` says whether it counts."""
-
-    generation: int
-    end: Offset
-    chain: bytes
-    file: File | None
-    """None where everything below `end` is durable already."""
-
-    def sync(self) -> None:
-        """The fsync.
-
-        Raises:
-            FlushFailed: stop the process.
-        """
-        if self.file is not None:
-            self.file.flush()
-
-
-class Log:
+class Log(LogView):
     """See the file's head. Made by `Log.open`."""
-
-    _flushed_end: Offset
-    _flushed_chain: bytes
-    _snapshot: OffsetAndEpoch | None
-    _shape: LogShape | None
-    """Made when asked for; None after every change."""
 
     def __init__(
         self, directory: Directory, config: LogConfig, note: FlushedNote, segments: Segments, found: Found
     ) -> None:
-        self._directory = directory
+        super().__init__(directory, segments, found)
         self._config = config
         self._note = note
-        self._segments = segments
-        self._memory = found.memory
-        self._lost = found.lost
-        self._generation = 0
-        """Grows with every truncation and reset; a ticket of another generation is void."""
         self.on_damage: Callable[[str], None] = lambda _: None
         """Is told whenever damage is noted, also where the log has come upon it by itself, and mended it."""
-        self._stand_at_end()
 
     @classmethod
     def open(
@@ -151,107 +112,6 @@ class Log:
             note.close()
             raise
         return cls(directory, config, note, segments, found)
-
-    # --- what others see -------------------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> LogShape:
-        """The log's shape as of now; a value, so it can be kept."""
-        if self._shape is None:
-            memory = self._memory
-            self._shape = LogShape(
-                start=memory.start.start,
-                end=memory.end,
-                flushed_end=self._flushed_end,
-                epochs=memory.history.epochs,
-                chain=memory.chain,
-                flushed_chain=self._flushed_chain,
-                snapshot=self._snapshot,
-            )
-        return self._shape
-
-    @property
-    def end(self) -> Offset:
-        """One past the last record, flushed or not."""
-        return self._memory.end
-
-    @property
-    def size_bytes(self) -> int:
-        """The bytes of all segments, up to the end of their last batches."""
-        return self._segments.size_bytes
-
-    @property
-    def last_timestamp_ms(self) -> int:
-        """The time of the last batch, or of the last one below the start; 0 where there never was one."""
-        return self._memory.history.last_timestamp_ms
-
-    @property
-    def damage(self) -> tuple[DamagedRange, ...]:
-        """What this log has lost between its start and its end, oldest first; nearly always nothing."""
-        if not self._segments.ranges:
-            return ()
-        start = self._memory.start.start.offset
-        return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
-
-    def is_damaged_at(self, offset: Offset) -> bool:
-        """Whether the record at `offset` is among those that this log has lost."""
-        return self._segments.damaged_at(offset) is not None
-
-    def is_within_damage(self, offset: Offset) -> bool:
-        """Whether this log cannot say what its chain is at `offset`. (Where two damaged ranges meet, a file's header says it.)"""
-        damaged = self._segments.damaged_at(offset)
-        return damaged is not None and damaged.start < offset
-
-    @property
-    def lost(self) -> Flushed | None:
-        """How far this log had been durable, if it was opened without the end of that. Not yet forgotten, see `forget_loss`."""
-        return self._lost
-
-    def chain_at(self, offset: Offset) -> bytes | None:
-        """The chain at `offset`; None if that is no batch boundary of this log.
-
-        Raises:
-            DamagedRangeRead: that is not known any more.
-            CorruptLog: the search came upon damage that nobody knew of.
-        """
-        memory = self._memory
-        if not memory.start.start.offset <= offset <= memory.end:
-            return None
-        if offset == memory.start.start.offset:
-            return memory.start.chain
-        if offset >= memory.tail.start_offset:
-            return memory.tail.chain_at(offset)
-        return self._segments.chain_at(offset)
-
-    def is_boundary(self, offset: Offset) -> bool:
-        """Whether a batch of this log ends, or the log starts, at `offset`."""
-        return self.chain_at(offset) is not None
-
-    def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
-        """The records of this log that say who votes, each with its offset, oldest first."""
-        return tuple(self._memory.history.quorum_records)
-
-    def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
-        """Batches from the one that begins at `offset`, which must be a boundary; none where `offset` is the end.
-
-        At least one batch if there is one that ends at or below `until`, then as many as `max_bytes` has room for.
-
-        Raises:
-            DamagedRangeRead: the first of them is damaged. Intact ones before that are given.
-            CorruptLog: the disk no longer holds what was written, and nobody knew; see `note_damage`.
-        """
-        memory = self._memory
-        until = memory.end if until is None else min(until, memory.end)
-        assert memory.start.start.offset <= offset <= memory.end, f"{offset} is not in {self}"
-        tail = memory.tail
-        if offset >= tail.start_offset:
-            assert tail.chain_at(offset) is not None, f"{offset} is not a batch boundary"
-            return tuple(tail.read(offset, max_bytes, until))
-        return tuple(self._segments.read(offset, max_bytes, until))
-
-    def __str__(self) -> str:
-        start, end = self._memory.start.start, self._memory.end
-        return f"log [{start}, {end}) flushed {self._flushed_end} in {self._directory.path_text}"
 
     # --- appending -------------------------------------------------------------------------------------------------
 
@@ -458,13 +318,6 @@ class Log:
         self._memory.begin_at(start)
         self._stand_at_end()
 
-    def _stand_at_end(self) -> None:
-        """All that the log holds is durable, and no snapshot is known but the one that it starts at."""
-        start = self._memory.start.start
-        self._flushed_end, self._flushed_chain = self._memory.end, self._memory.chain
-        self._snapshot = start if start.offset else None
-        self._shape = None
-
     def drop_prefix(self, snapshot: OffsetAndEpoch) -> list[str]:
         """The log starts at `snapshot`'s end from now on, which is a boundary below `flushed_end`.
 
@@ -488,22 +341,6 @@ class Log:
         memory.history.forget_below(offset, memory.end)
         self._shape = None
         return self._segments.retire_below(offset)
-
-    def contradicts(self, snapshot: OffsetAndEpoch) -> bool:
-        """Whether nothing of this log is known to continue `snapshot`: it ends before it, or has another epoch there.
-
-        Within damage only the epochs on both sides of it can tell.
-        """
-        offset, epoch = snapshot
-        start = self._memory.start.start.offset
-        if offset > self._memory.end:
-            return True
-        if not self.is_within_damage(offset):
-            return offset >= start and self.shape.epoch_below(offset) != epoch
-        damaged = self._segments.damaged_at(offset)
-        assert damaged is not None
-        before = self.shape.epoch_below(max(damaged.start, start))
-        return before is None or not before <= epoch <= damaged.epoch_after
 
     def stand_on(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
         """The log starts at `snapshot`'s end, whatever is damaged below; what continues it above is kept, all else goes.
@@ -553,16 +390,6 @@ class Log:
         self._note.flush()  # as at the opening: an older note must not come back while there is damage
         return damaged.above(self._memory.start.start.offset, self._memory.start.chain)
 
-    def read_again(self, damaged: DamagedRange) -> list[Batch]:
-        """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
-        ranges, tail = self._segments.ranges, self._memory.tail
-        batches = read_again(self._directory, damaged, ranges) if damaged.start < tail.start_offset else []
-        end = batches[-1].end_offset if batches else damaged.start
-        if tail.start_offset <= end < damaged.end:
-            batches += tail.between(end, damaged.end)
-        is_all = bool(batches) and (batches[-1].end_offset, batches[-1].chain) == (damaged.end, damaged.chain_after)
-        return batches if is_all else []
-
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
         """Puts back, durably, what `damaged` (one of `damage`) has lost; voids the tickets that are out.
 
@@ -582,15 +409,6 @@ class Log:
         """Nobody needs to know any more that the end of this log was `lost` once."""
         remove_lost(self._directory)
         self._lost = None
-
-    @property
-    def generation(self) -> int:
-        """Grows whenever bytes that were in the log are not there any more, or stand elsewhere."""
-        return self._generation
-
-    def extents(self) -> list[Extent]:
-        """What a scrub should look at: all that stands in sealed segments (`segments.check`)."""
-        return self._segments.extents()
 
     def drop_oldest_archived(self) -> bool:
         """Removes the oldest segment in the archive; False if there is none."""

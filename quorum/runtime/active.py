@@ -14,7 +14,7 @@ from typing import TypeAlias
 from metadata_log.batch import Batch
 from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.ids import Epoch, Offset, Uuid
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from metadata_log.records import Record, SnapshotMark
 from quorum.controller.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
 from quorum.controller.controller import Controller
@@ -69,7 +69,7 @@ class ActiveController:
         *,
         config: NodeConfig,
         controller: Controller,
-        log: Log,
+        log: LogView,
         state: StateMachine,
         snapshotter: Snapshotter,
         world: World,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from metadata_log.errors import CorruptLog, ErrorCode
 from metadata_log.ids import Epoch, Offset
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from quorum.controller.controller import Controller
 from quorum.core.deadlines import soonest
 from quorum.runtime import metadata_feed
@@ -34,7 +34,7 @@ class BrokerFeed:
         *,
         config: NodeConfig,
         controller: Controller,
-        log: Log,
+        log: LogView,
         state: StateMachine,
         world: World,
         lease_ms: Callable[[], int],

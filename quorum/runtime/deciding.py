@@ -26,7 +26,7 @@ from metadata_log.batch import Batch
 from metadata_log.delta import MetadataDelta
 from metadata_log.errors import BatchTooLarge, ErrorCode
 from metadata_log.ids import NodeId, Offset
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from metadata_log.records import MetadataRecord, Record
 from quorum.controller.commands import BrokerContact, Command, FenceExpiredBrokers, RegisterBrokerCommand
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
@@ -118,7 +118,7 @@ class Deciding:
         *,
         controller: Controller,
         outcomes_max: int,
-        log: Log,
+        log: LogView,
         state: StateMachine,
         seal: Callable[[Sequence[Record]], Batch],
         append: Callable[[Batch], None],

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from metadata_log.errors import LogFormatError
 from metadata_log.files import Directory
+from metadata_log.flush_ticket import FlushTicket
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.image import MetadataImage, Provenance
-from metadata_log.log import FlushTicket
 from metadata_log.replay import Replay
 from metadata_log.segments import Extent, check
 from snapshots.format import SnapshotMeta

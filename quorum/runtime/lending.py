@@ -6,7 +6,7 @@ Whoever leads: the asker takes nothing but what it can prove, or what is committ
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from quorum.core.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore
 
@@ -14,7 +14,7 @@ READ_BYTES_MAX = 1 << 20
 """At most this much in one answer, except for a single batch, which has its own limit."""
 
 
-def read_log(request: ReadLogRequest, log: Log, *, epoch: Epoch, leader_id: NodeId | None) -> ReadLogResponse:
+def read_log(request: ReadLogRequest, log: LogView, *, epoch: Epoch, leader_id: NodeId | None) -> ReadLogResponse:
     """What this node gives of what was asked for: whole batches that are durable here.
 
     Committed or not: whoever asks takes nothing but the very bytes that it had, proven by the chain. Counter-example to giving

@@ -8,7 +8,7 @@ one history, and a leader change never takes anything back.
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from metadata_log.pieces import as_asked
 from quorum.controller.controller import BrokerStanding
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
@@ -18,7 +18,7 @@ ANSWER_BYTES_MAX = 2 << 20
 """At most this much in one answer, whatever the broker asks for: half of gRPC's default receive limit."""
 
 
-def position_verdict(fetch: MetadataFetch, log: Log, high_watermark: Offset) -> MetadataFetched | Refused | None:
+def position_verdict(fetch: MetadataFetch, log: LogView, high_watermark: Offset) -> MetadataFetched | Refused | None:
     """Whether the broker must change its position first; None if it stands on this log's committed history."""
     shape = log.shape
     if fetch.offset == 0 and shape.snapshot is not None:
@@ -51,7 +51,7 @@ def _use_snapshot(snapshot: OffsetAndEpoch, high_watermark: Offset) -> MetadataF
 
 def deltas(
     fetch: MetadataFetch,
-    log: Log,
+    log: LogView,
     state: StateMachine,
     *,
     epoch: int,

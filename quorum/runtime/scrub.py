@@ -4,7 +4,7 @@ Sealed segments by CRC and chain, snapshots by CRC. One slice at a time, as a jo
 about the configured time: a slice costs a millisecond, and an idle node makes one every few minutes.
 """
 
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from metadata_log.segments import Extent
 from quorum.runtime.jobs import ScrubJob
 from snapshots.store import SnapshotStore
@@ -17,7 +17,7 @@ EMPTY_PASS_MS = 60_000
 class Scrub:
     """Which slice is next, and when."""
 
-    def __init__(self, log: Log, store: SnapshotStore, interval_ms: int, now_ms: int) -> None:
+    def __init__(self, log: LogView, store: SnapshotStore, interval_ms: int, now_ms: int) -> None:
         self._log = log
         self._store = store
         self._interval_ms = interval_ms

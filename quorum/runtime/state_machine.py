@@ -19,7 +19,7 @@ from metadata_log.batch import Batch
 from metadata_log.delta import MetadataDelta
 from metadata_log.ids import Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage, Provenance
-from metadata_log.log import Log
+from metadata_log.log_view import LogView
 from metadata_log.records import MetadataRecord
 from metadata_log.replay import Replay, ReplayStopped
 from quorum.runtime.digests import Digests
@@ -123,7 +123,7 @@ class StateMachine:
         record_bytes = 0 if batch.is_control else len(batch.data)
         self._proposals.append(_Proposal(batch.end, staged.finish(provenance), is_mark, record_bytes))
 
-    def apply(self, log: Log, until: Offset) -> list[Mark]:
+    def apply(self, log: LogView, until: Offset) -> list[Mark]:
         """Moves the committed image towards `until` (at most a slice of it) and returns the marks passed on the way."""
         if self._stopped is not None or until <= self.applied:
             return []
@@ -142,7 +142,7 @@ class StateMachine:
             self._replay.adopt(newest)
         return marks
 
-    def _follow(self, log: Log, until: Offset) -> list[Mark]:
+    def _follow(self, log: LogView, until: Offset) -> list[Mark]:
         batches = log.read(self.applied, APPLY_BYTES_PER_TURN, until)
         try:
             result = self._replay.apply(batches)

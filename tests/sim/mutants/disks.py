@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from metadata_log.flush_ticket import FlushTicket
 from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.image import MetadataImage
-from metadata_log.log import FlushTicket
 from metadata_log.log_notes import Flushed
 from metadata_log.log_shape import LogShape
 from metadata_log.records import MetadataRecord, SnapshotFooter
