@@ -9,7 +9,7 @@ With three racks A, B, C of three brokers each, successive partitions get
         3             A         A1 B2 C0
         ...
 
-The leader's rack goes round, and so does the broker inside it; the i-th replica comes from the i-th rack after the
+The leader's rack goes round (past racks in which nobody is online), and so does the broker inside it; the i-th replica comes from the i-th rack after the
 leader's and stands i brokers further on, so that two partitions with leaders side by side share few replicas and the
 load of a lost broker spreads. After one full round (each online broker has led once) the orders are shuffled.
 
@@ -70,12 +70,15 @@ class Placer:
         self.broker_count = sum(rack.size for rack in self._racks)
         self.online_count = sum(len(rack.online) for rack in self._racks)
         self._doubled: list[NodeId] = []
+        self._leading: list[int] = []
+        """Where the racks are that have an online broker: only they take turns with leading."""
         self._shuffle()
         self._placed = rng.randrange(self.online_count) if self.online_count else 0
 
     def _shuffle(self) -> None:
         """Other neighbours for the next round."""
         self._mix(self._racks)
+        self._leading = [place for place, rack in enumerate(self._racks) if rack.online]
         for rack in self._racks:
             self._mix(rack.online)
             self._mix(rack.fenced)
@@ -111,9 +114,8 @@ class Placer:
     def _place_one(self, turn: int, replication_factor: int) -> tuple[NodeId, ...]:
         racks: Sequence[_Rack] = self._racks
         rack_count = len(racks)
-        row, first = divmod(turn, rack_count)
-        while not racks[first].online:
-            first = (first + 1) % rack_count
+        row, whose = divmod(turn, len(self._leading))
+        first = self._leading[whose]
         replicas: list[NodeId] = []
         step = 0
         while len(replicas) < replication_factor:
