@@ -56,6 +56,11 @@ def uuid_text(value: Uuid) -> str:
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
+def id_shown(value: bytes) -> str:
+    """What should be an id, for a message: as `uuid_text`, or as it is where it has another length."""
+    return uuid_text(value) if len(value) == 16 else repr(value[:16])
+
+
 def parse_uuid(text: str) -> Uuid:
     """The sixteen bytes behind `text`: 22 base64 characters, or the 36 of the dashed hexadecimal form.
 

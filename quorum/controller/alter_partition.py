@@ -6,7 +6,7 @@ already is a retry whose first answer was lost, and is granted again.
 """
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import uuid_text
+from metadata_log.ids import id_shown
 from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER, REPLICAS, PartitionState, merge
 from metadata_log.records import RECOVERED, RECOVERING, PartitionChange, RegisterBroker
@@ -71,8 +71,7 @@ def _alter(
 ) -> tuple[PartitionState, PartitionChange | None]:
     topic = image.topic_by_id(alteration.topic_id)
     if topic is None:
-        shown = uuid_text(alteration.topic_id) if len(alteration.topic_id) == 16 else repr(alteration.topic_id[:16])
-        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {shown}")
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {id_shown(alteration.topic_id)}")
     state = topic.state(alteration.partition)
     if state is None:
         raise Rejected(

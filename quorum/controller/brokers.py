@@ -13,7 +13,7 @@ import random
 from typing import Final
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER, NodeId, Offset, uuid_text
+from metadata_log.ids import NO_LEADER, NodeId, Offset, id_shown, uuid_text
 from metadata_log.image import MetadataImage
 from metadata_log.partition_state import ISR, LEADER
 from metadata_log.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
@@ -235,7 +235,7 @@ class Brokers:
             raise ControllerError(
                 ErrorCode.STALE_BROKER_EPOCH,
                 f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}; "
-                f"the request is of {uuid_text(contact.incarnation_id)}",
+                f"the request is of {id_shown(contact.incarnation_id)}",
             )
         session = self.sessions.heard(contact.broker_id, contact.broker_epoch, contact.offset, now_ms)
         if contact.broker_id in self._leaving:

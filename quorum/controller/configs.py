@@ -143,7 +143,7 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
     if (
         resource_type == BROKER_RESOURCE
         and name != ""
-        and not (name.isascii() and name.isdecimal() and len(name) <= 10)
+        and not (name.isascii() and name.isdecimal() and len(name) <= 10 and name == str(int(name)))
     ):
         raise Rejected(
             ErrorCode.INVALID_REQUEST,

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from metadata_log.delta import NODE_ID_MAX
 from metadata_log.errors import ErrorCode
 from metadata_log.image import MetadataImage
 from metadata_log.records import FeatureLevel, MetadataRecord, ProducerIds, RegisterController
@@ -14,7 +15,7 @@ from quorum.controller.commands import (
     RegisterControllerReply,
 )
 from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.registration import endpoint_problem, feature_problem
+from quorum.controller.registration import endpoint_problem, feature_problem, supported_problem
 
 METADATA_VERSION: Final = "metadata.version"
 """Says which records may be written."""
@@ -39,9 +40,11 @@ def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Deci
 
 def register_controller(image: MetadataImage, command: RegisterControllerCommand) -> Decision:
     """A controller's own registration; saying the same again writes nothing. Raises ControllerError."""
-    problem = endpoint_problem(command.endpoints)
-    if command.controller_id < 0:
-        problem = "a controller id can't be negative"
+    problem = endpoint_problem(command.endpoints) or supported_problem(command.features)
+    if not 0 <= command.controller_id <= NODE_ID_MAX:
+        problem = f"a controller id is between 0 and {NODE_ID_MAX}"
+    elif len(command.incarnation_id) != 16:
+        problem = "the incarnation id must be 16 bytes"
     if problem is not None:
         raise ControllerError(ErrorCode.INVALID_REGISTRATION, f"controller {command.controller_id}: {problem}")
     problem = feature_problem(image, command.features)

@@ -9,9 +9,9 @@ With three racks A, B, C of three brokers each, successive partitions get
         3             A         A1 B2 C0
         ...
 
-The leader's rack goes round (past racks in which nobody is online), and so does the broker inside it; the i-th replica comes from the i-th rack after the
-leader's and stands i brokers further on, so that two partitions with leaders side by side share few replicas and the
-load of a lost broker spreads. After one full round (each online broker has led once) the orders are shuffled.
+The leader's rack goes round (past racks in which nobody is online), and so does the broker inside it; the i-th replica comes
+from the i-th rack after the leader's and stands i brokers further on, so that two partitions with leaders side by side share few
+replicas and the load of a lost broker spreads. After one full round (each online broker has led once) the orders are shuffled.
 
 The laws, in order of weight: never two replicas on one broker; the leader is online; racks differ by at most one replica
 unless a rack is used up (rack spread beats broker balance); online brokers before fenced ones in each rack; brokers of

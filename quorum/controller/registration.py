@@ -58,6 +58,13 @@ def feature_problem(image: MetadataImage, features: tuple[FeatureRange, ...]) ->
     return None
 
 
+def supported_problem(features: tuple[FeatureRange, ...]) -> str | None:
+    """What is wrong with the features that a node says it supports."""
+    if len(features) > FEATURES_MAX:
+        return f"{len(features)} features: at most {FEATURES_MAX} are allowed"
+    return next((problem for each in features if (problem := _range_problem(each))), None)
+
+
 def _range_problem(feature: FeatureRange) -> str | None:
     """What is wrong with it, whatever the cluster's features: it stands in the log for good."""
     if not 1 <= len(feature.name) <= TEXT_MAX:
@@ -98,13 +105,11 @@ def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> 
         problem = f"a rack has 1 to {TEXT_MAX} characters, not {len(command.rack)}"
     elif command.data_plane not in DATA_PLANES:
         problem = f"the data plane is one of {', '.join(DATA_PLANES)}, and not {command.data_plane[:TEXT_MAX]!r}"
-    elif len(command.features) > FEATURES_MAX:
-        problem = f"{len(command.features)} features: at most {FEATURES_MAX} are allowed"
     else:
         problem = (
             endpoint_problem(command.endpoints)
             or _log_dir_problem(image, command)
-            or next((_range_problem(each) for each in command.features if _range_problem(each)), None)
+            or supported_problem(command.features)
         )
     if problem is not None:
         raise ControllerError(ErrorCode.INVALID_REGISTRATION, f"broker {command.broker_id}: {problem}")

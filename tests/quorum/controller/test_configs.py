@@ -211,3 +211,13 @@ def test_one_slip_of_a_finger_is_recognised(resource_type: int) -> None:
                 with pytest.raises(Rejected, match="did you mean") as refused:
                     config_key(resource_type, slip)
                 assert refused.value.message.endswith(f"{key!r}?"), refused.value.message
+
+
+@pytest.mark.parametrize("name", ["007", "00", "+7", "7 ", "٧"])
+def test_a_broker_has_one_name(name: str) -> None:
+    """Broker 7's configs stand under "7": under another way to write the number they would be set, and never apply."""
+    cluster = Cluster(1)
+    cluster.register(7)
+    operation = ConfigOperation(ConfigOperationKind.SET, "max.connections", "5")
+    reply = cluster.ask(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, name, (operation,)),)), AlterConfigsReply)
+    assert reply.results[0].error is ErrorCode.INVALID_REQUEST

@@ -1,6 +1,7 @@
 """Features, controllers' registrations, and what a configuration may be."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,14 @@ def test_a_controller_registers_and_says_it_only_once() -> None:
     with pytest.raises(ControllerError, match="controller 1: no endpoints") as refused:
         cluster.run(RegisterControllerCommand(1, bytes(16), (), features))
     assert refused.value.code is ErrorCode.INVALID_REGISTRATION
+    for broken, says in (
+        (replace(command, incarnation_id=b"half an id"), "the incarnation id must be 16 bytes"),
+        (replace(command, controller_id=1 << 40), "a controller id is between 0 and"),
+        (replace(command, features=features * 101), "101 features: at most 100"),
+    ):
+        with pytest.raises(ControllerError, match=says) as refused:
+            cluster.run(broken)
+        assert refused.value.code is ErrorCode.INVALID_REGISTRATION, "it would be in the log for ever"
     with pytest.raises(ControllerError, match="the node does not know it"):
         cluster.run(RegisterControllerCommand(1, bytes(16), endpoints, ()))
 
