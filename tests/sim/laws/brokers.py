@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import Epoch, NodeId, Offset, Uuid
+from metadata_log.partition_state import LEADER
 from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
 from tests.sim.coverage import Coverage
 from tests.sim.history import History
@@ -145,6 +146,8 @@ class BrokerLaws:
         who = f"{controller.name} to b{fetch.broker_id} at {fetch.offset}"
         if answer.lease_ms > 0:
             self._check_leader_was_heard(controller, who, now_ms)
+        if answer.standing is not None and answer.standing.should_shut_down:
+            self._check_may_go(fetch.broker_id, who)
         self._coverage[f"fetch answer: {answer.result.value}"] += 1
         match answer.result:
             case FetchResult.DIVERGED:
@@ -172,6 +175,16 @@ class BrokerLaws:
         limit_ms = controller.config.quorum_age_ms * (1 + self._options.clock_drift) + QUORUM_AGE_SLACK_MS
         silent_ms = now_ms - self._heard_majority_ms(controller, now_ms)
         hold(silent_ms <= limit_ms, "L LeaseOfLeader", f"{who}: a lease, {silent_ms:.0f} ms after a majority was heard")
+
+    def _check_may_go(self, broker_id: NodeId, who: str) -> None:
+        """Whoever is told that it may go leads nothing, and that is committed: its process may end at once."""
+        image = self._history.image
+        broker = image.brokers.get(broker_id)
+        hold(broker is None or broker.fenced, "M3 GoesWhenFenced", f"{who}: may go; it is {broker}")
+        for topic in (image.topics_by_id[topic_id] for topic_id in image.topics_of_broker(broker_id)):
+            states = ((each, topic.state(each)) for each in topic.partitions_on(broker_id))
+            led = [each for each, state in states if state is not None and state[LEADER] == broker_id]
+            hold(not led, "M3 GoesWhenFenced", f"{who}: may go; it leads {led} of {topic.name}")
 
     def _check_batches(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> None:
         """Exactly the history from the asked offset to the claimed end, in whole batches."""

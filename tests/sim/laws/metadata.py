@@ -171,6 +171,21 @@ class MetadataLaws:
             leader = step.before.brokers.get(before[LEADER])
             if after[LEADER] != before[LEADER] and leader is not None:
                 self.led_away.add(LedAway(leader.broker_id, leader.broker_epoch))
+        if after[LEADER] != NO_LEADER and (before is None or after[LEADER] != before[LEADER]):
+            self._check_elected(step, before, after[LEADER], where)
+
+    @staticmethod
+    def _check_elected(step: Step, before: PartitionState | None, leader: NodeId, where: str) -> None:
+        """Nobody leads anew who is on the way out, nor, where no topic asks for unclean elections, who may lack something."""
+        broker = step.after.brokers[leader]
+        stays = not broker.fenced and not broker.in_controlled_shutdown
+        hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
+        clean = before is None or leader in before[ISR]
+        hold(
+            clean,
+            "M4 CleanElection",
+            f"{where}: {leader} was elected out of the replicas; the ISR was {before and before[ISR]}",
+        )
 
     def _check_epochs(self, before: PartitionState, after: PartitionState, changes: int, where: str) -> None:
         law = "M5 Epochs"

@@ -1,5 +1,6 @@
 """Bugs of the controller's work for brokers: registrations, fencing, sessions, leases, partitions, deltas."""
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from metadata_log.image import MetadataImage
 from metadata_log.log import Log
 from metadata_log.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
 from metadata_log.records import MetadataRecord, PartitionChange, RegisterBroker
-from quorum.controller import alter_partition, topics
+from quorum.controller import alter_partition, topics, walks
 from quorum.controller import brokers as controller_brokers
 from quorum.controller.broker_view import BrokerView
 from quorum.controller.brokers import Brokers
@@ -32,7 +33,8 @@ from quorum.runtime.waiting import ParkedFetch, ParkedFetches
 from tests.sim.mutants.patching import Mutant, patched
 
 _check_isr, _check_members = alter_partition._check_isr, alter_partition._check_members
-_decide = Controller.decide
+_decide, _standing = Controller.decide, Controller.standing
+_make_view = BrokerView.__init__
 _leave_wholly = Brokers._leave
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
@@ -185,6 +187,17 @@ def _propose_as_of_any_life(self: Controller, image: MetadataImage, command: Com
     return _decide(self, image, command, now_ms)
 
 
+def _may_go_when_it_asks(self: Controller, image: MetadataImage, broker_id: NodeId) -> BrokerStanding:
+    standing, broker = _standing(self, image, broker_id), image.brokers.get(broker_id)
+    return standing._replace(should_shut_down=True) if broker and broker.in_controlled_shutdown else standing
+
+
+def _stopping_is_active(self: BrokerView, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
+    _make_view(self, image, barred, rng)
+    unfenced = {broker.broker_id for broker in image.brokers.unordered_values() if not broker.fenced}
+    self.active = frozenset(unfenced - barred)
+
+
 def _deltas_to_the_end(
     fetch: MetadataFetch, log: Log, state: StateMachine, *, epoch: int, standing: BrokerStanding, lease_ms: int
 ) -> MetadataFetched:
@@ -236,6 +249,18 @@ BROKERS: dict[str, Mutant] = {
     "fenced-broker-in-isr": Mutant(
         "a broker is fenced and stays in the ISRs of what others lead",
         lambda: patched(Brokers, "_leave", _leave_leaderships_only),
+    ),
+    "stopping-broker-elected": Mutant(
+        "a broker that is about to stop is still given leaderships",
+        lambda: patched(BrokerView, "__init__", _stopping_is_active),
+    ),
+    "told-to-go-too-early": Mutant(
+        "a broker that stops is told that it may go while it leads",
+        lambda: patched(Controller, "standing", _may_go_when_it_asks),
+    ),
+    "unclean-election-unasked": Mutant(
+        "where nobody of the ISR can lead, any replica does, though no topic allows it (KIP-106)",
+        lambda: patched(walks, "allows_unclean_election", lambda image, topic_name: True),
     ),
     "no-session-after-failover": Mutant(
         "a new controller judges brokers by a silence that it was not there to hear",
