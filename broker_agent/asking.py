@@ -125,9 +125,9 @@ class Asking:
         self.in_flight = None
         return sent, sent.request
 
-    def piece_came(self, sent: Sent, request: FetchRequest, now_ms: int) -> None:
-        """What `request` asked for has come, and the controller has more."""
-        self.pieces.came(request.max_bytes, now_ms - sent.sent_ms)
+    def piece_came(self, sent: Sent, content_bytes: int, now_ms: int) -> None:
+        """So much of what was asked for has come, and the controller has more."""
+        self.pieces.came(content_bytes, now_ms - sent.sent_ms)
 
     def take_overdue(self, now_ms: int) -> Sent | None:
         """The request in flight if its time is up; it is so no more."""

@@ -123,9 +123,9 @@ class FetchAnswer:
     part: BatchPart | None = None
 
     @property
-    def brought(self) -> bool:
-        """Whether something of the log has come, so that there may be more."""
-        return bool(self.batches) or self.part is not None
+    def content_bytes(self) -> int:
+        """How much of the log has come. 0: there is no more."""
+        return len(self.batches) + (0 if self.part is None else len(self.part.data))
 
 
 # --- what can happen -----------------------------------------------------------------------------------------------

@@ -280,9 +280,9 @@ class Session:
             return
         self._hear_standing(answer, sent, now_ms)
         busy = self._following.is_busy
-        if answer.brought and answer.end_offset < answer.high_watermark:
-            self._asking.piece_came(sent, request, now_ms)
-        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=answer.brought, now_ms=now_ms)
+        if answer.content_bytes and answer.end_offset < answer.high_watermark:
+            self._asking.piece_came(sent, answer.content_bytes, now_ms)
+        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=answer.content_bytes > 0, now_ms=now_ms)
         if not busy and request.position == self.position:
             self._give_work(self._following.take(answer, request.broker_epoch))
         self._maybe_go_online(now_ms)

@@ -1,10 +1,10 @@
 """How much one fetch asks for, so that it arrives in time; and a batch that arrives in parts.
 
 *A piece must arrive within the request's timeout, or all of it was sent for nothing.* Nobody knows how fast a link is before
-something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). A piece that came within two
-fifths of the time is followed by one of twice the size, a piece that took more than four fifths by one of half the size. A piece
-that did not come at all is followed by the smallest one. The two bounds are a factor of two apart, so a size that has grown
-does not shrink at once.
+something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). What came within two fifths of
+the time may be twice as much the next time, what took more than four fifths half as much. A piece that did not come at all is
+followed by the smallest one. The two bounds are a factor of two apart, so a size that has grown does not shrink at once. Only the
+bytes that came count: a batch's last part may be short, and says nothing of a whole piece.
 
 Example. Over 256 kbit/s (32 KB a second), 4 KiB take 128 ms of 500: the next piece is one of 8 KiB, takes 256 ms, and that
 size stays. Over a fast link the ninth piece is one of 1 MiB, after nine round trips.
@@ -44,12 +44,15 @@ class PieceSize:
         """A piece did not come in time, or the link is another one: nothing is known of its speed."""
         self.bytes = self.smallest
 
-    def came(self, asked_bytes: int, took_ms: int) -> None:
-        """A piece came `took_ms` after it was asked for. It was as large as it could be: more is waiting where it came from."""
+    def came(self, content_bytes: int, took_ms: int) -> None:
+        """So many bytes came, `took_ms` after they were asked for, and more is waiting where they came from.
+
+        Of an answer that leaves nothing behind this must not be called: it may have waited for something to be written.
+        """
         if 5 * took_ms > 4 * self._timeout_ms:
-            self.bytes = max(self.smallest, min(self.bytes, asked_bytes // 2))
-        elif 5 * took_ms <= 2 * self._timeout_ms and asked_bytes >= self.bytes:
-            self.bytes = min(self.largest, 2 * self.bytes)
+            self.bytes = max(self.smallest, min(self.bytes, content_bytes // 2))
+        elif 5 * took_ms <= 2 * self._timeout_ms:
+            self.bytes = min(self.largest, max(self.bytes, 2 * content_bytes))
 
 
 class BatchPart(NamedTuple):
@@ -68,6 +71,11 @@ class BatchPart(NamedTuple):
         """Whether it can be part of a batch at all. What comes from the network is to be asked this."""
         end = self.position + len(self.data)
         return bool(self.data) and 0 <= self.position < end <= self.size <= BATCH_BYTES_MAX
+
+
+def content_bytes(batches: Sequence[Batch], part: BatchPart | None) -> int:
+    """How much of the log an answer carries."""
+    return sum(len(batch.data) for batch in batches) + (0 if part is None else len(part.data))
 
 
 def as_asked(

@@ -57,7 +57,6 @@ def take_chunk(
     q: QuorumState,
     role: Follower,
     download: Download,
-    request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> None:
     """A piece has come; the last one of them is followed by the installation."""
@@ -71,7 +70,7 @@ def take_chunk(
         q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
     q.part = Download(download.snapshot, position, response.size)
     if position < response.size:
-        q.piece_came(request)
+        q.piece_came(len(response.data))
         q.role = replace(role, download=q.part)
     else:
         q.role = replace(role, download=None)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from metadata_log.batch import Batch
 from metadata_log.errors import ErrorCode, LogFormatError
 from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.pieces import BatchPart, PartialBatch, held_at, joined
+from metadata_log.pieces import BatchPart, PartialBatch, content_bytes, held_at, joined
 from quorum.core import disputes, download, election
 from quorum.core.divergence import truncation_point
 from quorum.core.effects import AppendBatches, TruncateLog
@@ -196,7 +196,7 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         verified = response.high_watermark, batches[-1].end_offset if batches else q.shape.end
     q.role = role = _heard_well(q, role, response.successors, response.read_token, verified, partial)
     if partial is not None or (batches and batches[-1].end_offset < response.log_end):
-        q.piece_came(request)
+        q.piece_came(content_bytes(response.batches, response.part))
     if response.snapshot is not None:
         return download.begin(q, role, response.snapshot)
     if response.diverging is not None:
@@ -284,7 +284,7 @@ def on_snapshot_response(
     match response.error:
         case ErrorCode.NONE:
             role = _heard_well(q, role, role.successors, role.read_token, role.verified)
-            download.take_chunk(q, role, wanted, request, response)
+            download.take_chunk(q, role, wanted, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
             download.drop(q, role)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:

@@ -449,9 +449,9 @@ class QuorumState:
         self.number += 1
         return self.number
 
-    def piece_came(self, request: FetchRequest | FetchSnapshotRequest) -> None:
-        """What was asked for by `request` has come, and its source has more."""
-        self.pieces.came(request.max_bytes, self.now_ms - self.asked_ms)
+    def piece_came(self, content_bytes: int) -> None:
+        """So much of what the last fetch asked for has come, and its source has more."""
+        self.pieces.came(content_bytes, self.now_ms - self.asked_ms)
 
     def take_in_flight(self, source: NodeId, request: Request) -> bool:
         """Whether `request` to `source` is the fetch that is awaited; it no longer is."""

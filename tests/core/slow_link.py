@@ -1,5 +1,6 @@
 """A link that carries so many bytes a second, one after the other: what was sent and is not wanted any more goes first."""
 
+from metadata_log import pieces
 from quorum.core.messages import FetchResponse, FetchSnapshotResponse, Response
 
 ENVELOPE_BYTES = 100
@@ -25,7 +26,7 @@ class SlowLink:
 def content_bytes(response: Response) -> int:
     match response:
         case FetchResponse(batches=batches, part=part):
-            return sum(len(batch.data) for batch in batches) + (0 if part is None else len(part.data))
+            return pieces.content_bytes(batches, part)
         case FetchSnapshotResponse(data=data):
             return len(data)
         case _:

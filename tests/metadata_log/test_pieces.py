@@ -35,8 +35,8 @@ def transfer(bytes_per_s: int, total: int, latency_ms: int = 2) -> tuple[list[in
             late += 1
             pieces.start_small()
             continue
+        pieces.came(min(size, total), took_ms)
         total -= size
-        pieces.came(size, took_ms)
     return asked, late
 
 
@@ -79,11 +79,20 @@ def test_a_piece_that_took_most_of_the_time_is_followed_by_a_smaller_one() -> No
     assert pieces.bytes == 16 << 10
 
 
-def test_a_small_request_says_nothing_of_a_larger_one() -> None:
-    """A broker's heartbeat asks for one byte, and is quick."""
+def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
+    """The last part of a batch, or a batch behind which the next one had no room. A broker's heartbeat brings one byte."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
-    pieces.came(1, 1)
-    assert pieces.bytes == 4 << 10
+    for count in (1, 200, 2 << 10):
+        pieces.came(count, 1)
+        assert pieces.bytes == 4 << 10
+
+
+def test_batches_that_fill_more_than_half_of_a_piece_let_it_grow() -> None:
+    """Or a follower whose batches have 3 KB each would get one of them with each round trip for ever."""
+    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    for _ in range(20):
+        pieces.came(pieces.bytes // 3_000 * 3_000, 150)
+    assert pieces.bytes == 1 << 20
 
 
 def test_a_batch_that_fits_is_sent_whole_with_those_behind_it() -> None:

@@ -29,7 +29,6 @@ from broker_agent.lifecycle import (
     Registered,
     RegisterFailed,
     ResetStore,
-    SnapshotFailed,
     StateChanged,
     StopRequested,
     StoreBroken,
@@ -46,12 +45,13 @@ from metadata_log.replay import ReplayStopped
 from quorum.controller.commands import AlterPartition, AlterPartitionReply, RegisterBrokerCommand, RegisterBrokerReply
 from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
 from quorum.runtime.world import Answer, BrokerFetch, Submission
-from snapshots.store import SnapshotNotFound
 from tests.sim.clock import Clock
 from tests.sim.controllers import Make, SimController
 from tests.sim.disk import MemoryDirectory, PowerCut
+from tests.sim.downloading import Download
 from tests.sim.laws import hold
 from tests.sim.leading import isr_proposal, wrong_proposal
+from tests.sim.sizes import content_bytes
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
 OnAnswer: TypeAlias = Callable[[Answer], Input]
 
-CHUNK_BYTES = 4_096
-SNAPSHOT_TIMEOUT_MS = 3_000.0
 LEADING_EVERY_MS = 300.0
 PROPOSAL_TIMEOUT_MS = 1_000
 WRONG_CHANCE = 0.1
@@ -107,7 +105,7 @@ class SimBroker:
         self.incarnation_id = self._rng.randbytes(16)
         self._target = self._rng.choice(self.cluster.controllers)
         self.session = Session(self.cluster.options.session_config(), self._rng)
-        self._guarded(self._start)
+        self.guarded(self._start)
 
     def _start(self) -> None:
         self.store = BrokerStore(self.disk)
@@ -119,7 +117,7 @@ class SimBroker:
         self._take(StoreRecovered(recovered.position, recovered.previous_incarnations), "starts")
         self._lead()
 
-    def _guarded(self, act: Callable[[], None]) -> None:
+    def guarded(self, act: Callable[[], None]) -> None:
         """Whatever the disk does to a broker's process ends it."""
         try:
             act()
@@ -188,7 +186,7 @@ class SimBroker:
         if self.paused:
             self._asleep.append(happened)
             return
-        self._guarded(lambda: self._step(happened, what))
+        self.guarded(lambda: self._step(happened, what))
 
     def _step(self, happened: Input, what: str) -> None:
         state = self.session.state
@@ -235,7 +233,7 @@ class SimBroker:
             case ApplyBatches():
                 self._later(self._apply(effect), "applied")
             case DownloadSnapshot(snapshot, _):
-                self._download(snapshot)
+                Download(self, self._target, snapshot, lambda happened: self._take(happened, "snapshot")).ask()
             case ResetStore(reason):
                 self.cluster.laws.brokers.store_reset(self, reason)
             case StateChanged():
@@ -275,61 +273,6 @@ class SimBroker:
             self.store.flush()
         return Applied(self.store.position)
 
-    # --- snapshots ---------------------------------------------------------------------------------------------------
-
-    def _download(self, snapshot: OffsetAndEpoch) -> None:
-        """Piece by piece, from whoever was asked last; whatever breaks the stream off, the session asks anew."""
-        source, network, boot = self._target, self.cluster.network, self.boot
-        position, step_bytes = 0, CHUNK_BYTES
-        over = False
-
-        def finish(happened: Input) -> None:
-            nonlocal over
-            if over or not self.is_up or self.boot != boot:
-                return
-            over = True
-            self.cluster.coverage["snapshot download broken off"] += (
-                isinstance(happened, SnapshotFailed) and position > 0
-            )
-            self._take(happened, "snapshot")
-
-        def ask() -> None:
-            asked = position
-            network.carry(self.name, source.name, lambda: serve(asked))
-
-        def serve(asked: int) -> None:
-            if source.node is None or source.paused:
-                return
-            try:
-                size, data = source.node.snapshotter.store.read_chunk(snapshot, asked, step_bytes)
-            except (SnapshotNotFound, OSError) as e:
-                reason = str(e)
-                network.carry(source.name, self.name, lambda: finish(SnapshotFailed(reason)))
-            else:
-                piece = self.cluster.forger.piece(self.name, source.metadata, snapshot, asked, size, data)
-                network.carry(source.name, self.name, lambda: self._guarded(lambda: take(asked, *piece)))
-
-        def take(asked: int, size: int, data: bytes) -> None:
-            nonlocal position, step_bytes
-            if asked != position or over or not self.is_up or self.boot != boot:
-                return
-            self.store.write_part(snapshot, position, data)
-            position += len(data)
-            step_bytes = max(step_bytes, size // 4)
-            if position < size:
-                ask()
-                return
-            try:
-                self.store.install(snapshot)
-            except LogFormatError as e:
-                finish(SnapshotFailed(str(e)))
-                return
-            self.cluster.coverage["snapshot loaded by a broker"] += 1
-            finish(Applied(self.store.position))
-
-        ask()
-        self.cluster.schedule(SNAPSHOT_TIMEOUT_MS, lambda: finish(SnapshotFailed("no answer within the time")))
-
     # --- the wire --------------------------------------------------------------------------------------------------
 
     def _ask(self, make: Make, on_answer: OnAnswer, what: str) -> None:
@@ -337,14 +280,16 @@ class SimBroker:
 
         def arrive(answer: Answer) -> None:
             if self.is_up and self.boot == boot:
-                self._guarded(lambda: self._take(on_answer(answer), f"{what} answer"))
+                self.guarded(lambda: self._take(on_answer(answer), f"{what} answer"))
 
         network.carry(
             self.name,
             target.name,
             lambda: target.ask(
                 make,
-                lambda answer: network.carry(target.name, self.name, lambda: arrive(answer)),
+                lambda answer: network.carry(
+                    target.name, self.name, lambda: arrive(answer), content_bytes=content_bytes(answer)
+                ),
                 f"{what} {self.name}",
             ),
         )
@@ -407,7 +352,7 @@ class SimBroker:
             if self.boot != boot or not self.is_up:
                 return
             epoch = self.session.broker_epoch
-            if not self.paused and epoch is not None and self.may_serve():
+            if not self.paused and epoch is not None and self.may_serve() and not self.cluster.is_idle:
                 is_wrong = self._wrong_rng.random() < WRONG_CHANCE
                 make, rng = (wrong_proposal, self._wrong_rng) if is_wrong else (isr_proposal, self._rng)
                 command = make(self.store.image, self.broker_id, epoch, rng)

@@ -62,7 +62,9 @@ class Cluster:
         self.picture = Picture()
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = 0
-        self.network = Network(self.options, random.Random(self.rng.random()), self.schedule, self.coverage)
+        self.network = Network(
+            self.options, random.Random(self.rng.random()), self.schedule, self.coverage, lambda: self.now_ms
+        )
         self.controllers = self._format_controllers()
         ids = range(FIRST_BROKER_ID, FIRST_BROKER_ID + self.options.brokers)
         self.brokers = {broker_id: SimBroker(self, broker_id) for broker_id in ids}
@@ -71,6 +73,8 @@ class Cluster:
         self.clients = (SimClient(self, "k0", repeats=False), repeating)
         self.client_every_ms = self.options.client_every_ms
         self.forger = Forger(self.options.forged_chance, random.Random(f"{seed} forger"), self.coverage)
+        self.is_idle = False
+        """Nobody asks for anything any more."""
         self.faults = Faults(self)
         if self.options.clock_drift > 0:
             self.coverage["clock that drifts"] += len(self.controllers) + len(self.brokers)
@@ -134,7 +138,8 @@ class Cluster:
 
     def _keep_busy(self, client: SimClient) -> None:
         def act() -> None:
-            client.act()
+            if not self.is_idle:
+                client.act()
             self._keep_busy(client)
 
         self.schedule(self.rng.expovariate(1 / self.client_every_ms), act)

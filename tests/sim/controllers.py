@@ -51,6 +51,7 @@ from tests.sim.clock import Clock
 from tests.sim.disk import MemoryDirectory, PowerCut
 from tests.sim.held import Held
 from tests.sim.laws import LawBroken, hold
+from tests.sim.sizes import content_bytes
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -190,6 +191,9 @@ class SimController:
         end = self.log.shape.end
         holding = [first, *(name for name in others if (base_offset_of(name) or 0) < end)]
         return all(self.metadata.is_durable(name) for name in holding)
+
+    def log_is_applied(self) -> bool:
+        return self.node is not None and self.node.state.applied == self.log.end
 
     def snapshot_is_durable(self, end: OffsetAndEpoch) -> bool:
         return self.metadata.is_durable(snapshot_name(end))
@@ -460,7 +464,7 @@ class SimController:
                 self.deliver(RaftResponse(destination, request, answer), f"{what} answer {peer.name}>{self.name}")
 
         def carry_back(answer: Answer) -> None:
-            network.carry(peer.name, self.name, lambda: respond(answer))
+            network.carry(peer.name, self.name, lambda: respond(answer), content_bytes=content_bytes(answer))
 
         def arrive() -> None:
             if peer.is_up:

@@ -38,6 +38,7 @@ FAULTS = (
     "message slow",
     "message reordered",
     "message cut off",
+    "slow link",
     "clock that drifts",
     "broker crash",
     "broker disk: full",
@@ -94,6 +95,7 @@ _HAPPENINGS = (
     "partition leader changed",
     "ISR grew",
     "only a majority heals",
+    "caught up over a slow link",
 )
 
 _BY_A_FATAL_ERROR = {(BrokerState.FENCED, BrokerState.OFFLINE), (BrokerState.ONLINE, BrokerState.OFFLINE)}

@@ -9,6 +9,7 @@ from tests.sim.brokers import SimBroker
 from tests.sim.controllers import SimController
 from tests.sim.membership import Membership
 from tests.sim.network import Link
+from tests.sim.slow_links import speed_of_slow_link
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -47,6 +48,7 @@ class Faults:
             (options.cut_every_ms, self._cut),
             (options.split_every_ms, self._split),
             (options.broker_away_every_ms, self._send_broker_away),
+            (options.slow_link_every_ms, self._narrow),
             (options.pause_every_ms, self._pause),
             (options.wall_step_every_ms, self._step_clock),
             (options.rot_every_ms, self._rot),
@@ -100,7 +102,7 @@ class Faults:
         """Restarts a controller that is down; it may crash again while it recovers, and its clock may have been reset."""
 
         def restart() -> None:
-            if controller.is_up:
+            if controller.is_up or controller in self._abandoned:
                 return
             self._cluster.coverage["restart"] += 1
             controller.disk.limit_space(None)
@@ -245,6 +247,25 @@ class Faults:
         links = {(broker.name, each) for each in controllers} | {(each, broker.name) for each in controllers}
         sessions = self._rng.choice((self._rng.uniform(0.5, 2.5), self._rng.uniform(0.9, 1.2)))
         self._cut_for(links, sessions * self._cluster.options.session_timeout_ms)
+
+    def _narrow(self) -> None:
+        """What anybody receives of log and snapshots comes slowly for a while: pieces are too late, and come all the same."""
+        options, rng = self._cluster.options, self._rng
+        name, timeout_ms = self._victim().name, options.node_config().raft.request_timeout_ms
+        if self._cluster.brokers and rng.random() < 0.5:
+            name, timeout_ms = (
+                rng.choice(list(self._cluster.brokers.values())).name,
+                options.session_config().request_timeout_ms,
+            )
+        self._cluster.coverage["slow link"] += 1
+        self._cluster.network.narrow(
+            name, rng.uniform(0.5, 10.0) * speed_of_slow_link(options.piece_bytes_min, timeout_ms)
+        )
+
+        def widen() -> None:
+            self._cluster.network.widen()
+
+        self._cluster.schedule(rng.uniform(500.0, 5_000.0), widen)
 
     def _pause(self) -> None:
         victim: SimController | SimBroker = self._victim()

@@ -1,8 +1,8 @@
-"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7).
+"""After the faults: what is healthy must come together, whatever becomes of the rest (L1 to L4, L7, L8).
 
 Either everything heals, or only a majority of the controllers does. The others are down or cut off, and the majority must
 do its work without them. Then they come and go, heard but deaf or hearing but mute, and must not cost the majority its
-leader again and again. At last they heal too.
+leader again and again. At last they heal too. Some runs end behind slow links (`slow_links`).
 """
 
 import random
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from metadata_log.ids import Offset
 from tests.sim.laws import LawBroken, hold
 from tests.sim.picture import describe
+from tests.sim.slow_links import SlowLinks
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -50,6 +51,8 @@ class Healing:
             cluster.faults.stop(())
             self._wake(cluster.controllers)
             self._settle(cluster.controllers)
+        if cluster.options.slow_links_at_the_end:
+            SlowLinks(cluster).run()
 
     def _stop_faults(self, core: "list[SimController]", others: "list[SimController]") -> None:
         self._cluster.faults.stop(others)

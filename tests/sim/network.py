@@ -16,6 +16,19 @@ Link: TypeAlias = tuple[str, str]
 """From one address to another. Addresses are names such as `c1`, `b102`, `k0`."""
 
 
+class _Line:
+    """The way to one address: so many bytes a second, one message after the other, also those that nobody waits for any more."""
+
+    def __init__(self, bytes_per_s: float) -> None:
+        self._bytes_per_ms = bytes_per_s / 1_000
+        self._free_at_ms = 0.0
+
+    def takes_ms(self, content_bytes: int, now_ms: float) -> float:
+        """Until the last byte is there."""
+        self._free_at_ms = max(self._free_at_ms, now_ms) + content_bytes / self._bytes_per_ms
+        return self._free_at_ms - now_ms
+
+
 class Network:
     """Decides what becomes of each message."""
 
@@ -25,8 +38,11 @@ class Network:
         rng: random.Random,
         schedule: Callable[[float, Callable[[], None]], None],
         coverage: Coverage,
+        now_ms: Callable[[], float],
     ) -> None:
         self._options = options
+        self._now_ms = now_ms
+        self._lines: dict[str, _Line] = {}
         self._rng = rng
         self._schedule = schedule
         self._coverage = coverage
@@ -35,8 +51,19 @@ class Network:
         self._arrived: dict[Link, int] = {}
         self._healed = False
 
-    def carry(self, source: str, destination: str, deliver: Callable[[], None], *, repeats: bool = True) -> None:
-        """`deliver` will be called never, once or, with `repeats`, more often; at some time."""
+    def carry(
+        self,
+        source: str,
+        destination: str,
+        deliver: Callable[[], None],
+        *,
+        repeats: bool = True,
+        content_bytes: int = 0,
+    ) -> None:
+        """`deliver` will be called never, once or, with `repeats`, more often; at some time.
+
+        `content_bytes`: of log or snapshot, which take their time where the way is narrow; the rest of a message takes none.
+        """
         if (source, destination) in self._cut:
             self._coverage["message cut off"] += 1
             return
@@ -54,7 +81,9 @@ class Network:
                 self._arrived[link] = number
             deliver()
 
-        self._schedule(self._delay_ms(), arrive)
+        line = self._lines.get(destination)
+        transmission_ms = 0.0 if line is None or not content_bytes else line.takes_ms(content_bytes, self._now_ms())
+        self._schedule(transmission_ms + self._delay_ms(), arrive)
         if repeats and not self._healed and rng.random() < options.duplicate:
             self._coverage["message duplicated"] += 1
             late = rng.random() < LATE_REPEAT_CHANCE
@@ -82,7 +111,16 @@ class Network:
             if self._cut[link] <= 0:
                 del self._cut[link]
 
+    def narrow(self, destination: str, bytes_per_s: float) -> None:
+        """So much gets through to `destination`, from all together."""
+        self._lines[destination] = _Line(bytes_per_s)
+
+    def widen(self) -> None:
+        """To everybody as much as one likes. What is on its way comes when it would have come."""
+        self._lines.clear()
+
     def heal(self) -> None:
         """From now on every message arrives, once, unless its link is cut again."""
         self._cut.clear()
+        self.widen()
         self._healed = True

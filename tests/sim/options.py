@@ -76,6 +76,9 @@ class Options(NamedTuple):
     """With which every fetch begins; a small one takes most batches apart."""
     forged_chance: float
     """How often a snapshot is sent from bad memory."""
+    slow_link_every_ms: float
+    slow_links_at_the_end: bool
+    """When all is well, a follower and a broker must catch up behind slow links (L8)."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
@@ -137,6 +140,8 @@ class Options(NamedTuple):
             scrub_interval_ms=0,
             piece_bytes_min=PIECE_BYTES_MIN,
             forged_chance=0.0,
+            slow_link_every_ms=0.0,
+            slow_links_at_the_end=False,
         )
         # With dice of their own, so that a seed without these is the history that it was.
         apart = random.Random()
@@ -174,8 +179,10 @@ class Options(NamedTuple):
         return drawn._replace(
             scrub_interval_ms=apart.choice((0, 500, 4_000)),
             hanging_disk_every_ms=apart.uniform(4_000.0, 12_000.0) if apart.random() < 0.2 else 0.0,
-            piece_bytes_min=apart.choice((128, 128, PIECE_BYTES_MIN)),
+            piece_bytes_min=apart.choice((128, 128, 128, PIECE_BYTES_MIN)),
             forged_chance=apart.choice((0.0, 0.3, 0.6)),
+            slow_link_every_ms=apart.uniform(500.0, 5_000.0) if apart.random() < 0.3 else 0.0,
+            slow_links_at_the_end=drawn.brokers > 0 and voters >= 3 and apart.random() < 0.4,
         )
 
     def node_config(self) -> NodeConfig:

@@ -19,6 +19,7 @@ from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.report import Report
 from tests.sim.runner import Hunt, Job, on_all_cores, run, run_hunt, run_job, seeds
+from tests.sim.slow_links import SlowLinks
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulator.md"
 
@@ -139,7 +140,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "brokers": brokers,
         "clients": clients,
     }
-    rooms |= {"SimController": SimController, "Healing": Healing, "Laws": Laws}
+    rooms |= {"SimController": SimController, "Healing": Healing, "Laws": Laws, "SlowLinks": SlowLinks}
     checked = 0
     for law, _, checks, mutants in laws:
         named = re.findall(r"`([a-z-]+)`", mutants)

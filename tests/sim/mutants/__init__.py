@@ -8,6 +8,7 @@ survives shows a law that is not checked, or a fault that never happens at the r
     requests    requests with ids: done once, remembered, forgotten
     disks       fsync, truncation, recovery, snapshots
     voters      changing who votes
+    links       how much is asked for at once over a slow link
     brokers     registrations, fencing, sessions, leases, partitions, what brokers are given
 
     broker_processes    what a broker makes of that
@@ -20,11 +21,21 @@ from tests.sim.mutants.brokers import BROKERS
 from tests.sim.mutants.commits import COMMITS
 from tests.sim.mutants.disks import DISKS
 from tests.sim.mutants.elections import ELECTIONS
+from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.requests import REQUESTS
 from tests.sim.mutants.voters import VOTERS
 
-MUTANTS: dict[str, Mutant] = {**ELECTIONS, **COMMITS, **REQUESTS, **DISKS, **VOTERS, **BROKERS, **BROKER_PROCESSES}
+MUTANTS: dict[str, Mutant] = {
+    **ELECTIONS,
+    **COMMITS,
+    **REQUESTS,
+    **DISKS,
+    **VOTERS,
+    **LINKS,
+    **BROKERS,
+    **BROKER_PROCESSES,
+}
 
 
 def put_in(name: str | None) -> AbstractContextManager[None]:

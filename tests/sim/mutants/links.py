@@ -1,0 +1,60 @@
+"""Bugs of fetching over slow links."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from metadata_log.ids import NodeId, Offset
+from metadata_log.pieces import PartialBatch, PieceSize
+from quorum.core import follower
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Follower
+from tests.sim.mutants.patching import Mutant, patched
+
+_heard_well = follower._heard_well
+
+
+_init = PieceSize.__init__
+
+
+def _begin_with_the_largest(self: PieceSize, smallest: int, largest: int, timeout_ms: int) -> None:
+    _init(self, largest, largest, timeout_ms)
+
+
+def _double_after_any_answer(self: PieceSize, content_bytes: int, took_ms: int) -> None:
+    if 5 * took_ms <= 2 * self._timeout_ms:
+        self.bytes = min(self.largest, 2 * self.bytes)
+
+
+def _hear_nothing_in_a_part(
+    q: QuorumState,
+    role: Follower,
+    successors: tuple[NodeId, ...],
+    read_token: int,
+    verified: tuple[Offset | None, Offset],
+    partial: PartialBatch | None = None,
+) -> Follower:
+    if partial is None:
+        return _heard_well(q, role, successors, read_token, verified)
+    q.retry_at_ms = q.now_ms
+    return replace(role, partial=partial)
+
+
+def _patch(target: object, name: str, replacement: object) -> Callable[[], AbstractContextManager[None]]:
+    return lambda: patched(target, name, replacement)
+
+
+LINKS: dict[str, Mutant] = {
+    "pieces-never-shrink": Mutant(
+        "whoever fetches asks for as much as it may, also after an answer that did not come in time",
+        _patch(PieceSize, "__init__", _begin_with_the_largest),
+    ),
+    "few-bytes-taken-for-a-piece": Mutant(
+        "the last few bytes of a batch come quickly, and let the next piece be twice as large",
+        _patch(PieceSize, "came", _double_after_any_answer),
+    ),
+    "part-is-no-contact": Mutant(
+        "a follower that is given parts of a large batch believes that its leader is silent",
+        _patch(follower, "_heard_well", _hear_nothing_in_a_part),
+    ),
+}

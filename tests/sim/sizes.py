@@ -1,0 +1,18 @@
+"""How much of the log, or of a snapshot, a message carries: what takes its time on a slow link."""
+
+from metadata_log import pieces
+from quorum.core.messages import FetchResponse, FetchSnapshotResponse, ReadLogResponse, ReadSnapshotResponse
+from quorum.runtime.requests import MetadataFetched
+from quorum.runtime.world import Answer
+
+
+def content_bytes(answer: Answer) -> int:
+    match answer:
+        case FetchResponse(batches=batches, part=part) | MetadataFetched(batches=batches, part=part):
+            return pieces.content_bytes(batches, part)
+        case ReadLogResponse(batches=batches):
+            return pieces.content_bytes(batches, None)
+        case FetchSnapshotResponse(data=data) | ReadSnapshotResponse(data=data):
+            return len(data)
+        case _:
+            return 0

@@ -1,0 +1,138 @@
+"""L8: behind a slow link a follower and a broker catch up on an idle cluster, and cost nobody anything meanwhile.
+
+A follower is down, and a broker's link is slow, while so much is written that no link of that speed carries it within one
+request's timeout: three batches, each of which alone is too large, and some small ones. Then nobody writes, and the follower is
+started behind a slow link, too. It must not campaign, the leader must stay, the broker must not be fenced, and both must come to
+the end.
+
+A slow link carries a smallest piece in a quarter of a request's timeout: 256 kbit/s for pieces of 4 KiB and 500 ms.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_agent.lifecycle import BrokerState
+from metadata_log.ids import Offset
+from quorum.controller.commands import CreateTopics, NewTopic
+from quorum.core.roles import Role
+from quorum.runtime.world import Submission
+from tests.sim.laws import LawBroken, hold
+
+if TYPE_CHECKING:
+    from tests.sim.brokers import SimBroker
+    from tests.sim.cluster import Cluster
+    from tests.sim.controllers import SimController
+
+LAW = "L8 SlowLinks"
+LARGE_BATCHES = 3
+LARGE_PIECES = 5
+"""So many smallest pieces a large batch is at least: five quarters of a request's timeout."""
+PARTITION_BYTES = 24
+"""At least, in the log."""
+SMALL_WRITES = 10
+WRITING_MS = 20_000
+QUIET_MS = 1_000.0
+DETOURS = 8
+"""So many times as long as the bytes alone take may the way take: parts that are not full, round trips, flushes."""
+
+
+def speed_of_slow_link(smallest_piece: int, request_timeout_ms: int) -> float:
+    """Bytes a second."""
+    return smallest_piece / (request_timeout_ms / 4) * 1_000
+
+
+class SlowLinks:
+    """The last chapter of some runs; everything is well when it begins."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+
+    def run(self) -> None:
+        """Raises LawBroken if somebody does not catch up, or costs the others something."""
+        cluster = self._cluster
+        leader = next(each for each in cluster.controllers if each.node is not None and each.node.active.on)
+        followers = [each for each in cluster.controllers if self._may_be_away(each, leader)]
+        brokers = [each for each in cluster.brokers.values() if each.may_serve() and not each.stopping]
+        if not followers or not brokers:
+            return
+        follower, broker = followers[0], brokers[0]
+        cluster.faults.stop((follower,))
+        follower.crash(power_cut=False)
+        piece = cluster.options.piece_bytes_min
+        cluster.network.narrow(
+            broker.name, speed_of_slow_link(piece, cluster.options.session_config().request_timeout_ms)
+        )
+        below = leader.log.end
+        self._write_much(leader, piece)
+        speed = speed_of_slow_link(piece, follower.config.raft.request_timeout_ms)
+        cluster.network.narrow(follower.name, speed)
+        follower.boot_up()
+        self._watch(follower, broker, leader, DETOURS * 1_000 * self._bytes_to_carry(leader, below) / speed + QUIET_MS)
+        cluster.coverage["caught up over a slow link"] += 1
+        cluster.network.widen()
+
+    @staticmethod
+    def _may_be_away(controller: "SimController", leader: "SimController") -> bool:
+        if controller is leader or controller.node is None or controller.core.role is not Role.FOLLOWER:
+            return False
+        is_voter = leader.core.voters.contains(controller.key)
+        return is_voter and leader.core.keeps_majority_without((controller.node_id,)) is True
+
+    def _write_much(self, leader: "SimController", piece: int) -> None:
+        cluster = self._cluster
+        writes = cluster.acknowledged_writes() + SMALL_WRITES
+        for number in range(LARGE_BATCHES):
+            topic = NewTopic(f"large-{number}", LARGE_PIECES * piece // PARTITION_BYTES, 1)
+            command = CreateTopics((topic,))
+            leader.ask(
+                lambda reply_to, now_ms, command=command: Submission(command, reply_to, now_ms + WRITING_MS),  # type: ignore[misc]
+                lambda answer: None,
+                "CreateTopics",
+            )
+        self._until(lambda: cluster.acknowledged_writes() >= writes, WRITING_MS)
+        cluster.is_idle = True
+        ends_ms = cluster.now_ms + QUIET_MS
+        self._until(
+            lambda: cluster.now_ms >= ends_ms and leader.node is not None and leader.log_is_applied(), WRITING_MS
+        )
+
+    def _bytes_to_carry(self, leader: "SimController", below: Offset) -> int:
+        snapshot, history = leader.log.shape.snapshot, self._cluster.laws.history
+        assert leader.node is not None
+        size = 0
+        if snapshot is not None and snapshot.offset > 0:
+            size, _ = leader.node.snapshotter.store.read_chunk(snapshot, 0, 1)
+        log = history.data(below, history.end)
+        hold(
+            len(log) > LARGE_BATCHES * LARGE_PIECES * self._cluster.options.piece_bytes_min,
+            LAW,
+            "too little was written",
+        )
+        return size + len(log)
+
+    def _watch(self, follower: "SimController", broker: "SimBroker", leader: "SimController", within_ms: float) -> None:
+        goal, epoch = leader.log.end, leader.core.epoch
+
+        def over() -> bool:
+            if follower.node is not None and follower.log.damage:
+                return True  # rot of before is found now, and mended with pieces of a megabyte
+            hold(leader.is_up and leader.core.is_leading and leader.core.epoch == epoch, LAW, "the leader is gone")
+            hold(follower.is_up and follower.core.role is Role.FOLLOWER, LAW, f"{follower.name} does not follow")
+            hold(broker.session.state is BrokerState.ONLINE, LAW, f"{broker.name}: {broker.session.reason}")
+            assert follower.node is not None
+            return follower.node.state.applied >= goal and broker.session.position.offset >= goal and broker.may_serve()
+
+        try:
+            self._until(over, within_ms)
+        except TimeoutError as e:
+            where = (
+                f"{follower.name} ends at {follower.log.end}, {broker.name} stands at {broker.session.position.offset}"
+            )
+            raise LawBroken(LAW, f"after {within_ms:.0f} ms {where}; the log ends at {goal}") from e
+
+    def _until(self, is_over: Callable[[], bool], within_ms: float) -> None:
+        deadline_ms = self._cluster.now_ms + within_ms
+        while not is_over():
+            if self._cluster.now_ms > deadline_ms:
+                raise TimeoutError
+            self._cluster.next()
