@@ -89,7 +89,7 @@ class Asking:
             wants_fence=wants_fence,
             wants_shut_down=state is BrokerState.STOPPING,
             max_wait_ms=0 if busy else self._max_wait_ms(state),
-            max_bytes=1 if busy else self.pieces.bytes,
+            max_bytes=1 if busy else self.pieces.next(now_ms),
             part_position=part_position,
         )
         timeout_at_ms = now_ms + request.max_wait_ms + self._config.request_timeout_ms
@@ -127,7 +127,7 @@ class Asking:
 
     def piece_came(self, sent: Sent, content_bytes: int, now_ms: int) -> None:
         """So much of what was asked for has come, and the controller has more."""
-        self.pieces.came(content_bytes, now_ms - sent.sent_ms)
+        self.pieces.came(content_bytes, sent.sent_ms, now_ms)
 
     def take_overdue(self, now_ms: int) -> Sent | None:
         """The request in flight if its time is up; it is so no more."""

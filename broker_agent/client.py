@@ -246,7 +246,7 @@ class ControllerClient:
                 size, position = chunk.size, chunk.position + len(chunk.data)
                 yield chunk
             if size is not None and position < size:
-                pieces.came(sum(len(chunk.data) for chunk in chunks), round(1_000 * (came_s - asked_s)))
+                pieces.came(sum(len(chunk.data) for chunk in chunks), round(1_000 * asked_s), round(1_000 * came_s))
 
     async def _chunks(
         self, stub: Any, request: broker_pb2.FetchMetadataSnapshotRequest, size: int | None

@@ -2,9 +2,12 @@
 
 *A piece must arrive within the request's timeout, or all of it was sent for nothing.* Nobody knows how fast a link is before
 something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). What came within two fifths of
-the time may be twice as much the next time, what took more than four fifths half as much. A piece that did not come at all is
-followed by the smallest one. The two bounds are a factor of two apart, so a size that has grown does not shrink at once. Only the
-bytes that came count: a batch's last part may be short, and says nothing of a whole piece.
+the time may be twice as much the next time, what took more than four fifths half as much. The two bounds are a factor of two
+apart, so a size that has grown does not shrink at once. Only the bytes that came count: a batch's last part may be short, and
+says nothing of a whole piece.
+
+The smallest piece is asked for again after one that did not come at all, and after a time in which nothing was learned of the
+link: it may have become slow meanwhile, and a large answer would stand in its queue in front of all that comes later.
 
 Example. Over 256 kbit/s (32 KB a second), 4 KiB take 128 ms of 500: the next piece is one of 8 KiB, takes 256 ms, and that
 size stays. Over a fast link the ninth piece is one of 1 MiB, after nine round trips.
@@ -28,27 +31,39 @@ PIECE_BYTES_MIN = 4 << 10
 """The smallest piece, unless configured otherwise: at 256 kbit/s it takes a quarter of a controller's request timeout."""
 
 
+KNOWN_MS = 10_000
+"""For so long what was learned of a link is believed (RFC 5681, 4.1, has a similar rule for idle connections)."""
+
+
 class PieceSize:
     """The size of the next piece over one link, between `smallest` and `largest` bytes."""
 
-    __slots__ = ("_timeout_ms", "bytes", "largest", "smallest")
+    __slots__ = ("_seen_ms", "_timeout_ms", "bytes", "largest", "smallest")
 
     def __init__(self, smallest: int, largest: int, timeout_ms: int) -> None:
         assert smallest > 0 and timeout_ms > 0
         self.largest = largest
         self.smallest = min(smallest, largest)
         self._timeout_ms = timeout_ms
+        self._seen_ms = 0
         self.bytes = self.smallest
+
+    def next(self, now_ms: int) -> int:
+        """How much to ask for now."""
+        if now_ms - self._seen_ms > KNOWN_MS:
+            self.start_small()
+        return self.bytes
 
     def start_small(self) -> None:
         """A piece did not come in time, or the link is another one: nothing is known of its speed."""
         self.bytes = self.smallest
 
-    def came(self, content_bytes: int, took_ms: int) -> None:
-        """So many bytes came, `took_ms` after they were asked for, and more is waiting where they came from.
+    def came(self, content_bytes: int, asked_ms: int, now_ms: int) -> None:
+        """So many bytes have come, which were asked for at `asked_ms`, and more is waiting where they came from.
 
         Of an answer that leaves nothing behind this must not be called: it may have waited for something to be written.
         """
+        took_ms, self._seen_ms = now_ms - asked_ms, now_ms
         if 5 * took_ms > 4 * self._timeout_ms:
             self.bytes = max(self.smallest, min(self.bytes, content_bytes // 2))
         elif 5 * took_ms <= 2 * self._timeout_ms:

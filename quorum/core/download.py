@@ -33,7 +33,7 @@ NO_ROOM_REST_MS = 5_000
 
 
 def request_for(q: QuorumState, download: Download) -> FetchSnapshotRequest:
-    max_bytes = min(q.pieces.bytes, q.config.snapshot_chunk_bytes)
+    max_bytes = min(q.pieces.next(q.now_ms), q.config.snapshot_chunk_bytes)
     return FetchSnapshotRequest(q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, max_bytes)
 
 

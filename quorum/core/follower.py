@@ -97,7 +97,7 @@ def _fetch_request(q: QuorumState, read_token: int, partial: PartialBatch | None
         chain=q.shape.flushed_chain,
         high_watermark=q.known_high_watermark or 0,
         max_wait_ms=q.config.fetch_wait_ms,
-        max_bytes=min(q.pieces.bytes, q.config.fetch_bytes_max),
+        max_bytes=min(q.pieces.next(q.now_ms), q.config.fetch_bytes_max),
         read_token=read_token,
         incarnation=q.incarnation,
         applied_offset=q.applied[0],

@@ -451,7 +451,7 @@ class QuorumState:
 
     def piece_came(self, content_bytes: int) -> None:
         """So much of what the last fetch asked for has come, and its source has more."""
-        self.pieces.came(content_bytes, self.now_ms - self.asked_ms)
+        self.pieces.came(content_bytes, self.asked_ms, self.now_ms)
 
     def take_in_flight(self, source: NodeId, request: Request) -> bool:
         """Whether `request` to `source` is the fetch that is awaited; it no longer is."""

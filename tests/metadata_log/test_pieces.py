@@ -6,7 +6,7 @@ import pytest
 
 from metadata_log.batch import BATCH_BYTES_MAX, Batch, encode
 from metadata_log.errors import LogFormatError
-from metadata_log.pieces import BatchPart, PartialBatch, PieceSize, as_asked, held_at, joined
+from metadata_log.pieces import KNOWN_MS, BatchPart, PartialBatch, PieceSize, as_asked, held_at, joined
 
 TIMEOUT_MS = 500
 
@@ -35,7 +35,7 @@ def transfer(bytes_per_s: int, total: int, latency_ms: int = 2) -> tuple[list[in
             late += 1
             pieces.start_small()
             continue
-        pieces.came(min(size, total), took_ms)
+        pieces.came(min(size, total), 0, took_ms)
         total -= size
     return asked, late
 
@@ -65,17 +65,26 @@ def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
     """What was sent of it may still stand in the link's queue, so the next one must be quick."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(8):
-        pieces.came(pieces.bytes, 1)
+        pieces.came(pieces.bytes, 0, 1)
     assert pieces.bytes == 1 << 20
     pieces.start_small()
     assert pieces.bytes == 4 << 10
 
 
+def test_what_was_learned_of_a_link_is_forgotten_when_it_was_idle() -> None:
+    """It may have become slow since. A large answer would stand in front of everything else then."""
+    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    for now_ms in range(1_000, 9_000, 1_000):
+        pieces.came(pieces.next(now_ms), now_ms, now_ms)
+    assert pieces.next(8_000 + KNOWN_MS) == 1 << 20
+    assert pieces.next(8_001 + KNOWN_MS) == 4 << 10
+
+
 def test_a_piece_that_took_most_of_the_time_is_followed_by_a_smaller_one() -> None:
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(3):
-        pieces.came(pieces.bytes, 1)
-    pieces.came(32 << 10, 401)
+        pieces.came(pieces.bytes, 0, 1)
+    pieces.came(32 << 10, 0, 401)
     assert pieces.bytes == 16 << 10
 
 
@@ -83,7 +92,7 @@ def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
     """The last part of a batch, or a batch behind which the next one had no room. A broker's heartbeat brings one byte."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for count in (1, 200, 2 << 10):
-        pieces.came(count, 1)
+        pieces.came(count, 0, 1)
         assert pieces.bytes == 4 << 10
 
 
@@ -91,7 +100,7 @@ def test_batches_that_fill_more_than_half_of_a_piece_let_it_grow() -> None:
     """Or a follower whose batches have 3 KB each would get one of them with each round trip for ever."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(20):
-        pieces.came(pieces.bytes // 3_000 * 3_000, 150)
+        pieces.came(pieces.bytes // 3_000 * 3_000, 0, 150)
     assert pieces.bytes == 1 << 20
 
 

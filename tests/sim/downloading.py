@@ -53,7 +53,7 @@ class Download:
         def take(size: int, data: bytes) -> None:
             if self._is_wanted and number == self._asks:
                 self._came_ms = self._cluster.now_ms
-                self._pieces.came(len(data), round(self._cluster.now_ms - asked_ms))
+                self._pieces.came(len(data), round(asked_ms), round(self._cluster.now_ms))
                 self._broker.guarded(lambda: self._take(size, data))
 
         def serve() -> None:

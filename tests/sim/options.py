@@ -182,7 +182,8 @@ class Options(NamedTuple):
             piece_bytes_min=apart.choice((128, 128, 128, PIECE_BYTES_MIN)),
             forged_chance=apart.choice((0.0, 0.3, 0.6)),
             slow_link_every_ms=apart.uniform(500.0, 5_000.0) if apart.random() < 0.3 else 0.0,
-            slow_links_at_the_end=drawn.brokers > 0 and voters >= 3 and apart.random() < 0.4,
+            # Rot that is found only then is mended with pieces of a megabyte.
+            slow_links_at_the_end=drawn.brokers > 0 and voters >= 3 and not drawn.rot_every_ms and apart.random() < 0.8,
         )
 
     def node_config(self) -> NodeConfig:

@@ -1,9 +1,9 @@
 """L8: behind a slow link a follower and a broker catch up on an idle cluster, and cost nobody anything meanwhile.
 
-A follower is down, and a broker's link is slow, while so much is written that no link of that speed carries it within one
-request's timeout: three batches, each of which alone is too large, and some small ones. Then nobody writes, and the follower is
-started behind a slow link, too. It must not campaign, the leader must stay, the broker must not be fenced, and both must come to
-the end.
+Nobody writes for a while, and links become slow. Then, while a follower is down, so much is written that no link of that speed
+carries it within one request's timeout: three batches, each of which alone is too large, and some small ones. Then nobody
+writes, and the follower is started behind its slow link. It must not campaign, the leader must stay, the broker must not be
+fenced, and both must come to the end.
 
 A slow link carries a smallest piece in a quarter of a request's timeout: 256 kbit/s for pieces of 4 KiB and 500 ms.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_agent.lifecycle import BrokerState
 from metadata_log.ids import Offset
+from metadata_log.pieces import KNOWN_MS
 from quorum.controller.commands import CreateTopics, NewTopic
 from quorum.core.roles import Role
 from quorum.runtime.world import Submission
@@ -56,6 +57,8 @@ class SlowLinks:
         if not followers or not brokers:
             return
         follower, broker = followers[0], brokers[0]
+        self._rest(KNOWN_MS)
+        cluster.is_idle = False
         cluster.faults.stop((follower,))
         follower.crash(power_cut=False)
         piece = cluster.options.piece_bytes_min
@@ -90,11 +93,14 @@ class SlowLinks:
                 "CreateTopics",
             )
         self._until(lambda: cluster.acknowledged_writes() >= writes, WRITING_MS)
-        cluster.is_idle = True
-        ends_ms = cluster.now_ms + QUIET_MS
-        self._until(
-            lambda: cluster.now_ms >= ends_ms and leader.node is not None and leader.log_is_applied(), WRITING_MS
-        )
+        self._rest(QUIET_MS)
+        self._until(leader.log_is_applied, WRITING_MS)
+
+    def _rest(self, for_ms: float) -> None:
+        """From now on nobody writes; so much time passes."""
+        self._cluster.is_idle, until_ms = True, self._cluster.now_ms + for_ms
+        while self._cluster.now_ms <= until_ms:
+            self._cluster.next()
 
     def _bytes_to_carry(self, leader: "SimController", below: Offset) -> int:
         snapshot, history = leader.log.shape.snapshot, self._cluster.laws.history
@@ -114,8 +120,6 @@ class SlowLinks:
         goal, epoch = leader.log.end, leader.core.epoch
 
         def over() -> bool:
-            if follower.node is not None and follower.log.damage:
-                return True  # rot of before is found now, and mended with pieces of a megabyte
             hold(leader.is_up and leader.core.is_leading and leader.core.epoch == epoch, LAW, "the leader is gone")
             hold(follower.is_up and follower.core.role is Role.FOLLOWER, LAW, f"{follower.name} does not follow")
             hold(broker.session.state is BrokerState.ONLINE, LAW, f"{broker.name}: {broker.session.reason}")

@@ -21,8 +21,9 @@ def _begin_with_the_largest(self: PieceSize, smallest: int, largest: int, timeou
     _init(self, largest, largest, timeout_ms)
 
 
-def _double_after_any_answer(self: PieceSize, content_bytes: int, took_ms: int) -> None:
-    if 5 * took_ms <= 2 * self._timeout_ms:
+def _double_after_any_answer(self: PieceSize, content_bytes: int, asked_ms: int, now_ms: int) -> None:
+    self._seen_ms = now_ms
+    if 5 * (now_ms - asked_ms) <= 2 * self._timeout_ms:
         self.bytes = min(self.largest, 2 * self.bytes)
 
 
