@@ -69,8 +69,8 @@ def own_names(tls: TlsFiles) -> frozenset[str]:
 
 
 def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
-    """A warning to print for a certificate that others will not take; None if all is well. It may have expired, say: that does
-    not end the node, which goes on once the files are replaced.
+    """A warning to print for a certificate that others will not take; None if all is well. It may have expired, say, or lack the
+    name that others demand of a server: that does not end the node, which goes on once the files are replaced.
 
     Raises:
         TlsUnusable: the certificate is not `node`'s, so that every other node would refuse it; or a file cannot be used.
@@ -81,7 +81,9 @@ def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
     except TlsUnusable as e:
         return f"others will not take this node's certificate: {e}"
     if node in names.nodes_of(own):
-        return None
+        first = names.demanded(node)
+        text = f"others demand {first}, which is not in this node's certificate: they let this node in, and ask it for nothing"
+        return None if first in own else text
     shown = ", ".join(sorted(own)) or "no DNS name"
     raise TlsUnusable(
         f"{tls.certificate_chain} is not the certificate of {node.role} {node.node_id}: it has {shown}, and not "

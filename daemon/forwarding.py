@@ -119,7 +119,8 @@ class Forwarder:
             async with asyncio.timeout(timeout_s):
                 stub = await self.stub(target, node_id)
         except (WrongServer, OSError) as e:
-            raise NoAnswer(f"{target} was to be asked: {e}", never_sent=True, is_read=is_read) from e
+            why = str(e) or "no connection in time"
+            raise NoAnswer(f"{target} was to be asked: {why}", never_sent=True, is_read=is_read) from e
         self._check_not_stopping(target, is_read)  # it may have come to that while the target was looked at
         asked = type(request)()
         asked.CopyFrom(request)

@@ -17,8 +17,16 @@ first. So a name is exchanged in three steps: every node lists the old and then 
 both, or the new one behind the old; every node lists the new one first. With only the second one in its certificate a node may
 ask, and is asked by nobody.
 
-It is a DNS name because that is what a gRPC client can demand of its server. The kind counts on the other side too: an e-mail
-address or a common name that reads the same is nobody's identity.
+It is a DNS name because that is what a gRPC client can demand of its server. A server counts nothing else: an e-mail address, a
+common name or a wildcard that reads the same is nobody's identity. A client is gRPC's, and takes more, as of hosts:
+
+    its server's certificate has                   the client that demands controller-2.e0be... asks it
+    DNS name *.e0be...                             yes: a wildcard is every node of the cluster
+    CN=controller-2.e0be..., and no DNS name       yes
+    CN=controller-2.e0be..., and a DNS name        no
+    the same as an e-mail address or URI           no
+
+So an authority that nodes trust has to sign no wildcard over nodes' names, and no common name that is a node's.
 """
 
 import base64
@@ -106,7 +114,7 @@ class NodeNames:
     def nodes_of(self, dns_names: Iterable[str]) -> frozenset[Node]:
         """Who a certificate with these names is of: mostly nobody, or one."""
         found: set[Node] = set()
-        for name in map(str.lower, dns_names):
+        for name in (each.lower() for each in dns_names if each.isascii()):  # the Kelvin sign in lower case is a k
             found |= self._nodes.get(name, frozenset())
             node = _parse_node(name.removesuffix(self._suffix)) if name.endswith(self._suffix) else None
             if node is not None and node not in self._names:

@@ -11,10 +11,17 @@ asks first, by a TLS handshake of its own, which names the server's certificate 
 The handshake is trusted for nothing: it only says which name to demand, and the channel's own handshake has to show it. Whoever
 answers it in a controller's place gains a channel that does not come about.
 
-The names are asked for again whenever the channel is not connected, for another controller may have moved there.
+The names are asked for again whenever the channel is not connected, for another controller may have moved there. Whoever else
+wants that channel meanwhile waits for the same handshake:
+
+    1. A controller is paused, and 400 operators ask a broker for something.
+    2. The broker opens one connection to that controller, and after two seconds all 400 requests go on to the next one.
+
+A handshake for each of them would take 400 files, and hold the event loop for a second, in which no lease is renewed.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import grpc
@@ -42,6 +49,7 @@ class Reaching:
         self._names = names
         self._context = None if tls is None else client_context(tls)
         self._found: dict[str, str] = {}
+        self._asking: dict[str, asyncio.Task[str]] = {}
 
     async def __call__(self, target: str, node_id: int | None = None) -> grpc.aio.Channel:
         """The channel to the controller `node_id` at `target` (`host:port`), or to whichever controller is there.
@@ -58,18 +66,24 @@ class Reaching:
             channel = self._dial(target, self._found[target])
             if channel.get_state() is grpc.ChannelConnectivity.READY:
                 return channel
-        self._found[target] = name = await self._ask_name(target, self._names)
+        self._found[target] = name = await asyncio.shield(self._name_of(target, self._names))
         return self._dial(target, name)
 
+    def _name_of(self, target: str, names: NodeNames) -> asyncio.Task[str]:
+        """The handshake with `target` that is under way, or a new one."""
+        found = self._asking.get(target)
+        if found is None:
+            found = self._asking[target] = asyncio.get_running_loop().create_task(self._ask_name(target, names))
+            found.add_done_callback(partial(self._asked, target))
+        return found
+
+    def _asked(self, target: str, task: asyncio.Task[str]) -> None:
+        del self._asking[target]
+        if not task.cancelled():
+            task.exception()  # perhaps nobody waits for it any more; asyncio would tell of it as of a mistake
+
     async def _ask_name(self, target: str, names: NodeNames) -> str:
-        address = parse_host_port(target)
-        assert self._context is not None, "without TLS nobody has a name"
-        async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(address.host, address.port, ssl=self._context)
-        try:
-            shown = dns_names(writer.get_extra_info("peercert"))
-        finally:
-            writer.transport.abort()
+        shown = await self._shake_hands(target)
         controllers = sorted(node for node in names.nodes_of(shown) if node.role == CONTROLLER)
         if not controllers:
             listed = ", ".join(sorted(shown)) or "no DNS name"
@@ -84,3 +98,21 @@ class Reaching:
         raise WrongServer(
             f"{controllers[0]} at {target} does not show {names.demanded(controllers[0])}, its first name"
         )
+
+    async def _shake_hands(self, target: str) -> frozenset[str]:
+        """The DNS names in the certificate that `target` shows. Raises OSError."""
+        assert self._context is not None, "without TLS nobody has a name"
+        try:
+            address = parse_host_port(target)
+            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(address.host, address.port, ssl=self._context)
+        except TimeoutError as e:
+            raise TimeoutError(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S:g} s") from e
+        except ConnectionResetError as e:  # from asyncio without a text
+            raise ConnectionResetError("it hung up during the TLS handshake") from e
+        except ValueError as e:  # the resolver's encoding of names: `ctl1..example.org`
+            raise OSError(f"not an address that can be looked up: {e}") from e
+        try:
+            return dns_names(writer.get_extra_info("peercert"))
+        finally:
+            writer.transport.abort()

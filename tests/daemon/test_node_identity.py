@@ -29,6 +29,10 @@ def test_a_name_is_the_role_the_id_and_the_cluster() -> None:
         (("10.0.0.1", "ctl2.example.org", f"controller-2.{HEX}", f"broker-101.{HEX}"), {TWO, BROKER_101}),
         ((f"controller-02.{HEX}", f"controller-+2.{HEX}", f"controller-.{HEX}", f"controller-2147483648.{HEX}"), set()),
         ((f"controller-2.{HEX}.example.org", f"x.controller-2.{HEX}", f"controller-2{HEX}", "controller-2"), set()),
+        (
+            (f"bro\u212aer-101.{HEX}", f"controller-2.{HEX}.", f"controller-\uff12.{HEX}"),
+            set(),
+        ),  # \u212a in lower case is a k
         ((f"controller-2.{'0' * 32}", f"*.{HEX}", f"voter-2.{HEX}", f"operator.{HEX}"), set()),
         ((), set()),
     ],

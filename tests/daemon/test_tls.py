@@ -98,6 +98,8 @@ def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_pa
     ):
         check_own_name(by_host, names, me)
     assert check_own_name(by_host, NodeNames(cluster, [parse_named_node("controller-1@c1.example.org")]), me) is None
+    renamed = [parse_named_node(f"controller-1@{name}") for name in ("new.example.org", "c1.example.org")]
+    assert "others demand new.example.org" in (check_own_name(by_host, NodeNames(cluster, renamed), me) or "")
     mixed = TlsFiles(right.certificate_chain, right.private_key, foreign.certificate)
     assert "others will not take this node's certificate" in (check_own_name(mixed, names, me) or "")
 

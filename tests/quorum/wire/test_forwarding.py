@@ -190,6 +190,17 @@ async def test_a_forwarder_that_was_stopped_sends_nothing() -> None:
     assert refused.value.never_sent
 
 
+async def test_an_address_that_is_not_reached_in_time_is_told_in_words() -> None:
+    """Python's TimeoutError has no text of its own, and "1.2.3.4:9001 was to be asked: ;" helps nobody."""
+
+    async def never(target: str, node_id: int | None = None) -> grpc.aio.Channel:
+        return await asyncio.get_running_loop().create_future()
+
+    forwarder = Forwarder(never, admin_pb2_grpc.AdminServiceStub)
+    with pytest.raises(NoAnswer, match=r"1\.2\.3\.4:9001 was to be asked: no connection in time; nothing was done"):
+        await forwarder.ask("1.2.3.4:9001", "CreateTopics", create("orders"), 0.01, "CN=alice")
+
+
 async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, follower: FakeNode) -> None:
     follower.leader_id = 2
     assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).leader.leader_id == 2

@@ -4,14 +4,16 @@ import asyncio
 import logging
 import shutil
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import NamedTuple
 
+import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, voter_pb2_grpc
 
 from broker_agent.client import ControllerClient
 from broker_agent.lifecycle import FetchFailed, Input, LeaderHint, Registered, RegisterFailed
-from daemon.dial import Dialer, WrongServer
+from daemon.dial import Dialer, WrongServer, is_wrong_server
 from daemon.doors import Access
 from daemon.endpoints import HostPort
 from daemon.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
@@ -211,3 +213,63 @@ async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files
         async with serve(FakeNode(), OURS, HostPort("127.0.0.1", port), grace_s=0, tls=files.host):
             with pytest.raises(WrongServer, match=r"host\.example\.org, and neither controller-ID\."):
                 await reach(target)
+
+
+async def test_many_who_ask_at_once_share_one_handshake(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused controller takes connections and answers none. A hundred requests that a broker is to hand on wait for one
+    handshake, which costs one file and a moment of the event loop, and hear why nothing came of it."""
+    monkeypatch.setattr("daemon.reaching.HANDSHAKE_TIMEOUT_S", 0.1)
+    connections = 0
+
+    async def paused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(paused, "127.0.0.1", 0)
+    target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, Dialer(files.broker) as dialer:
+        reach = Reaching(dialer, NAMES, files.broker)
+        given_up = asyncio.ensure_future(reach(target))
+        others = [asyncio.ensure_future(reach(target)) for _ in range(99)]
+        await asyncio.sleep(0)
+        given_up.cancel()  # who waits no more takes the handshake away from nobody
+        for found in await asyncio.gather(*others, return_exceptions=True):
+            assert isinstance(found, OSError)
+            assert "no TLS handshake within 0.1 s" in str(found)
+        assert given_up.cancelled()
+        assert connections == 1
+
+
+@pytest.mark.parametrize("host", ["ctl1..example.org", "c" * 64 + ".example.org"])
+async def test_a_bootstrap_server_whose_name_is_none_is_nobody(files: Files, host: str) -> None:
+    """A slip that the resolver refuses with an error of its own: the broker goes on to its next bootstrap server, as it does
+    where a name is not known."""
+    async with Dialer(files.broker) as dialer:
+        with pytest.raises(OSError, match="label"):
+            await Reaching(dialer, NAMES, files.broker)(f"{host}:9001")
+
+
+async def test_a_client_takes_more_names_than_a_server(tmp_path: Path) -> None:
+    """gRPC's client verifies names as those of hosts: a wildcard spells every node, and a common name counts where no DNS name
+    is. Neither opens a door, but the authority has to sign neither (`node_identity`)."""
+    authority, name = Authority(tmp_path / "ca"), NAMES.demanded(Node(CONTROLLER, 1))
+    me = authority.sign_node(CONTROLLER, 2, CLUSTER_ID)
+    shown: dict[str, tuple[str, tuple[str, ...], bool]] = {
+        "common name": (name, (), True),
+        "common name beside a DNS name": (name, ("DNS:host.example.org",), False),
+        "wildcard": ("wild", (f"DNS:*.{name.partition('.')[2]}",), True),
+        "URI and e-mail": ("mail", (f"URI:{name}", f"email:{name}"), False),
+    }
+    vote = good_requests()["VoterService.Vote"]
+    for what, (common_name, names, is_taken) in shown.items():
+        tls = authority.sign(common_name, "127.0.0.1", *names)
+        async with serve(FakeNode(), OURS, ANY_PORT, grace_s=0, tls=tls) as port, Dialer(me) as dialer:
+            stub = voter_pb2_grpc.VoterServiceStub(dialer(f"127.0.0.1:{port}", name))  # type: ignore[no-untyped-call]
+            try:
+                await stub.Vote(vote, timeout=5)
+                assert is_taken, what
+            except grpc.aio.AioRpcError as e:
+                assert is_wrong_server(e), what
+                assert not is_taken, what
