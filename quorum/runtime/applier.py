@@ -10,7 +10,8 @@ and replicates meanwhile. One that is installed from the leader, or stood on whi
 image. So in a turn that appends, or asks for more, which acknowledges what is durable, much is not applied. It is in the next
 turn but one at the latest: in between, the flush ends.
 
-*At each committed mark* a snapshot of the very image there is begun, in a job.
+*At each committed mark* a snapshot of the very image there is begun, in a job. When it is written the log may start later; one
+for which there is no room is given up, and the next mark begins another.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from quorum.core import inputs as raft
 from quorum.core.raft import RaftCore
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.disk import Disk
-from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.jobs import LoadSnapshotJob, WriteSnapshotJob
 from quorum.runtime.mending import Mending
 from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.state_machine import Mark, StateMachine
@@ -158,6 +159,25 @@ class Applier:
         self._agreement.applied()
         if job.install:
             self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters))
+
+    def finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None, now_ms: int) -> None:
+        """A snapshot that was begun at a mark is written, or has failed.
+
+        Raises:
+            NodeStopped: it failed, and not for want of room.
+        """
+        if isinstance(error, OSError) and is_full(error):
+            self._snapshotter.given_up(job)
+            self._log.drop_oldest_archived()
+            return
+        if error is not None:
+            raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
+        try:
+            self._disk.space.write_at_any_price(lambda: self._snapshotter.written(job, self._log), now_ms)
+        except CorruptLog as e:
+            # Retention reads where the log is to begin, and comes to that again with the next snapshot.
+            self._disk.found_damage(e)
+        self._step(raft.LogStartMoved(self._log.shape))
 
     def _finish_mending(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
         """Another's snapshot takes the place of what is damaged (`repair`)."""

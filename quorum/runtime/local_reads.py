@@ -6,14 +6,18 @@ highest offset that it was told of (`at_least`), and a node that has not come so
 deadline.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset
-from quorum.runtime.requests import Refused
+from metadata_log.ids import NodeId
+from quorum.core.raft import RaftCore
+from quorum.runtime.active import ActiveController
+from quorum.runtime.agreement import Agreement
+from quorum.runtime.applier import Applier
+from quorum.runtime.requests import LocalView, ReadView, Refused
+from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.waiting import Deadlines
-from quorum.runtime.world import LocalRead
+from quorum.runtime.world import LocalRead, World
 
 
 @dataclass(slots=True)
@@ -25,40 +29,63 @@ class _Waiting:
 class LocalReads:
     """Those that wait until this node has come as far as they have seen. Few: a node is behind by milliseconds, or cut off."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        node_id: NodeId,
+        core: RaftCore,
+        state: StateMachine,
+        active: ActiveController,
+        applier: Applier,
+        agreement: Agreement,
+        world: World,
+    ) -> None:
+        self._node_id = node_id
+        self._core = core
+        self._state = state
+        self._active = active
+        self._applier = applier
+        self._agreement = agreement
+        self._world = world
         self._deadlines: Deadlines[_Waiting] = Deadlines()
         self._waiting: list[_Waiting] = []
 
-    def add(self, event: LocalRead) -> None:
+    def take(self, event: LocalRead, now_ms: int) -> None:
+        """Answers at once where this node has come far enough."""
+        if not self._applier.is_loading and event.at_least <= self._state.applied:
+            self._world.reply(event.reply_to, self._view(now_ms))
+            return
         waiting = _Waiting(event)
         self._waiting.append(waiting)
         self._deadlines.add(waiting, event.deadline_ms)
 
-    def ready(self, applied: Offset) -> Iterator[LocalRead]:
-        """Those that may be answered now."""
-        if not self._waiting:
+    def answer_ready(self, now_ms: int) -> None:
+        """Answers those that may be answered now."""
+        if not self._waiting or self._applier.is_loading:
             return
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if each.done:
                 continue
-            if each.event.at_least <= applied:
+            if each.event.at_least <= self._state.applied:
                 each.done = True
-                yield each.event
+                self._world.reply(each.event.reply_to, self._view(now_ms))
             else:
                 self._waiting.append(each)
 
-    def expired(self, now_ms: int) -> Iterator[LocalRead]:
+    def refuse_expired(self, now_ms: int) -> None:
+        """Refuses those that have waited long enough."""
         for each in self._deadlines.expired(now_ms):
-            yield each.event
+            event = each.event
+            text = f"this controller has applied all below {self._state.applied}; its client has seen {event.at_least} already"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
     def next_deadline_ms(self) -> int | None:
         return self._deadlines.next_ms()
 
-
-def too_far_behind(event: LocalRead, applied: Offset) -> Refused:
-    """The answer to a read that has waited long enough."""
-    return Refused(
-        ErrorCode.NOT_READY,
-        f"this controller has applied all below {applied}; its client has seen {event.at_least} already",
-    )
+    def _view(self, now_ms: int) -> ReadView | Refused:
+        if self._agreement.is_odd:
+            return Refused(ErrorCode.NOT_READY, self._state.stopped or "")
+        heard_ms = self._core.leader_heard_ms
+        local = LocalView(self._node_id, None if heard_ms is None else max(0, now_ms - heard_ms))
+        controller = self._active.controller if self._active.on else None
+        return ReadView(self._state.applied, self._state.committed, controller, now_ms, local)

@@ -5,7 +5,7 @@ together (`take_unreported`). Told of each, it would answer a waiting follower w
 a flush later.
 
 *Nothing is written past a full disk* (`space`). What there is no room for is not in the log, and whoever wanted it hears of it
-or asks again; only a vote is written at any price.
+or asks again; only a vote is written at any price. Fetches are held meanwhile, for their answers could not be kept.
 
 *One flush in flight.* What is appended meanwhile shares the next one: group commit that grows with load by itself. The
 leader's followers fetch and flush at the same time as the leader does.
@@ -24,10 +24,12 @@ from metadata_log.log_history import QuorumRecord
 from metadata_log.records import LeaderChange, Voters
 from quorum.core import inputs as raft
 from quorum.core.effects import ElectionState
+from quorum.core.messages import FetchRequest, FetchSnapshotRequest
 from quorum.runtime import election_file
 from quorum.runtime.jobs import FlushJob
 from quorum.runtime.requests import Refused
 from quorum.runtime.space import NoRoom, Space
+from quorum.runtime.world import NodeStopped
 from snapshots.store import PositionOutOfRange, SnapshotStore
 
 logger = logging.getLogger(__name__)
@@ -51,6 +53,8 @@ class LogWriter:
         self._store = store
         self._space = space
         self._step = step
+        self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
+        """Fetches that are not sent, because what came could not be kept."""
         self._unreported = False
         self._flushing = False
 
@@ -128,6 +132,18 @@ class LogWriter:
             # The repair of the log has used the one download that there can be, meanwhile: this one begins anew.
             self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
 
+    # --- without room ----------------------------------------------------------------------------------------------
+
+    def hold(self, destination: NodeId, request: FetchRequest | FetchSnapshotRequest) -> None:
+        """`request` is not sent now."""
+        self._held.append((destination, request))
+
+    def release_held(self) -> None:
+        """There may be room again: to the core, the fetches that were held have timed out, and it fetches anew."""
+        held, self._held = self._held, []
+        for destination, request in held:
+            self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
+
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush_if_grown(self) -> FlushJob | None:
@@ -138,8 +154,14 @@ class LogWriter:
         self._flushing = True
         return FlushJob(self._log.begin_flush())
 
-    def flushed(self, job: FlushJob) -> None:
-        """The flush has come back, and did not fail."""
+    def finish_flush(self, job: FlushJob, error: Exception | None) -> None:
+        """The flush has come back.
+
+        Raises:
+            NodeStopped: it failed. It is never tried again: the kernel may have marked the lost pages clean.
+        """
+        if error is not None:
+            raise NodeStopped(f"flush failed: {error}; what was written may be lost, so this node stops") from error
         self._flushing = False
         if self._log.complete_flush(job.ticket):
             self._step(raft.Flushed(self._log.shape))

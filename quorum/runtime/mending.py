@@ -3,6 +3,7 @@
 another's ReadLog, ReadSnapshot --> lending
 answers to its own              --> repair --mended--> core: LogMended
                                           --a snapshot is whole--> LoadSnapshotJob --> core: SnapshotInstalled
+the scrub's next slice          --> ScrubJob --a snapshot is rotten--> core: LogStartMoved, or another one is made
 """
 
 from collections.abc import Callable
@@ -14,10 +15,17 @@ from quorum.core import inputs as raft
 from quorum.core.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.core.raft import RaftCore
 from quorum.runtime.disk import Disk
-from quorum.runtime.jobs import LoadSnapshotJob
+from quorum.runtime.jobs import LoadSnapshotJob, ScrubJob
 from quorum.runtime.lending import read_log, read_snapshot
 from quorum.runtime.snapshotter import Snapshotter
 from quorum.runtime.world import World
+
+
+def who_may_help(core: RaftCore) -> tuple[NodeId, ...]:
+    """The other voters, and the leader: the newest voter set may be in what is damaged."""
+    leader_id = core.leader_id
+    known = dict.fromkeys([*core.voters.ids, *([] if leader_id is None else [leader_id])])
+    return tuple(node_id for node_id in known if node_id != core.me.node_id)
 
 
 class Mending:
@@ -70,9 +78,25 @@ class Mending:
             repair.on_piece(request, response, now_ms)
 
     def go_on(self, now_ms: int) -> None:
-        """Asks for what is missing, or has read what is there."""
+        """Asks for what is missing, or has read what is there; and looks for more, slice by slice."""
         self._guarded(lambda: self._disk.repair.fire(now_ms))
         self._guarded(lambda: self._start_loading(now_ms))
+        slice_ = self._disk.scrub.next_job(now_ms)
+        if slice_ is not None:
+            self._world.start_job(slice_)
+
+    def finish_scrub(self, job: ScrubJob, error: Exception | None) -> bool:
+        """A slice was read again. True if the only snapshot is damaged: then another one has to be made.
+
+        A damaged snapshot that the log can do without is gone at once.
+        """
+        damaged = self._disk.finish_scrub(job, error)
+        if damaged is None:
+            return False
+        if self._snapshotter.rotten(damaged, self._log):
+            self._step(raft.LogStartMoved(self._log.shape))
+            return False
+        return True
 
     def _guarded(self, act: Callable[[], bool]) -> None:
         """Does what may mend the log, or come upon more damage."""

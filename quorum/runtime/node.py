@@ -15,16 +15,13 @@ acknowledged by nobody until a `FlushJob` drawn after it has come back and the c
 tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
 """
 
-import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import ParamSpec, assert_never
 
-from metadata_log.errors import CorruptLog, ErrorCode, LogFormatError
-from metadata_log.files import FlushFailed, is_full
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.pieces import as_asked
+from metadata_log.errors import CorruptLog, LogFormatError
+from metadata_log.files import FlushFailed
+from metadata_log.ids import NodeId, Offset, ReplicaKey
 from metadata_log.records import LeaderChange, Voters
 from quorum.controller.controller import Controller
 from quorum.core import effects as fx
@@ -32,7 +29,6 @@ from quorum.core import inputs as raft
 from quorum.core.deadlines import soonest
 from quorum.core.messages import (
     ChainRequest,
-    ChainResponse,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -49,15 +45,15 @@ from quorum.runtime.active import ActiveController
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
-from quorum.runtime.deciding import DecisionFailed
 from quorum.runtime.disk import Disk
 from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
-from quorum.runtime.local_reads import LocalReads, too_far_behind
+from quorum.runtime.leadership import Leadership
+from quorum.runtime.local_reads import LocalReads
+from quorum.runtime.log_reader import LogReader
 from quorum.runtime.log_writer import LogWriter
-from quorum.runtime.mending import Mending
+from quorum.runtime.mending import Mending, who_may_help
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import Opened
-from quorum.runtime.requests import LocalView, ReadView, Refused
 from quorum.runtime.state_machine import StateMachine
 from quorum.runtime.world import (
     BrokerFetch,
@@ -77,11 +73,8 @@ from quorum.runtime.world import (
     Tick,
     World,
 )
-from snapshots.store import PositionOutOfRange, SnapshotNotFound
 
 P = ParamSpec("P")
-
-logger = logging.getLogger(__name__)
 
 
 class Node:
@@ -100,19 +93,22 @@ class Node:
         self._config = config
         self._world = world
         self._now_ms, self._wall_ms = now_ms, wall_ms
-        self._local_reads = LocalReads()
         self._core_deadline_ms: int | None = now_ms
         self._active_deadline_ms: int | None = now_ms
         self._disk_deadline_ms: int | None = now_ms
         """What the core, the active controller and the disk said after the last turn."""
         self._stopped: str | None = None
         self.disk = Disk(
-            opened, config, self.me, self._who_may_help, lambda: not self.core.is_loading_snapshot, world.send, now_ms
+            opened,
+            config,
+            self.me,
+            lambda: who_may_help(self.core),
+            lambda: not self.core.is_loading_snapshot,
+            world.send,
+            now_ms,
         )
         self._others_wait = False
         """For what this turn has appended, or acknowledges by asking for more."""
-        self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
-        """Fetches that are not sent, because what came could not be kept."""
         self.core = RaftCore(
             me=self.me,
             config=config.raft,
@@ -129,6 +125,7 @@ class Node:
         self._writer = LogWriter(
             self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
         )
+        self._reader = LogReader(self.log, self.snapshotter.store, self.core, world, self.disk.found_damage)
         self.active = ActiveController(
             config=config,
             controller=Controller(config.controller, rng),
@@ -158,6 +155,21 @@ class Node:
             step=self._step,
             mark_passed=self.active.mark_passed,
             apply_at_once_records=config.apply_at_once_records,
+        )
+        self._leadership = Leadership(
+            node_id=self.me.node_id,
+            core=self.core,
+            log=self.log,
+            state=self.state,
+            active=self.active,
+            applier=self._applier,
+            agreement=self._agreement,
+            addresses=self.addresses,
+            world=world,
+            resign=self._resign,
+        )
+        self._local_reads = LocalReads(
+            self.me.node_id, self.core, self.state, self.active, self._applier, self._agreement, world
         )
 
     # --- the turn --------------------------------------------------------------------------------------------------
@@ -233,11 +245,11 @@ class Node:
             case PeerGone(node_id):
                 self._step(raft.PeerRefused(node_id))
             case Submission() | Read() | SnapshotWanted():
-                self._take(event)
+                self._leadership.take(event, self._now_ms)
             case LocalRead():
-                self._take_local(event)
+                self._local_reads.take(event, self._now_ms)
             case BrokerFetch():
-                self._take_fetch(event)
+                self._leadership.take_fetch(event, self._now_ms)
             case JobDone(job, error):
                 self._finish(job, error)
             case StopRequested():
@@ -261,12 +273,7 @@ class Node:
             self.disk.found_damage(e)
             self._report_damage()  # a leader that cannot say where a follower stands must not judge it
             if isinstance(request, ChainRequest):
-                # A witness whose own disk is damaged there has nothing to say, and that is no reason to die.
-                shape, hint = self.log.shape, self.core.leader_id
-                silent = ChainResponse(
-                    ErrorCode.STORAGE_ERROR, self.core.epoch, hint, None, shape.flushed_end, shape.last_epoch
-                )
-                self._world.reply(reply_to, silent)
+                self._world.reply(reply_to, self._reader.silent_witness())
                 return
         self._step(raft.RequestReceived(request, reply_to, chain))
 
@@ -278,32 +285,6 @@ class Node:
             assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
             self._step(raft.ResponseReceived(source, request, response))
 
-    def _take(self, event: Submission | Read | SnapshotWanted) -> None:
-        if self.core.is_leading:
-            self._leading(self.active.take, event, self._now_ms)
-        else:
-            self._world.reply(event.reply_to, self._not_controller())
-
-    def _take_local(self, event: LocalRead) -> None:
-        if not self._applier.is_loading and event.at_least <= self.state.applied:
-            self._world.reply(event.reply_to, self._local_view())
-        else:
-            self._local_reads.add(event)
-
-    def _local_view(self) -> ReadView | Refused:
-        if self._agreement.is_odd:
-            return Refused(ErrorCode.NOT_READY, self.state.stopped or "")
-        heard_ms = self.core.leader_heard_ms
-        local = LocalView(self.me.node_id, None if heard_ms is None else max(0, self._now_ms - heard_ms))
-        controller = self.active.controller if self.active.on else None
-        return ReadView(self.state.applied, self.state.committed, controller, self._now_ms, local)
-
-    def _take_fetch(self, event: BrokerFetch) -> None:
-        if self.core.is_leading:
-            self._leading(self.active.fetch, event, self.core.epoch, self._now_ms)
-        else:
-            self._world.reply(event.reply_to, self._not_controller())
-
     def _fire_timers(self) -> None:
         self._report_growth()
         if self.log.damage or (self._disk_deadline_ms is not None and self._disk_deadline_ms <= self._now_ms):
@@ -313,22 +294,13 @@ class Node:
             if deadline_ms is not None and deadline_ms <= self._now_ms:
                 self._step(raft.TimerFired())
         if self._active_deadline_ms is not None and self._active_deadline_ms <= self._now_ms:
-            self._leading(self.active.fire_timers, self._now_ms)
-        for read in self._local_reads.expired(self._now_ms):
-            self._world.reply(read.reply_to, too_far_behind(read, self.state.applied))
+            self._leadership.run(self.active.fire_timers, self._now_ms)
+        self._local_reads.refuse_expired(self._now_ms)
 
     def _care_for_disk(self) -> None:
         if self.disk.space.look_again(self._now_ms):
-            self._release_held()
+            self._writer.release_held()
         self._mending.go_on(self._now_ms)
-        slice_ = self.disk.scrub.next_job(self._now_ms)
-        if slice_ is not None:
-            self._world.start_job(slice_)
-
-    def _release_held(self) -> None:
-        held, self._held = self._held, []
-        for destination, request in held:
-            self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
 
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.standing.lost is None:
@@ -337,13 +309,11 @@ class Node:
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
         apply = self._applier.apply_later if others_wait else self._applier.apply
         apply(self.commit_target)
-        self._maybe_activate()
+        self._leadership.begin_if_ready(self._now_ms)
         if self.active.on:
-            self._leading(self.active.settle, self._now_ms, self._wall_ms)
+            self._leadership.run(self.active.settle, self._now_ms, self._wall_ms)
             self._report_growth()
-        if not self._applier.is_loading:
-            for read in self._local_reads.ready(self.state.applied):
-                self._world.reply(read.reply_to, self._local_view())
+        self._local_reads.answer_ready(self._now_ms)
         self._report_damage()
         flush = self._writer.flush_if_grown()
         if flush is not None:
@@ -370,16 +340,16 @@ class Node:
                 self._writer.save_election(state, self._now_ms)
             case fx.SendRequest(destination, request, timeout_ms):
                 if isinstance(request, FetchRequest | FetchSnapshotRequest) and self.disk.cannot_keep_what(request):
-                    self._held.append((destination, request))
+                    self._writer.hold(destination, request)
                 else:
                     self._others_wait |= isinstance(request, FetchRequest)
                     self._world.send(destination, request, timeout_ms)
             case fx.Reply(reply_to, response):
                 self._world.reply(reply_to, response)
             case fx.ReplyWithBatches():
-                self._reply_with_batches(effect)
+                self._reader.reply_with_batches(effect)
             case fx.ReplyWithChunk():
-                self._reply_with_chunk(effect)
+                self._reader.reply_with_chunk(effect)
             case fx.AppendBatches(batches):
                 self._others_wait = True
                 self._writer.append_fetched(batches, self._now_ms)
@@ -414,27 +384,6 @@ class Node:
             self.state.propose(None, batch)
         self._writer.report(batch.base_offset)
 
-    def _reply_with_batches(self, effect: fx.ReplyWithBatches) -> None:
-        response = effect.response
-        try:
-            found = self.log.read(effect.offset, effect.max_bytes)
-            batches, part = as_asked(found, effect.max_bytes, effect.part_position)
-            response = response._replace(batches=batches, part=part)
-        except CorruptLog as e:
-            self.disk.found_damage(e)
-            response = response._replace(error=ErrorCode.STORAGE_ERROR)  # this leader resigns before the turn is over
-        self._world.reply(effect.reply_to, response)
-
-    def _reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
-        try:
-            size, data = self.snapshotter.store.read_chunk(effect.snapshot, effect.response.position, effect.max_bytes)
-            response = replace(effect.response, size=size, data=data)
-        except SnapshotNotFound:
-            response = replace(effect.response, error=ErrorCode.SNAPSHOT_NOT_FOUND)
-        except PositionOutOfRange:
-            response = replace(effect.response, error=ErrorCode.POSITION_OUT_OF_RANGE)
-        self._world.reply(effect.reply_to, response)
-
     # --- commits ---------------------------------------------------------------------------------------------------
 
     @property
@@ -442,91 +391,36 @@ class Node:
         """How far this node may apply: what is committed, as far as its own disk holds it."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
-    def _leading(self, act: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """What the active controller does, unless it comes to grief: then this node leads no more."""
-        try:
-            act(*args, **kwargs)
-        except DecisionFailed as e:
-            logger.error("node %d resigns: a decision failed by a mistake in the program: %s", self.me.node_id, e)
-            self._resign(f"a decision failed by a mistake in the program: {e}")
-
     def _resign(self, reason: str) -> None:
         self._step(raft.Resign(self.core.epoch, reason))
 
     def _has_more_to_do(self) -> bool:
         return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
 
-    def _maybe_activate(self) -> None:
-        core = self.core
-        if self.active.on:
-            self._agreement.resign_if_stopped()
-            return
-        if not core.is_leading or core.high_watermark is None or self._applier.is_loading:
-            return
-        if self.state.applied == self.log.shape.end:
-            self._leading(self.active.begin, core.epoch, self._now_ms)
-
     # --- jobs ------------------------------------------------------------------------------------------------------
 
     def _finish(self, job: Job, error: Exception | None) -> None:
         match job:
             case FlushJob():
-                if error is not None:
-                    raise NodeStopped(
-                        f"flush failed: {error}; what was written may be lost, so this node stops"
-                    ) from error
-                self._writer.flushed(job)
+                self._writer.finish_flush(job, error)
             case WriteSnapshotJob():
-                self._finish_snapshot(job, error)
+                self._applier.finish_snapshot(job, error, self._now_ms)
             case LoadSnapshotJob():
                 self._applier.finish_load(job, error, self._now_ms)
                 if job.mends:
-                    self._release_held()
+                    self._writer.release_held()
             case ScrubJob():
-                damaged = self.disk.finish_scrub(job, error)
-                if damaged is not None:
-                    self._withdraw_snapshot(damaged)
+                if self._mending.finish_scrub(job, error) and self.active.on:
+                    self.active.make_snapshot("the only snapshot is damaged")
             case _:
                 assert_never(job)
-
-    def _withdraw_snapshot(self, damaged: OffsetAndEpoch) -> None:
-        """One that the log can do without is gone at once. For the only one an active controller has another one made."""
-        if self.snapshotter.rotten(damaged, self.log):
-            self._step(raft.LogStartMoved(self.log.shape))
-        elif self.active.on:
-            self.active.make_snapshot("the only snapshot is damaged")
 
     def _report_damage(self) -> None:
         """A node whose log has a hole, or cannot grow, votes and does not lead."""
         if self.disk.is_fit_to_lead is self.core.standing.damaged:
             self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
 
-    def _who_may_help(self) -> tuple[NodeId, ...]:
-        """The other voters, and the leader: the newest voter set may be in what is damaged."""
-        leader_id = self.core.leader_id
-        known = dict.fromkeys([*self.core.voters.ids, *([] if leader_id is None else [leader_id])])
-        return tuple(node_id for node_id in known if node_id != self.me.node_id)
-
-    def _finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None) -> None:
-        if isinstance(error, OSError) and is_full(error):
-            self.snapshotter.given_up(job)
-            self.log.drop_oldest_archived()
-            return
-        if error is not None:
-            raise NodeStopped(f"writing the snapshot {job.meta.end} failed: {error}") from error
-        try:
-            self.disk.space.write_at_any_price(lambda: self.snapshotter.written(job, self.log), self._now_ms)
-        except CorruptLog as e:
-            # Retention reads where the log is to begin, and comes to that again with the next snapshot.
-            self.disk.found_damage(e)
-        self._step(raft.LogStartMoved(self.log.shape))
-
     # --- what others may look at -----------------------------------------------------------------------------------
-
-    def _not_controller(self) -> Refused:
-        hint = self.addresses.leader_hint(self._now_ms)
-        known = f"the leader is {hint.leader_id}" if hint.leader_id is not None else "no leader is known"
-        return Refused(ErrorCode.NOT_CONTROLLER, f"node {self.me.node_id} is not the active controller; {known}", hint)
 
     def _lease_ms(self) -> int:
         """The lease to give now: none, unless a majority has lately said that this node leads.

@@ -91,7 +91,7 @@ async def test_a_turn_that_fails_stops_the_node(tmp_path: Path, monkeypatch: pyt
         def fail(*_: object) -> None:
             raise AssertionError("this cannot be")
 
-        monkeypatch.setattr(loop.node, "_take", fail)
+        monkeypatch.setattr(loop.node._leadership, "take", fail)
         with pytest.raises(Refused) as refused:
             await asyncio.wait_for(loop.read(lambda view: view, 10_000), 5)
 
