@@ -148,7 +148,7 @@ class Cluster:
         """What must not last is looked at even where nothing happens."""
         for controller in self.controllers:
             if controller.is_up and controller.core.is_leading:
-                self.laws.quorum.check_still_followed(controller, self.now_ms)
+                self.laws.quorum.following.check_still_followed(controller, self.now_ms)
         self.schedule(WATCH_EVERY_MS, self._watch)
 
     # --- looking ---------------------------------------------------------------------------------------------------

@@ -442,7 +442,7 @@ class SimController:
 
     def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
         self._before_effect()
-        self.cluster.laws.about_to_send(self, request)
+        self.cluster.laws.about_to_send(self, request, self.cluster.now_ms)
         peer, network, boot = self.cluster.controller(destination), self.cluster.network, self.boot
         settled = False
         what = type(request).__name__.removesuffix("Request")

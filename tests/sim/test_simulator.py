@@ -14,7 +14,19 @@ from tests.sim import hunting
 from tests.sim.cluster import Cluster
 from tests.sim.controllers import SimController
 from tests.sim.healing import Healing
-from tests.sim.laws import Laws, brokers, clients, damage, hold, metadata, proposals, quorum, requests, snapshots
+from tests.sim.laws import (
+    Laws,
+    brokers,
+    clients,
+    damage,
+    following,
+    hold,
+    metadata,
+    proposals,
+    quorum,
+    requests,
+    snapshots,
+)
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
 from tests.sim.report import Report
@@ -133,6 +145,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
     rooms: dict[str, Any] = {
         "quorum": quorum,
         "damage": damage,
+        "following": following,
         "snapshots": snapshots,
         "metadata": metadata,
         "proposals": proposals,

@@ -1,6 +1,7 @@
 """The laws, checked after every event. Each bears the number of the invariant that it stands for.
 
     quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
+    following   who follows a leader, and what it may do while that lasts L5, C5, the lease
     damage      holes in logs, and durable ends that are lost             D3
     snapshots   what is applied and what snapshots hold                   R13, S1 - S6
     metadata    what committed records may do                             M1 - M7, M9
@@ -20,8 +21,8 @@ from metadata_log.records import Voters
 from quorum.controller.commands import AlterPartition, AlterPartitionReply
 from quorum.controller.request_outcomes import RequestIdentity
 from quorum.core.messages import PeerRequest, PeerResponse
-from quorum.runtime.requests import MetadataFetched, Refused
-from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest, Submission
+from quorum.runtime.requests import MetadataFetched, ReadView, Refused
+from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest, Read, Submission
 from tests.sim.coverage import Coverage
 from tests.sim.disk import Observer
 from tests.sim.history import History
@@ -57,7 +58,7 @@ class Laws:
         self._observer = Observer()
         self.quorum = QuorumLaws(self.history, options, coverage, controllers)
         self.snapshots = SnapshotLaws(self.history)
-        self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.heard_majority_ms)
+        self.brokers = BrokerLaws(self.history, options, coverage, brokers, self.quorum.following.spoke_majority_ms)
         self.metadata = MetadataLaws(coverage, self.brokers.has_applied)
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
@@ -70,6 +71,8 @@ class Laws:
         match event:
             case RaftRequest(request, _):
                 self.quorum.about_to_take(controller, request, now_ms)
+            case Read(reply_to, _):
+                self.quorum.following.read_taken(controller, reply_to, now_ms)
             case Submission(command, _, _, RequestIdentity() as identity):
                 self.requests.asked(command, identity)
             case BrokerFetch(fetch, _):
@@ -106,10 +109,10 @@ class Laws:
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 
-    def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
+    def about_to_send(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
         with self._observer:
             self._observe_commits(controller)
-            self.quorum.about_to_send(controller, request)
+            self.quorum.about_to_send(controller, request, now_ms)
 
     def about_to_reply(self, controller: "SimController", event: Event, answer: Answer, now_ms: float) -> None:
         """`answer` to `event`, which came in earlier, is about to leave."""
@@ -121,10 +124,12 @@ class Laws:
         match event:
             case RaftRequest(request, _):
                 assert isinstance(answer, PeerResponse), f"a voter's request is answered, not refused: {answer}"
-                self.quorum.about_to_reply(controller, request, answer)
+                self.quorum.about_to_reply(controller, request, answer, now_ms)
             case BrokerFetch(fetch, _):
                 assert isinstance(answer, MetadataFetched | Refused)
                 self.brokers.answered(controller, fetch, answer, now_ms)
+            case Read(reply_to, _) if isinstance(answer, ReadView):
+                self.quorum.following.read_answered(controller, reply_to, now_ms)
             case Submission(AlterPartition() as command, _, _, _) if isinstance(answer, AlterPartitionReply):
                 self.proposals.answered(command, answer)
             case Submission(_, _, _, RequestIdentity() as identity):

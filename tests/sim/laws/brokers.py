@@ -4,7 +4,7 @@ The lease is the promise that counts most: when a session has ended and what the
 has already stopped serving by itself, whatever its clock, the network and a paused controller do. Between the two lie margins, of
 a fifth of the session and more, that hide a lease which is counted wrongly. So each half is a law of its own, to the millisecond:
 a broker believes its lease for no longer than from *sending* the request that was answered with it; and no lease is given by a
-leader that has not heard a majority for the quorum age. For example, a fetch leaves at 1,000, waits at the controller and is
+leader that no majority has followed for the quorum age. For example, a fetch leaves at 1,000, waits at the controller and is
 answered at 2,400 with a lease of 833: the lease is over before it has come, and a broker that counts from 2,400 breaks the law,
 although no session ends before 3,200.
 """
@@ -46,14 +46,14 @@ class BrokerLaws:
         options: Options,
         coverage: Coverage,
         brokers: "Mapping[NodeId, SimBroker]",
-        heard_majority_ms: "Callable[[SimController, float], float]",
+        followed_until_ms: "Callable[[SimController, float], float]",
     ) -> None:
-        """`heard_majority_ms` tells since when a leader has not heard a majority."""
+        """`followed_until_ms` tells until when a majority is known to have followed a leader."""
         self._history = history
         self._options = options
         self._coverage = coverage
         self._brokers = brokers
-        self._heard_majority_ms = heard_majority_ms
+        self._followed_until_ms = followed_until_ms
         self._positions: dict[tuple[NodeId, Uuid], Offset] = {}
         self._watermarks: dict[tuple[NodeId, Uuid], Offset] = {}
         self._applied: dict[tuple[NodeId, int], Offset] = {}
@@ -173,8 +173,8 @@ class BrokerLaws:
     def _check_leader_was_heard(self, controller: "SimController", who: str, now_ms: float) -> None:
         """Whoever is deposed and does not know it keeps nobody alive whom the next leader may fence."""
         limit_ms = controller.config.quorum_age_ms * (1 + self._options.clock_drift) + QUORUM_AGE_SLACK_MS
-        silent_ms = now_ms - self._heard_majority_ms(controller, now_ms)
-        hold(silent_ms <= limit_ms, "L LeaseOfLeader", f"{who}: a lease, {silent_ms:.0f} ms after a majority was heard")
+        silent_ms = now_ms - self._followed_until_ms(controller, now_ms)
+        hold(silent_ms <= limit_ms, "L LeaseOfLeader", f"{who}: a lease, {silent_ms:.0f} ms after a majority followed")
 
     def _check_may_go(self, broker_id: NodeId, who: str) -> None:
         """Whoever is told that it may go leads nothing, and that is committed: its process may end at once."""

@@ -13,7 +13,6 @@ from metadata_log.records import Voters
 from quorum.core.effects import ElectionState
 from quorum.core.messages import (
     FetchRequest,
-    FetchSnapshotRequest,
     PeerRequest,
     PeerResponse,
     VoteRequest,
@@ -26,12 +25,11 @@ from tests.sim.held import Held, has
 from tests.sim.history import History, Step
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.laws.damage import DamageLaws
+from tests.sim.laws.following import FollowingLaws
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
     from tests.sim.controllers import Process, SimController
-
-RESIGN_SLACK_MS = 25.0
 
 
 def _stands_anew(died: LogShape, shape: LogShape) -> bool:
@@ -61,15 +59,12 @@ class QuorumLaws:
         self._watermarks: dict[Process, Offset] = {}
         self._roles: dict[Process, Role] = {}
         self._shapes: dict[Process, LogShape] = {}
-        self._followed: dict[tuple[Process, Epoch], dict[ReplicaKey, float]] = {}
-        """When each voter's last fetch was taken by the leader of that epoch."""
-        self._followed_until: dict[tuple[Process, Epoch], tuple[VoterSet, float]] = {}
-        """No sooner than then can a majority of these voters have been silent for too long: they speak ever later."""
         self._before_pre_vote: ElectionState | None = None
         self._committed_voters = history.voters
         self._gone: dict[ReplicaKey, Held | None] = {}
         """Replicas that will never speak again, and the log that each had on disk."""
         self._damage = DamageLaws(history, coverage)
+        self.following = FollowingLaws(options)
 
     def forget_question(self) -> None:
         """Several events are processed at once: which of them has changed what cannot be told."""
@@ -111,14 +106,14 @@ class QuorumLaws:
             raise LawBroken("R1 ElectionSafety", f"epoch {core.epoch} is led by {leader} and by {process}")
         if before is not Role.LEADER:
             self._coverage["election"] += 1
-            self._followed[process, core.epoch] = {}
+            self.following.elected(controller)
             self._check_complete(controller)
             hold(
                 self._may_lead(controller, process),
                 "R15 Identity",
                 f"epoch {core.epoch} is led by {controller.key}; the voters are {self._voters_of(controller)}",
             )
-        self.check_still_followed(controller, now_ms)
+        self.following.check_still_followed(controller, now_ms)
 
     def _check_complete(self, controller: "SimController") -> None:
         """A candidate that was cut off when it was elected may hear of that late, when others have committed in a later epoch:
@@ -131,33 +126,6 @@ class QuorumLaws:
             "R7 LeaderCompleteness",
             f"c{controller.node_id} leads epoch {controller.core.epoch} without what is committed below {end}",
         )
-
-    def check_still_followed(self, controller: "SimController", now_ms: float) -> None:
-        """L5: a leader that no majority has fetched from for the check-quorum time has stepped down."""
-        core = controller.core
-        voters, term = core.voters, (controller.process, core.epoch)
-        of, until_ms = self._followed_until.get(term, (None, 0.0))
-        if of is voters and now_ms <= until_ms:
-            return
-        if controller.paused or term not in self._followed:
-            return
-        newest_ms = self.heard_majority_ms(controller, now_ms)
-        limit_ms = controller.config.raft.check_quorum_ms * (1 + self._options.clock_drift) + RESIGN_SLACK_MS
-        self._followed_until[term] = voters, newest_ms + limit_ms
-        if now_ms - newest_ms > limit_ms:
-            raise LawBroken(
-                "L5 ResignsWithoutQuorum",
-                f"c{controller.node_id} leads epoch {core.epoch} although no majority was heard "
-                f"for {now_ms - newest_ms:.0f} ms",
-            )
-
-    def heard_majority_ms(self, controller: "SimController", now_ms: float) -> float:
-        """When the leader took the fetch that was the last one needed for a majority; now, where it needs nobody's."""
-        voters = controller.core.voters
-        followed = self._followed.setdefault((controller.process, controller.core.epoch), {})
-        needed = voters.majority - (1 if controller.key in voters.keys else 0)
-        heard_ms = (followed.setdefault(key, now_ms) for key in voters.others(controller.key))
-        return sorted(heard_ms, reverse=True)[needed - 1] if needed > 0 else now_ms
 
     # --- who votes -------------------------------------------------------------------------------------------------
 
@@ -352,13 +320,11 @@ class QuorumLaws:
         """A request of another controller is about to be processed."""
         core = controller.core
         self._before_pre_vote = core._q.election if isinstance(request, VoteRequest) and request.pre_vote else None
-        if isinstance(request, FetchRequest | FetchSnapshotRequest) and core.is_leading and request.epoch == core.epoch:
-            followed = self._followed.get((controller.process, core.epoch))
-            if followed is not None:
-                followed[request.replica] = now_ms
+        self.following.taken(controller, request, now_ms)
 
-    def about_to_send(self, controller: "SimController", request: PeerRequest) -> None:
+    def about_to_send(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
         """A request is about to leave: what it says is durable."""
+        self.following.sent(request, now_ms)
         self._damage.check_standing(controller, request)
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         epoch = getattr(request, "epoch", 0)  # some questions name none
@@ -395,7 +361,9 @@ class QuorumLaws:
                 f"c{controller.node_id} stands on snapshot {log.shape.start}, not durable",
             )
 
-    def about_to_reply(self, controller: "SimController", request: PeerRequest, response: PeerResponse) -> None:
+    def about_to_reply(
+        self, controller: "SimController", request: PeerRequest, response: PeerResponse, now_ms: float
+    ) -> None:
         """A reply is about to leave: what it says is durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         if response.epoch > durable.epoch:
@@ -415,6 +383,7 @@ class QuorumLaws:
             own = durable.epoch == request.epoch and durable.voted_for == request.candidate
             hold(own, "R2 VoteBeforeSpeech", f"{who} grants epoch {request.epoch}; on disk is {durable}")
             self._note_vote(controller.key, request.epoch, request.candidate)
+            self.following.voted(controller.key, request.epoch, request.candidate, now_ms)
 
     @staticmethod
     def _check_pre_vote(controller: "SimController", request: VoteRequest) -> None:

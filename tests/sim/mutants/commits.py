@@ -16,6 +16,7 @@ from quorum.core.divergence import Valid, Verdict, judge_fetch
 from quorum.core.messages import FetchRequest, FetchResponse
 from quorum.core.progress import ReplicaProgress
 from quorum.core.quorum_state import QuorumState
+from quorum.core.reads import ReadRounds
 from quorum.core.roles import Follower, Leader
 from quorum.runtime import active
 from quorum.runtime.active import ActiveController
@@ -142,6 +143,7 @@ def _acknowledge_unflushed() -> Iterator[None]:
 # --- reads and answers -----------------------------------------------------------------------------------------------
 
 _wait_confirmed = ActiveController._wait_confirmed
+_confirm, _echoed = ReadRounds.confirm, ReplicaProgress.echoed
 
 
 def _read_at_once(
@@ -156,6 +158,26 @@ def _read_at_once(
 
 def _read_locally_at_once(self: Node, event: LocalRead) -> None:
     self._world.reply(event.reply_to, self._local_view())
+
+
+def _confirm_by_an_old_echo(self: ReadRounds, echoes: int) -> int | None:
+    if self.mark is None or echoes < self.mark:
+        return None
+    self.mark = None
+    return self.token
+
+
+def _confirm_whoever_waits(self: ReadRounds, echoes: int) -> int | None:
+    if self.waiting is not None and self.mark is not None and echoes > self.mark:
+        self.token, self.waiting = self.waiting, None
+    return _confirm(self, echoes)
+
+
+def _followed_when_heard(self: ReplicaProgress, read_token: int) -> None:
+    confirmed_ms = self.confirmed_ms
+    _echoed(self, read_token)
+    if self.confirmed_ms != confirmed_ms:
+        self.confirmed_ms = self.last_fetch_ms
 
 
 def _refuse_for_good(why: str) -> Refused:
@@ -222,6 +244,18 @@ COMMITS: dict[str, Mutant] = {
     "stale-read": Mutant(
         "a leader answers reads without asking whether it still leads",
         _patch(ActiveController, "_wait_confirmed", _read_at_once),
+    ),
+    "read-proven-by-an-old-echo": Mutant(
+        "a read is confirmed by what a follower has sent before it came (Raft 6.4)",
+        _patch(ReadRounds, "confirm", _confirm_by_an_old_echo),
+    ),
+    "read-joins-the-round-in-flight": Mutant(
+        "a read that comes while a round is in flight is confirmed by that round",
+        _patch(ReadRounds, "confirm", _confirm_whoever_waits),
+    ),
+    "quorum-dated-when-heard": Mutant(
+        "that a majority follows counts from when the leader heard it, not from when it asked",
+        _patch(ReplicaProgress, "echoed", _followed_when_heard),
     ),
     "answered-one-too-low": Mutant(
         "a change is answered with the offset before its own",
