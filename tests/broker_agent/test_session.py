@@ -1,15 +1,10 @@
-"""The session, step by step and then by storm: tables for what must follow, Hypothesis for what must never happen."""
+"""The session, step by step: what must follow from what. (`test_session_storm` says what must never happen.)"""
 
-import random
 from dataclasses import replace
-from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from broker_agent.lifecycle import (
-    EDGES,
     EMPTY_POSITION,
     AbandonFetch,
     Applied,
@@ -18,7 +13,6 @@ from broker_agent.lifecycle import (
     BrokerState,
     CannotFollow,
     DownloadSnapshot,
-    Effect,
     Exit,
     Fetch,
     FetchAnswer,
@@ -26,101 +20,21 @@ from broker_agent.lifecycle import (
     FetchFailed,
     FetchResult,
     FindController,
-    Input,
     JoinGeneration,
-    LeaderHint,
     LeaseLapsed,
     LeaseMode,
     LeaseRenewed,
-    Position,
     Register,
     Registered,
     RegisterFailed,
     ResetStore,
-    SnapshotFailed,
     StateChanged,
     StopRequested,
-    StoreBroken,
     StoreRecovered,
-    TimerFired,
 )
-from broker_agent.session import Session
-from broker_agent.session_config import SessionConfig
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch
-
-E = TypeVar("E")
-CHAIN = b"c" * 32
-HINT = LeaderHint(2, "c2", 9093)
-ONLINE = BrokerState.ONLINE
-FENCED = BrokerState.FENCED
-LEASE_MS = 5_000
-
-
-def at(offset: int, digest: bytes = b"") -> Position:
-    return Position(offset, 1, CHAIN, digest)
-
-
-class Broker:
-    """A session and a clock; remembers what the last step asked for."""
-
-    def __init__(self, **config: Any) -> None:
-        self.session = Session(SessionConfig(**config), random.Random(7))
-        self.now_ms = 1_000
-        self.effects: list[Effect] = []
-
-    def step(self, happened: Input, after_ms: int = 0) -> "Broker":
-        self.now_ms += after_ms
-        self.effects = self.session.step(happened, self.now_ms)
-        return self
-
-    def the(self, kind: type[E]) -> E:
-        """The one effect of this kind in the last step."""
-        found = [effect for effect in self.effects if isinstance(effect, kind)]
-        assert len(found) == 1, self.effects
-        return found[0]
-
-    def has(self, kind: type[object]) -> bool:
-        return any(isinstance(effect, kind) for effect in self.effects)
-
-    def number(self) -> int:
-        """The number of the request in flight, which the last step sent."""
-        fetches = [effect.request.number for effect in self.effects if isinstance(effect, Fetch)]
-        registers = [effect.number for effect in self.effects if isinstance(effect, Register)]
-        (number,) = fetches + registers
-        return number
-
-    def answer(self, number: int | None = None, after_ms: int = 5, **fields: Any) -> "Broker":
-        """Answers the fetch in flight; nothing new, Online and a lease unless `fields` say otherwise."""
-        answer = FetchAnswer(
-            self.number() if number is None else number,
-            FetchResult.BATCHES,
-            ONLINE,
-            end_offset=self.session.position.offset,
-            lease_ms=LEASE_MS,
-            controller_epoch=3,
-        )
-        return self.step(FetchAnswered(replace(answer, **fields)), after_ms)
-
-    def wait(self) -> "Broker":
-        """Until the next deadline, whatever it is."""
-        deadline_ms = self.session.next_deadline_ms()
-        assert deadline_ms is not None
-        return self.step(TimerFired(), max(0, deadline_ms - self.now_ms))
-
-    def registered(self) -> "Broker":
-        self.step(StoreRecovered(at(10), ()))
-        return self.step(Registered(self.the(Register).number, 12), 5)
-
-    def online(self) -> "Broker":
-        """Online at offset 13, one fetch in flight."""
-        self.registered()
-        self.answer(state=FENCED, batches=b"b", previous_chain=CHAIN, end_offset=13)
-        self.step(Applied(at(13)), 1)
-        self.answer()
-        assert self.session.state is ONLINE
-        return self.wait()
-
+from tests.broker_agent.one_broker import CHAIN, FENCED, HINT, LEASE_MS, ONLINE, Broker, at
 
 # --- the way up ------------------------------------------------------------------------------------------------------
 
@@ -622,102 +536,3 @@ def test_a_stopping_broker_that_was_superseded_goes() -> None:
     broker.step(FetchFailed(broker.number(), ErrorCode.STALE_BROKER_EPOCH, ""))
 
     assert broker.the(Exit).code == 0
-
-
-# --- the storm -------------------------------------------------------------------------------------------------------
-
-numbers = st.integers(-2, 1)
-codes = st.sampled_from(
-    [
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.STALE_BROKER_EPOCH,
-        ErrorCode.CHAIN_MISMATCH,
-        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-        ErrorCode.UNKNOWN_SERVER_ERROR,
-    ]
-)
-answers = st.builds(
-    FetchAnswer,
-    number=numbers,
-    result=st.sampled_from(FetchResult),
-    state=st.sampled_from([None, *BrokerState]),
-    batches=st.sampled_from([b"", b"b"]),
-    end_offset=st.integers(0, 40),
-    snapshot=st.builds(OffsetAndEpoch, st.integers(1, 60), st.just(3)),
-    digest=st.sampled_from([b"", b"d"]),
-    digest_offset=st.integers(0, 40),
-    should_shut_down=st.booleans(),
-    lease_ms=st.sampled_from([0, 300, 5_000]),
-    controller_epoch=st.integers(0, 4),
-)
-happenings = st.one_of(
-    st.builds(FetchAnswered, answers),
-    st.builds(Registered, numbers, st.integers(10, 30)),
-    st.builds(RegisterFailed, numbers, codes, st.just("x"), st.sampled_from([None, HINT])),
-    st.builds(FetchFailed, numbers, codes, st.just("x"), st.sampled_from([None, HINT])),
-    st.builds(Applied, st.builds(at, st.integers(1, 50), st.sampled_from([b"", b"d", b"e"]))),
-    st.just(StoreBroken("x")),
-    st.just(SnapshotFailed("x")),
-    st.just(BatchesRefused("x")),
-    st.just(TimerFired()),
-    st.sampled_from([TimerFired(), TimerFired(), StopRequested()]),
-)
-
-
-def resolved(happened: Any, newest: int) -> Input:
-    """Numbers are drawn relative to the newest request, so that most answers are at home and some are not."""
-    if isinstance(happened, FetchAnswered):
-        return FetchAnswered(replace(happened.answer, number=newest + happened.answer.number))
-    if isinstance(happened, Registered | RegisterFailed | FetchFailed):
-        return replace(happened, number=newest + happened.number)
-    return happened  # type: ignore[no-any-return]
-
-
-@settings(max_examples=300, deadline=None)
-@given(storm=st.lists(st.tuples(happenings, st.integers(0, 3_000)), max_size=60), mode=st.sampled_from(LeaseMode))
-def test_whatever_happens_the_laws_hold(storm: list[tuple[Any, int]], mode: LeaseMode) -> None:
-    """States move along the table's edges only; one request is in flight; no lease outlives what was promised from the
-    sending of an answered request; requests are not sent in a busy loop; after Exit nothing comes."""
-    broker = Broker(lease_mode=mode)
-    state, newest, exited, busy = BrokerState.OFFLINE, 0, False, False
-    sent_ms: dict[int, int] = {}
-    in_flight: int | None = None
-    fetching = False
-    promised_until_ms = 0
-    for happened, after_ms in [(StoreRecovered(at(10), ()), 0), *storm]:
-        now = resolved(happened, newest)
-        if isinstance(now, Applied | SnapshotFailed | BatchesRefused) and not busy:
-            continue  # the store answers only what it was asked
-        broker.step(now, after_ms)
-        assert not (exited and broker.effects)
-        if isinstance(now, FetchAnswered) and fetching and now.answer.number == in_flight:
-            promised_until_ms = max(promised_until_ms, sent_ms[in_flight] + now.answer.lease_ms)
-        busy = busy and not isinstance(now, Applied | SnapshotFailed | BatchesRefused)
-        sends = 0
-        for effect in broker.effects:
-            match effect:
-                case StateChanged(new, _):
-                    assert new in EDGES[state]
-                    state = new
-                case Fetch(request):
-                    newest, in_flight, fetching, sends = request.number, request.number, True, sends + 1
-                    sent_ms[newest] = broker.now_ms
-                case Register(number):
-                    newest, in_flight, fetching, sends = number, number, False, sends + 1
-                    sent_ms[newest] = broker.now_ms
-                case ApplyBatches() | DownloadSnapshot() | ResetStore():
-                    busy = True
-                case Exit():
-                    exited = True
-                case _:
-                    pass
-        assert sends <= 1
-        assert state is broker.session.state
-        assert exited is (broker.session.exited)
-        assert broker.session.lease_until_ms <= promised_until_ms
-        if broker.session.may_serve(broker.now_ms):
-            assert state in (ONLINE, BrokerState.STOPPING)
-            assert mode is LeaseMode.ADVISORY or broker.now_ms < promised_until_ms
-        deadline_ms = broker.session.next_deadline_ms()
-        assert exited or deadline_ms is not None, "a session that waits for nothing is lost"

@@ -12,7 +12,7 @@ from broker_agent.lifecycle import (
 )
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.pieces import PIECE_BYTES_MIN, BatchPart
-from tests.broker_agent.test_session import CHAIN, Broker, at
+from tests.broker_agent.one_broker import CHAIN, Broker, at
 
 HERE = 13
 BEYOND = 1_000
