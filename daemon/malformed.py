@@ -39,12 +39,27 @@ class Guard:
     def __init__(self) -> None:
         self.calls = 0
         """How many this server has taken so far."""
+        self._leaving: asyncio.Event | None = None
         self._told_s: float | None = None
         self._untold = 0
 
     def around(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
         """`handler` with a guard around each of its methods."""
         return _Guarded(handler, self)
+
+    def hold(self) -> None:
+        """Calls that come in from now on wait for `release` (`daemon.server` says why)."""
+        self._leaving = asyncio.Event()
+
+    def release(self) -> None:
+        """Those that wait go on, and nobody waits any more."""
+        assert self._leaving is not None
+        self._leaving.set()
+
+    async def held(self) -> None:
+        """For a call: returns at once, but for a server that is about to stop."""
+        if self._leaving is not None:
+            await self._leaving.wait()
 
     async def refuse(self, method: str, context: Any) -> None:
         """Ends the call, and writes its line if it is time for one."""
@@ -80,9 +95,9 @@ def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
     kind = f"{'stream' if method.request_streaming else 'unary'}_{'stream' if method.response_streaming else 'unary'}"
     behavior = getattr(method, kind)
     decode = method.request_deserializer
-    if decode is None or not (inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)):
+    if not (inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)):
         return method
-    if not method.request_streaming:
+    if decode is not None and not method.request_streaming:
         decode = _tolerant(decode)
     wrap = _around_generator if inspect.isasyncgenfunction(behavior) else _around_coroutine
     make = getattr(grpc, f"{kind}_rpc_method_handler")
@@ -101,6 +116,7 @@ def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
 
 def _around_coroutine(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
     async def guarded(request: Any, context: Any) -> Any:
+        await guard.held()
         if request is _MALFORMED:
             return await guard.refuse(name, context)
         try:
@@ -113,6 +129,7 @@ def _around_coroutine(behavior: Callable[[Any, Any], Any], name: str, guard: Gua
 
 def _around_generator(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
     async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
+        await guard.held()
         if request is _MALFORMED:
             await guard.refuse(name, context)
         try:

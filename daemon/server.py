@@ -3,8 +3,14 @@
     async with serving(HostPort("127.0.0.1", 0), add_services, health=health) as port:
         ...
 
-Inside of the block calls are served. At its end health says "stopping", those that are still coming in are answered as long as
-they keep coming, for `grace_s` seconds at the most, calls in flight get `grace_s` seconds, and the port is free again.
+Inside of the block calls are served. At its end health says "stopping", calls that are still coming in are answered too, calls in
+flight get `grace_s` seconds, and the port is free again.
+
+gRPC cuts off (CANCELLED) what has come in and is not taken yet when a server stops, and nobody knows then what became of it. So:
+
+    1. A node leaves, and refuses everything. Fifty clients ask it, and ask it again as soon as they are refused.
+    2. Its server takes what comes in, and lets it wait. Soon all fifty clients wait for an answer, and no more calls come.
+    3. The server tells its clients that it stops, and then the fifty calls go on, and are refused. No client asks it again.
 """
 
 import asyncio
@@ -86,8 +92,12 @@ async def serving(
     finally:
         if health is not None:
             await health.leave()
+        guard.hold()
         await _drained(guard, grace_s)
-        await server.stop(grace_s)
+        stopping = asyncio.ensure_future(server.stop(grace_s))
+        await asyncio.sleep(0)  # in its first step it tells its clients
+        guard.release()
+        await stopping
 
 
 def _stay_generic(service_name: str, method_handlers: object) -> None:
@@ -106,11 +116,7 @@ def _guarded(server: Any) -> Guard:
 
 
 async def _drained(guard: Guard, within_s: float) -> None:
-    """Returns once no more calls come in, or the time is up.
-
-    gRPC cuts off (CANCELLED) what has come in and is not taken yet when a server stops, and nobody knows then what became of it.
-    Whoever is taken now is refused, and goes elsewhere.
-    """
+    """Returns once no more calls come in, or the time is up."""
     loop = asyncio.get_running_loop()
     until_s, calls = loop.time() + within_s, -1
     while calls != guard.calls and loop.time() < until_s:

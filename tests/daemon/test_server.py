@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -53,6 +54,30 @@ async def test_serves_and_frees_its_port() -> None:
                 b"hello", timeout=5, wait_for_ready=True
             )
             assert echoed == b"hello"  # the same channel has connected again
+
+
+@pytest.mark.slow
+async def test_whoever_asks_again_at_once_is_not_cut_off_either() -> None:
+    """Fifty clients that go nowhere else, however often they are refused: a server that stops answers each call that comes in,
+    and the next one finds no connection. None ends with CANCELLED, of which nobody knows what became."""
+    ended: Counter[str] = Counter()
+
+    async def asks(dialer: Dialer, port: int) -> None:
+        while True:
+            try:
+                await call(dialer, port, b"and again")
+            except grpc.aio.AioRpcError as e:
+                ended[e.code().name] += 1
+                return
+            ended["answered"] += 1
+
+    async with Dialer() as dialer:
+        async with serving(ANY, echo, grace_s=0.3) as port:
+            clients = [asyncio.create_task(asks(dialer, port)) for _ in range(50)]
+            while ended["answered"] < 500:
+                await asyncio.sleep(0)
+        await asyncio.gather(*clients)
+    assert ended["UNAVAILABLE"] == 50, ended
 
 
 @pytest.mark.slow
