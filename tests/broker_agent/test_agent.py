@@ -200,6 +200,7 @@ async def test_a_snapshot_comes_in_pieces_that_grow(
     assert controller.pieces[:4] == [(0, 4_000), (4_000, 8_000), (12_000, 16_000), (28_000, 32_000)]
 
 
+@pytest.mark.slow
 async def test_a_piece_of_a_snapshot_that_is_too_late_is_asked_for_again_smaller(
     controller: FakeController, start: Start
 ) -> None:
