@@ -46,7 +46,8 @@ READS: Final = frozenset(
 
 (`changes_nothing` says so of a request, and knows of changes that are only tried out.)"""
 
-_NAMES: Final = ("x509_subject", "x509_common_name", "x509_subject_alternative_name")
+_NAMES: Final = (("x509_subject", ""), ("x509_subject_alternative_name", "SAN="))
+"""What of a certificate names its holder, and what is put before it, so that no alternative name reads like a subject."""
 
 
 def changes_nothing(method: str, request: Any) -> bool:
@@ -171,13 +172,14 @@ def must_stay(context: Any) -> bool:
 
 
 def principal_of(context: Any) -> str:
-    """Whom the connection's certificate names; `anonymous` without TLS."""
+    """Whom the connection's certificate names: its subject (RFC 2253), else `SAN=` and its first alternative name. `anonymous`
+    without TLS."""
     properties = context.auth_context()
-    for name in _NAMES:
+    for name, prefix in _NAMES:
         values = properties.get(name)
         if values and values[0]:
-            text: str = values[0].decode("utf-8", "replace")
-            return text if len(text) <= PRINCIPAL_CHARS_MAX else "sha256:" + hashlib.sha256(values[0]).hexdigest()
+            text: str = prefix + values[0].decode("utf-8", "replace")
+            return text if len(text) <= PRINCIPAL_CHARS_MAX else "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     return ANONYMOUS
 
 

@@ -11,7 +11,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from daemon.dial import Dialer
 from daemon.endpoints import HostPort
-from daemon.forwarding import PRINCIPAL_CHARS_MAX, READS, STAY_HERE, Forwarder, NoAnswer
+from daemon.forwarding import PRINCIPAL_CHARS_MAX, READS, STAY_HERE, Forwarder, NoAnswer, principal_of
 from daemon.reaching import Reaching
 from metadata_log import records
 from metadata_log.errors import ErrorCode
@@ -236,3 +236,29 @@ async def test_a_local_read_never_goes_back_behind_what_its_client_has_seen(stub
 
 def test_a_principal_that_fits_the_wire_fits_the_log() -> None:
     assert PRINCIPAL_CHARS_MAX == records.PRINCIPAL_CHARS_MAX
+
+
+@pytest.mark.parametrize(
+    ("shown", "principal"),
+    [
+        (
+            {"x509_subject": [b"CN=alice,O=Example"], "x509_subject_alternative_name": [b"a.example"]},
+            "CN=alice,O=Example",
+        ),
+        (
+            {"x509_subject_alternative_name": [b"spiffe://example.org/alice", b"a.example"]},
+            "SAN=spiffe://example.org/alice",
+        ),
+        ({"x509_subject": [b""], "x509_subject_alternative_name": [b"CN=alice,O=Example"]}, "SAN=CN=alice,O=Example"),
+        ({}, "anonymous"),
+    ],
+)
+def test_an_alternative_name_is_nobodys_subject(shown: dict[str, list[bytes]], principal: str) -> None:
+    """A certificate may have no subject. The names that it has instead, perhaps chosen by whoever asked for it, are never taken
+    for a subject that `admin.principals` lists."""
+
+    class Context:
+        def auth_context(self) -> dict[str, list[bytes]]:
+            return shown
+
+    assert principal_of(Context()) == principal
