@@ -21,6 +21,7 @@ from quorum.core.roles import Follower, Leader
 from quorum.runtime import active
 from quorum.runtime.active import ActiveController
 from quorum.runtime.deciding import Deciding, Prepared
+from quorum.runtime.local_reads import LocalReads
 from quorum.runtime.node import Node
 from quorum.runtime.requests import ReadView, Refused
 from quorum.runtime.waiting import Deferred, DeferredAnswers
@@ -156,8 +157,8 @@ def _read_at_once(
     self._world.reply(reply_to, view)
 
 
-def _read_locally_at_once(self: Node, event: LocalRead) -> None:
-    self._world.reply(event.reply_to, self._local_view())
+def _read_locally_at_once(self: LocalReads, event: LocalRead, now_ms: int) -> None:
+    self._world.reply(event.reply_to, self._view(now_ms))
 
 
 def _confirm_by_an_old_echo(self: ReadRounds, echoes: int) -> int | None:
@@ -263,7 +264,7 @@ COMMITS: dict[str, Mutant] = {
     ),
     "local-read-of-the-past": Mutant(
         "a node answers a local read with what it has, although the client has seen more",
-        _patch(Node, "_take_local", _read_locally_at_once),
+        _patch(LocalReads, "take", _read_locally_at_once),
     ),
     "answered-before-commit": Mutant(
         "a write is acknowledged when it is in the leader's log",
