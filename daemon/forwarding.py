@@ -14,7 +14,7 @@ The forwarder says in whose name it asks. `daemon.doors` says who is believed.
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import grpc
@@ -71,6 +71,10 @@ class NoAnswer(Exception):
         super().__init__(text)
 
 
+class _Stopped(Exception):
+    """The forwarder stopped before that came to an end."""
+
+
 class Forwarder:
     """Asks other nodes, in the name of who asks this one, on the channels that `reach` gives. `stub` is their service's.
 
@@ -116,33 +120,44 @@ class Forwarder:
         """
         is_read = changes_nothing(method, request)
         self._check_not_stopping(target, is_read)
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
         try:
-            async with asyncio.timeout(timeout_s):
-                stub = await self.stub(target, node_id)
+            async with asyncio.timeout_at(deadline_s):
+                stub = await self._until_stop(self.stub(target, node_id))
         except (WrongServer, OSError) as e:
             why = str(e) or "no connection in time"
             raise NoAnswer(f"{target} was to be asked: {why}", never_sent=True, is_read=is_read) from e
+        except _Stopped:
+            pass  # nothing was sent yet
         self._check_not_stopping(target, is_read)  # it may have come to that while the target was looked at
-        asked = type(request)()
+        asked, left_s = type(request)(), max(0.0, deadline_s - loop.time())
         asked.CopyFrom(request)
-        asked.context.timeout_ms = max(1, int((timeout_s - ANSWER_GRACE_S) * 1_000))
+        asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
         metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
-        call = asyncio.ensure_future(_answer(getattr(stub, method), asked, timeout_s, metadata))
-        self._under_way.add(call)
         try:
-            return await call
+            return await self._until_stop(_answer(getattr(stub, method), asked, left_s, metadata))
         except grpc.aio.AioRpcError as e:
             text = f"{target} was asked: {e.code().name}: {e.details()}"
             raise NoAnswer(text, never_sent=was_never_sent(e), is_read=is_read) from e
+        except _Stopped:
+            text = f"{target} was asked, and has not answered yet: this node is shutting down"
+            raise NoAnswer(text, never_sent=False, is_read=is_read) from None
+
+    async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What `work` gives. Raises what it raises, or _Stopped."""
+        under_way = asyncio.ensure_future(work)
+        self._under_way.add(under_way)
+        try:
+            return await under_way
         except asyncio.CancelledError:
             asking = asyncio.current_task()
             if not self.is_stopping() or (asking is not None and asking.cancelling()):
                 raise
-            text = f"{target} was asked, and has not answered yet: this node is shutting down"
-            raise NoAnswer(text, never_sent=False, is_read=is_read) from None
+            raise _Stopped from None
         finally:
-            self._under_way.discard(call)
-            call.cancel()
+            self._under_way.discard(under_way)
+            under_way.cancel()
 
     def _check_not_stopping(self, target: str, is_read: bool) -> None:
         if self._stopping:

@@ -135,6 +135,19 @@ class Knocking:
             assert e.code() is grpc.StatusCode.UNAVAILABLE, e
             return None
 
+    async def converse(self, who: str, service: str, method: Any, *requests: Any) -> list[Any]:
+        """The answers to `requests`, one after the other on one stream."""
+        of = GetMessageClass(method.output_type)
+        open_stream = self._channels[who].stream_stream(
+            f"/quorum_rpc.v1.{service}/{method.name}", type(requests[0]).SerializeToString, of.FromString
+        )
+        stream, answers = open_stream(timeout=5), []
+        for request in requests:
+            await stream.write(request)
+            answers.append(await stream.read())
+        stream.cancel()
+        return answers
+
     async def outcome(self, who: str, service: str, method: Any, request: Any, *metadata: tuple[str, Any]) -> str:
         answer = await self.ask(who, service, method, request, *metadata)
         if answer is None:
@@ -245,6 +258,22 @@ async def test_only_a_node_of_the_cluster_speaks_for_others(served: Served, cert
     identity = served.node.identities[-1]
     assert identity is not None
     assert identity.principal == OPERATOR, "an operator who claims to be somebody else is not believed either"
+
+
+async def test_each_message_of_a_stream_is_looked_at(served: Served, certificates: Certificates) -> None:
+    """A node that was let in for its own id says the next thing in another's name: that is refused, and the third is its own."""
+    cases = (("VoterService", "Fetch", "controller-2"), ("BrokerService", "MetadataFetch", "broker-0"))
+    for service, name, who in cases:
+        method, own = SERVICES[service].methods_by_name[name], good_requests()[f"{service}.{name}"]
+        others = type(own)()
+        others.CopyFrom(own)
+        if service == "VoterService":
+            others.sender.replica.node_id = 3
+        else:
+            others.broker_id = 7
+        found = await served.knocking.converse(who, service, method, own, others, own)
+        refused = [ErrorCode.CLUSTER_AUTHORIZATION_FAILED in codes_of(answer) for answer in found]
+        assert refused == [False, True, False], (service, name)
 
 
 async def test_a_vote_in_anothers_name_changes_nothing(

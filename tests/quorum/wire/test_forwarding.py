@@ -201,6 +201,44 @@ async def test_an_address_that_is_not_reached_in_time_is_told_in_words() -> None
         await forwarder.ask("1.2.3.4:9001", "CreateTopics", create("orders"), 0.01, "CN=alice")
 
 
+async def test_a_node_that_stops_waits_for_no_connection() -> None:
+    """The controller that is to be asked is paused, and its handshake hangs: nothing was sent, and that is what the client hears
+    before the server stops."""
+
+    async def never(target: str, node_id: int | None = None) -> grpc.aio.Channel:
+        return await asyncio.get_running_loop().create_future()
+
+    forwarder = Forwarder(never, admin_pb2_grpc.AdminServiceStub)
+    asking = asyncio.ensure_future(forwarder.ask("1.2.3.4:9001", "CreateTopics", create("orders"), 30, "CN=alice"))
+    await asyncio.sleep(0)
+    await forwarder.stop(0)
+    with pytest.raises(NoAnswer, match=r"was not asked: this node is shutting down; nothing was done") as refused:
+        await asyncio.wait_for(asking, 1)
+    assert refused.value.never_sent
+
+
+async def test_what_a_connection_takes_is_taken_from_the_deadline() -> None:
+    """Of half a second a tenth has gone before the leader is asked: it has four tenths, and less by the way back."""
+    loop, given_s = asyncio.get_running_loop(), []
+
+    async def slow(target: str, node_id: int | None = None) -> Any:
+        reached = loop.create_future()
+        loop.call_later(0.1, reached.set_result, "a channel")
+        return await reached
+
+    class Stub:
+        def __init__(self, channel: object) -> None:
+            assert channel == "a channel"
+
+        async def CreateTopics(self, request: Any, timeout: float, metadata: Any) -> Any:  # noqa: N802
+            given_s.append((timeout, request.context.timeout_ms / 1_000))
+            return admin_pb2.CreateTopicsResponse()
+
+    await Forwarder(slow, Stub).ask("1.2.3.4:9001", "CreateTopics", create("orders"), 0.5, "CN=alice")
+    ((timeout_s, asked_s),) = given_s
+    assert asked_s < timeout_s <= 0.4
+
+
 async def test_what_a_node_knows_of_itself_is_not_asked_elsewhere(stub: Any, follower: FakeNode) -> None:
     follower.leader_id = 2
     assert (await stub.DescribeQuorum(admin_pb2.DescribeQuorumRequest())).leader.leader_id == 2
