@@ -73,7 +73,18 @@ def test_one_seed_is_one_history() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", ["leader-counts-itself-before-fsync", "vote-not-persisted", "commit-of-older-epoch"])
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        "leader-counts-itself-before-fsync",
+        "vote-not-persisted",
+        "commit-of-older-epoch",
+        "lease-counted-from-receiving",
+        "request-horizon-one-too-low",
+        "isr-without-its-leader",
+        "snapshot-digest-not-verified",
+    ],
+)
 def test_a_seeded_bug_is_found(mutant: str) -> None:
     """The laws have teeth: a bug that was put in on purpose breaks one of them."""
     outcomes = run(seeds(1, 1_000, 2_000, mutant))
