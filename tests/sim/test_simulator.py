@@ -81,7 +81,6 @@ def test_one_seed_is_one_history() -> None:
         "commit-of-older-epoch",
         "lease-counted-from-receiving",
         "request-horizon-one-too-low",
-        "isr-without-its-leader",
         "snapshot-digest-not-verified",
     ],
 )
