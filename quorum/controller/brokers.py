@@ -171,8 +171,7 @@ class Brokers:
     def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
         """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
         broker = self._registered(image, command.broker_id)
-        if broker.broker_id not in self._leaving:
-            check_may_be_fenced(broker, self.sessions, now_ms)
+        check_may_be_fenced(broker, self.sessions, now_ms)
         return self._fence(image, broker, FenceBrokerReply(broker_id=broker.broker_id), now_ms)
 
     def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
@@ -200,6 +199,14 @@ class Brokers:
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker_id in self._leaving:
             return False
+        return self.shows_last_departure(broker_id, offset)
+
+    def shows_last_departure(self, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
+
+        An older image may show an older fence. For example 101 registers, and so is fenced, at 226, is unfenced at 240, and its
+        shutdown is decided at 297: in the image at 233 it is fenced too, and it must not be told to go by that.
+        """
         return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:

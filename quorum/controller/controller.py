@@ -188,7 +188,8 @@ class Controller:
         if session is None:
             return BrokerStanding(state, False, False, None, None)
         offset = session.metadata_offset
-        should_shut_down = session.may_go and broker.fenced
+        is_out = broker.fenced and self._brokers.shows_last_departure(broker_id, image.offset)
+        should_shut_down = session.may_go and is_out
         return BrokerStanding(
             state=BrokerState.OFFLINE if should_shut_down else state,
             is_caught_up=offset > broker.broker_epoch,

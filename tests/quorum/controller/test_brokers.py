@@ -421,6 +421,27 @@ def test_the_farewell_is_told_only_once_it_is_in_the_image() -> None:
     assert cluster.controller.standing(cluster.image, 0).should_shut_down
 
 
+def test_an_older_fence_lets_nobody_go() -> None:
+    """A leader's own disk is slow, so the image that is told to brokers is old.
+
+    1. Broker 0 is fenced. 2. It is unfenced, and leads. 3. It wants to shut down, and that is decided. In the
+    image of 1 it is fenced, and now it may go; it is told so by an image that holds the fence of 3, and by no older one.
+    """
+    cluster = Cluster(2)
+    cluster.contact(0, wants_fence=True)
+    old = cluster.image
+    assert old.brokers[0].fenced
+    cluster.contact(0)
+    cluster.assign("t", (0, 1))
+    cluster.contact(1)
+    while not cluster.image.brokers[0].fenced:
+        cluster.contact(0, wants_shut_down=True)
+        cluster.contact(1)
+
+    assert cluster.controller.standing(cluster.image, 0).should_shut_down
+    assert not cluster.controller.standing(old, 0).should_shut_down
+
+
 def test_a_broker_that_leads_nothing_goes_at_once() -> None:
     """It only leaves its ISRs."""
     cluster = Cluster(2)
@@ -586,9 +607,30 @@ def test_a_fencing_goes_on_whoever_is_heard_meanwhile() -> None:
     assert decision.then == ContinueFencing(0)
 
     assert cluster.contact(0) == []
-    cluster.run(FenceBroker(0))
+    assert refusal(cluster, FenceBroker(0)).code is ErrorCode.POLICY_VIOLATION, "what an operator asks is judged anew"
+    cluster.run(ContinueFencing(0))
 
     assert cluster.image.brokers[0].fenced
+    cluster.check_laws()
+
+
+def test_a_broker_that_registers_anew_is_not_fenced_by_hand_meanwhile() -> None:
+    """The broker is heard, and the fence would not last.
+
+    1. Broker 0 dies, and its next process registers: the way out of the dead one takes several slices. 2. In the middle an
+    operator asks to fence broker 0, and is refused.
+    """
+    cluster = Cluster(3, config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster.create("a", 200, 2)
+    command = replace(registration(0, life=2), previous_incarnation_id=incarnation(0))
+    decision = cluster.controller.decide(cluster.image, command, cluster.now_ms)
+    cluster.fold(decision)
+    assert decision.then == command
+
+    assert refusal(cluster, FenceBroker(0)).code is ErrorCode.POLICY_VIOLATION
+
+    cluster.run(command)
+    assert cluster.image.brokers[0].incarnation_id == incarnation(0, 2)
     cluster.check_laws()
 
 
