@@ -28,7 +28,7 @@ from metadata_log.errors import BatchTooLarge, ErrorCode
 from metadata_log.ids import NodeId, Offset
 from metadata_log.log_view import LogView
 from metadata_log.records import MetadataRecord, Record
-from quorum.controller.commands import BrokerContact, Command, FenceExpiredBrokers, RegisterBrokerCommand
+from quorum.controller.commands import BrokerContact, Command, RegisterBrokerCommand
 from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
 from quorum.controller.decision import ControllerError, Decision
 from quorum.controller.request_outcomes import RequestIdentity, is_done, outcome_of
@@ -55,7 +55,7 @@ class DecisionFailed(Exception):
         """The controller's soft state may be half changed: this node must not go on leading, and resigns."""
 
     def refusal(self) -> Refused:
-        """What whoever has asked is told."""
+        """The answer to the asker."""
         text = f"this controller made a mistake ({self}); nothing was done, and its log says more: do not repeat the request"
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
@@ -70,14 +70,20 @@ class Accidents:
         self._logged_ms: int | None = None
         self._shunned_until_ms: dict[NodeId, int] = {}
 
-    def note(self, command: Command, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
-        """Counts and logs the accident, and remembers whose request it was if the leader resigns for it."""
+    def note(self, command: Command | None, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
+        """Counts and logs the accident, and remembers whose request it was if the leader resigns for it.
+
+        Without a `command` it happened while the controller looked for what is due.
+        """
         self.count += 1
-        self._last, self._last_ms = f"{type(command).__name__}: {error!r:.200}", now_ms
+        name = "the look for what is due" if command is None else type(command).__name__
+        self._last, self._last_ms = f"{name}: {error!r:.200}", now_ms
         if self._logged_ms is None or now_ms - self._logged_ms >= LOG_INTERVAL_MS:
             self._logged_ms = now_ms
             text = "decision %d that failed, nothing was appended: %s"
-            logger.error(text, self.count, f"{command!r:.{COMMAND_CHARS_MAX}}", exc_info=error)
+            logger.error(
+                text, self.count, name if command is None else f"{command!r:.{COMMAND_CHARS_MAX}}", exc_info=error
+            )
         if spoils and isinstance(command, BrokerContact | RegisterBrokerCommand):
             still = {broker_id: until_ms for broker_id, until_ms in self._shunned_until_ms.items() if until_ms > now_ms}
             self._shunned_until_ms = still | {command.broker_id: now_ms + SHUNNED_MS}
@@ -158,7 +164,7 @@ class Deciding:
         try:
             return self._controller.due(self._state.proposed, now_ms)
         except Exception as e:  # as above
-            raise self.accidents.note(FenceExpiredBrokers(), e, now_ms, spoils=True) from e
+            raise self.accidents.note(None, e, now_ms, spoils=True) from e
 
     def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Prepared:
         image = self._state.proposed

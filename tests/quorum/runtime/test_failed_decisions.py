@@ -222,6 +222,7 @@ def test_a_mistake_in_what_time_brings_makes_the_leader_resign(monkeypatch: pyte
     lone.turn()
     assert not lone.node.core.is_leading and lone.stopped is None
     monkeypatch.undo()
+    assert ("FenceBroker: " if what == "decide" else "the look for what is due: ") in lone.concern
     lone.lead_again()
 
 
