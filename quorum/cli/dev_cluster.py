@@ -147,16 +147,14 @@ class DevCluster:
         strays = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
         waiting = [node for node in self.nodes if pid_of(node) is None and node not in strays]
         sound = [node for node in self.layout.controllers if node not in strays]
-        left_out = {
-            node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}"
-            for node, why in strays.items()
-            if sound
-        }
         if 2 * len(sound) <= len(self.layout.controllers):
             raise Conflict(
                 f"{'; '.join(strays.values())}. Without a majority of the controllers nothing was started: put the right "
                 "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
             )
+        left_out = {
+            node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}" for node, why in strays.items()
+        }
         if not waiting:
             raise Conflict(_nothing_to_start(self.layout, left_out))
         started: list[DevNode] = []

@@ -287,7 +287,7 @@ def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:
     """Later than any that there was, and with another one after it, for the survivor has to be elected."""
     known = max(max(each.epoch, each.vote_epoch or 0) for each in candidates)
-    epoch = known + reach(known, EPOCH_JUMP)
+    epoch = known + reach(known)
     if epoch == known or not reach(epoch):
         raise CannotRecover(
             f"one of these stands in epoch {known}, and there is none to go on in: the last one is {EPOCH_MAX}. Leave out the "

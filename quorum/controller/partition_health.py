@@ -7,6 +7,7 @@
 A partition can lack both. A pure function of the image, O(partitions), about 0.1 us each: for a thread, not for an event loop.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from metadata_log.ids import NO_LEADER
@@ -61,13 +62,12 @@ def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:
         partitions,
         leaderless,
         under_replicated,
-        _first(without_leader, limit, leaderless=True),
-        _first(without_replicas, limit, leaderless=False),
+        _first(without_leader, limit, _is_leaderless),
+        _first(without_replicas, limit, _is_under_replicated),
     )
 
 
-def _first(topics: list[TopicImage], limit: int, *, leaderless: bool) -> Named:
-    lacks = _is_leaderless if leaderless else _is_under_replicated
+def _first(topics: list[TopicImage], limit: int, lacks: Callable[[PartitionState], bool]) -> Named:
     named: list[tuple[str, tuple[int, ...]]] = []
     for topic in sorted(topics, key=lambda topic: topic.name):
         if limit <= 0:

@@ -53,12 +53,7 @@ def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     q.role = replace(role, download=part)
 
 
-def take_chunk(
-    q: QuorumState,
-    role: Follower,
-    download: Download,
-    response: FetchSnapshotResponse,
-) -> None:
+def take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
     """A piece has come; the last one of them is followed by the installation."""
     position = download.position + len(response.data)
     same_file = response.position == download.position and download.size in (None, response.size)

@@ -144,9 +144,8 @@ def on_timer(q: QuorumState) -> None:
         case Prospective():
             give_up(q, role)
         case Candidate() if not q.has_next_epoch:
-            q.role = replace(
-                role, deadline_ms=q.election_deadline_ms()
-            )  # its votes may yet come; others it cannot ask for
+            # The votes of this epoch may still come. There is no next epoch in which it could ask for others.
+            q.role = replace(role, deadline_ms=q.election_deadline_ms())
             ask(q)
         case Candidate():
             become_prospective(q, Why.VOTE_LOST)

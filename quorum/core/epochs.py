@@ -14,7 +14,7 @@ an election, through every restart. So nobody moves a node there. Let `left` be 
     In epoch EPOCH_MAX - 5 a request may move this node by 2, in EPOCH_MAX - 2 by 1. In EPOCH_MAX - 1 nobody moves it: it does
     not run any more, follows whoever leads, and says so (`complaint`).
 
-What is refused has changed nothing: no epoch beyond reach is ever written.
+A refusal has changed nothing: no epoch beyond reach is ever written.
 """
 
 from typing import Final
@@ -26,9 +26,9 @@ EPOCHS_AHEAD_MAX: Final = 1_000_000
 is told the epoch by the replies to its own fetches, of those that it asked."""
 
 
-def reach(epoch: Epoch, limit: int = EPOCHS_AHEAD_MAX) -> int:
+def reach(epoch: Epoch) -> int:
     """By how much a request may raise `epoch`, in epochs; 0 where there is no next one. The file's head has the table."""
-    return min(limit, reach_of_reply(epoch))
+    return min(EPOCHS_AHEAD_MAX, reach_of_reply(epoch))
 
 
 def reach_of_reply(epoch: Epoch) -> int:

@@ -8,6 +8,7 @@ given (hashicorp/raft #661).
 
 import json
 import zlib
+from typing import Any
 
 from metadata_log.bad_sectors import read_twice
 from metadata_log.errors import CorruptLog
@@ -86,7 +87,7 @@ def _read(directory: Directory, where: str) -> bytes:
         ) from e
 
 
-def _key(vote: dict[str, str]) -> ReplicaKey:
+def _key(vote: dict[str, Any]) -> ReplicaKey:
     return ReplicaKey(_number(vote["node_id"], NODE_ID_MAX), parse_uuid(vote["directory_id"]))
 
 

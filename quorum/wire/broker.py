@@ -90,19 +90,19 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         """
         try:
             self._check_sender(request, self._doors.caller(context))
-            snapshot, position, size = from_snapshot_id(request.snapshot), request.position, None
+            snapshot, position = from_snapshot_id(request.snapshot), request.position
             if position < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
             if request.max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"max_bytes {request.max_bytes} is negative")
             until = position + (request.max_bytes or SNAPSHOT_BYTES_MAX)
-            while position < min(until, until if size is None else size):
+            while position < until:
                 chunk_bytes = min(SNAPSHOT_CHUNK_BYTES, until - position)
                 size, data = self._node.read_snapshot_chunk(snapshot, position, chunk_bytes)
                 yield broker_pb2.SnapshotChunk(size=size, position=position, data=data)
-                if not data:
-                    return
                 position += len(data)
+                if not data or position >= size:
+                    return
         except Refused as e:
             yield broker_pb2.SnapshotChunk(error=error(e.code, e.message))
 

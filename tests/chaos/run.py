@@ -80,6 +80,7 @@ async def run(
             await at_work
             histories.save(directory / "history.jsonl", worker.history)
         await cluster.stop()
+    problems += at_most(worker.oddities)
     return Report(
         seed,
         time.monotonic() - began_s,
@@ -87,14 +88,7 @@ async def run(
         nemesis.counts,
         Counter(each.outcome for each in worker.history),
         sum(daemon.starts - 1 for daemon in cluster.daemons.values()),
-        judge(
-            cluster,
-            directory,
-            worker.history,
-            problems + at_most(worker.oddities),
-            equal_at=equal_at,
-            broken=nemesis.broken,
-        ),
+        judge(cluster, directory, worker.history, problems, equal_at=equal_at, broken=nemesis.broken),
     )
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -128,13 +128,15 @@ def run(module: str, *words: str, env: dict[str, str] | None = None) -> subproce
 
 
 @asynccontextmanager
-async def running(directory: Path, brokers: int = 3) -> AsyncIterator[Cluster]:
+async def running(
+    directory: Path, brokers: int = 3, *, controller_settings: Mapping[str, str] = CONTROLLER_SETTINGS
+) -> AsyncIterator[Cluster]:
     """Three controllers and so many brokers, healthy; nothing of them runs afterwards."""
     dev = DevCluster.create(
         directory,
         controllers=3,
         brokers=brokers,
-        controller_settings=CONTROLLER_SETTINGS,
+        controller_settings=controller_settings,
         broker_settings=BROKER_SETTINGS,
     )
     cluster = Cluster(dev)

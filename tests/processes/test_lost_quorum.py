@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from quorum.cli.dev_cluster import DevCluster, DevNode
-from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, quorumctl, said, until
+from quorum.cli.dev_cluster import DevNode
+from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, quorumctl, running, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -20,16 +20,8 @@ SETTINGS = {**CONTROLLER_SETTINGS, "metrics.listener": "127.0.0.1:0"}
 @pytest_asyncio.fixture
 async def three(tmp_path: Path) -> AsyncIterator[Cluster]:
     """Three controllers with a page for their health."""
-    dev = DevCluster.create(tmp_path / "cluster", controllers=3, controller_settings=SETTINGS)
-    cluster = Cluster(dev)
-    try:
-        await dev.up(30)
+    async with running(tmp_path / "cluster", brokers=0, controller_settings=SETTINGS) as cluster:
         yield cluster
-    finally:
-        try:
-            await cluster.client.close()
-        finally:
-            await dev.down(0)
 
 
 async def page(node: DevNode, path: str) -> tuple[int, str]:

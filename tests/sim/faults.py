@@ -253,19 +253,12 @@ class Faults:
         options, rng = self._cluster.options, self._rng
         name, timeout_ms = self._victim().name, options.node_config().raft.request_timeout_ms
         if self._cluster.brokers and rng.random() < 0.5:
-            name, timeout_ms = (
-                rng.choice(list(self._cluster.brokers.values())).name,
-                options.session_config().request_timeout_ms,
-            )
+            name = rng.choice(list(self._cluster.brokers.values())).name
+            timeout_ms = options.session_config().request_timeout_ms
         self._cluster.coverage["slow link"] += 1
-        self._cluster.network.narrow(
-            name, rng.uniform(0.5, 10.0) * speed_of_slow_link(options.piece_bytes_min, timeout_ms)
-        )
-
-        def widen() -> None:
-            self._cluster.network.widen()
-
-        self._cluster.schedule(rng.uniform(500.0, 5_000.0), widen)
+        speed = rng.uniform(0.5, 10.0) * speed_of_slow_link(options.piece_bytes_min, timeout_ms)
+        self._cluster.network.narrow(name, speed)
+        self._cluster.schedule(rng.uniform(500.0, 5_000.0), self._cluster.network.widen)
 
     def _pause(self) -> None:
         victim: SimController | SimBroker = self._victim()

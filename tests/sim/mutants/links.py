@@ -12,8 +12,6 @@ from quorum.core.roles import Follower
 from tests.sim.mutants.patching import Mutant, patched
 
 _heard_well = follower._heard_well
-
-
 _init = PieceSize.__init__
 
 
