@@ -314,7 +314,7 @@ class Agent:
         )
 
     async def _lead(self) -> None:
-        """Nothing replicates: who is active is as good a replica as any."""
+        """Nothing replicates: any active replica is as good as another."""
         text = "this broker proposes every active replica for its ISRs, whatever data it has: only to try things out"
         self._log.warning("no data plane", means=text)
         await lead(self, IsrProposals(self.broker_id), self._propose, now_ms=self._now_ms, log=self._log)

@@ -72,7 +72,7 @@ class ControllerClient:
         report: Callable[[Input], None],
         download_sizes: DownloadSizes = DOWNLOAD_SIZES,
     ) -> None:
-        """Whoever gives `reach` keeps its channels, and closes them in the end."""
+        """The giver of `reach` keeps its channels, and closes them in the end."""
         assert bootstrap
         self._download_sizes = download_sizes
         self._bootstrap = tuple(bootstrap)

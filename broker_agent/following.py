@@ -7,7 +7,7 @@ history that leaves the store's, a snapshot that is not ahead of it.
 not for the store.
 
 *A large batch comes in parts* (`metadata_log.pieces`). They are kept here until the batch is whole, and only then the store gets
-it. What is committed is the same at every controller, so the parts may come from several.
+it. A committed batch is the same at every controller, so the parts may come from several.
 
 *The image by deltas is the controller's image.* The controller says now and then which digest its image has at an offset;
 once the store is there it has the same one, or it is dropped.

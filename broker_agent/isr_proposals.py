@@ -11,8 +11,8 @@ whose broker is registered, unfenced and not shutting down is as good as any oth
 *One request in flight*, and none while this broker may serve nobody, or has not applied its own registration: what it knows may
 be old, and the controller would refuse it. The partitions are walked in slices, each at most one request, however many there are.
 
-*Nothing is proposed twice for one image.* After an answer the walk goes on when the image has reached what was granted. What was
-refused was judged by an image that is out of date, and the next one brings another walk. A controller that is behind this
+*Nothing is proposed twice for one image.* After an answer the walk goes on when the image has reached what was granted. A refused
+proposal was judged by an image that is out of date, and the next image brings another walk. A controller that is behind this
 broker (NOT_CONTROLLER) or did not answer is asked again after a pause that doubles.
 """
 

@@ -18,7 +18,7 @@ from metadata_log.image import MetadataImage
 
 
 class ProposalsAnswered(NamedTuple):
-    """What was granted stands below `offset`."""
+    """A result for each proposal. In the log all that was granted stands below `offset`."""
 
     offset: Offset
     results: tuple[ProposalResult, ...]

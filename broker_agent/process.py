@@ -88,9 +88,9 @@ async def run_broker(
     stopped_by: StoppedBy = _nobody,
     started: Callable[[Agent], None] | None = None,
 ) -> Exit:
-    """One broker from its directory to its exit, until who stands behind `stopped_by` wants it to leave.
+    """One broker from its directory to its exit. `stopped_by` gets the function that makes it leave in order.
 
-    `started` is for who embeds a broker beside a data plane of its own: it gets the agent once the ports are bound.
+    `started` is for a process that embeds a broker beside a data plane of its own: it gets the agent once the ports are bound.
 
     Raises:
         ConfigErrors: it is embedded, and its configuration says that there is no data plane. Nothing was done.

@@ -1,16 +1,16 @@
 """How much one fetch asks for, so that it arrives in time; and a batch that arrives in parts.
 
 *A piece must arrive within the request's timeout, or all of it was sent for nothing.* Nobody knows how fast a link is before
-something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). What came within two fifths of
-the time may be twice as much the next time, what took more than four fifths half as much. The two bounds are a factor of two
-apart, so a size that has grown does not shrink at once. Only the bytes that came count: a batch's last part may be short, and
-says nothing of a whole piece.
+something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). After a piece that came within
+two fifths of the time the next one is twice as large, after one that took more than four fifths it is half as large. The two
+bounds are a factor of two apart, so a size that has grown does not shrink at once. Only the bytes that came count: a batch's last
+part may be short, and says nothing of a whole piece.
 
 The smallest piece is asked for again after one that did not come at all, and after a time in which nothing was learned of the
 link: it may have become slow meanwhile, and a large answer would stand in its queue in front of all that comes later.
 
 Example. Over 256 kbit/s (32 KB a second), 4 KiB take 128 ms of 500: the next piece is one of 8 KiB, takes 256 ms, and that
-size stays. Over a fast link the ninth piece is one of 1 MiB, after nine round trips.
+size stays. Over a fast link the ninth piece is one of 1 MiB, after eight round trips.
 
 *A batch that is larger than a piece travels in parts.* Whole batches are sent as ever; but where the first batch that was asked
 for is larger than the piece, the answer is a part of its bytes. The asker keeps the parts in memory, says with each request how
@@ -29,8 +29,6 @@ from metadata_log.ids import Offset
 
 PIECE_BYTES_MIN = 4 << 10
 """The smallest piece, unless configured otherwise: at 256 kbit/s it takes a quarter of a controller's request timeout."""
-
-
 KNOWN_MS = 10_000
 """For so long what was learned of a link is believed (RFC 5681, 4.1, has a similar rule for idle connections)."""
 

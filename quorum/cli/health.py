@@ -106,7 +106,7 @@ class _Looking:
             await asyncio.sleep(WAIT_POLL_S if self._waits else WATCH_POLL_S)
 
     def _say(self, reasons: list[str], document: dict[str, Any] | None = None) -> None:
-        """Shows what is new: the document to who watches, the first reason to who waits."""
+        """Shows what is new: the document to a person who watches, the first reason to one who waits."""
         news = [_GROWING.sub("", reason) for reason in reasons]
         if news == self._said:
             return

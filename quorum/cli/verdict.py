@@ -6,7 +6,7 @@
     partitions    every one has a leader, and all of its replicas in sync
 
 For a moment after an election the new leader has not heard every voter yet. That is no reason, or every election would be an
-alarm; it is `pending`, and whoever waits for health waits for that too.
+alarm; it is `pending`, and a wait for health waits for that too.
 
 Pure functions of the document that `quorumctl health -o json` prints.
 """

@@ -5,8 +5,9 @@
     UnregisterBroker   a broker that is heard registers again at once; and of one that has replicas, partitions would go on
                        naming a broker that does not exist
 
-What does last is to stop the broker's process. Its leaderships move away first, and it is fenced. A process that died without a
-word is fenced when its session ends, 9 s after it was last heard. A broker that is fenced and holds no replicas is forgotten.
+An operator who wants a broker out stops its process: its leaderships move away first, and then it is fenced, until the process
+is started again. A process that died without a word is fenced when its session ends, 9 s after it was last heard. A broker that
+is fenced and holds no replicas may be forgotten.
 
 The rules are for what is admitted. A fencing that is under way goes on by `ContinueFencing`, whoever is heard meanwhile.
 """

@@ -26,8 +26,8 @@ REPLIES_REMEMBERED = 8
 class ReplicaStatus(NamedTuple):
     """One line of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch.
 
-    Whom the leader has not heard in its epoch may hold nothing, and counts so since the epoch began: a voter that is dead, or
-    cut off, is behind, and not unknown.
+    A replica that the leader has not heard in its epoch may hold nothing, and counts so since the epoch began: a voter that is
+    dead, or cut off, is behind, and not unknown.
     """
 
     node_id: NodeId

@@ -87,7 +87,7 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
 
 
 class Transition(NamedTuple):
-    """One change of role as it happened, for whoever keeps a log of them."""
+    """One change of role as it happened, for a log of them."""
 
     at_ms: int
     """The node's `now_ms`."""

@@ -60,8 +60,8 @@ Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 class ActiveController:
     """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks.
 
-    Whatever decides (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raises DecisionFailed where this node must not go on
-    leading (see `deciding`); whoever has asked is answered by then.
+    The methods that decide (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed where this node must not go
+    on leading (see `deciding`); the asker has its answer by then.
     """
 
     def __init__(

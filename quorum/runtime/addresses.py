@@ -42,7 +42,7 @@ class Addresses:
     def named_leader(self) -> LeaderHint:
         """For another controller, and to judge what one says of itself: a leader that is only remembered counts, too.
 
-        What this node's configuration says of a third one is left out: it is perhaps nobody else's way there.
+        An endpoint of a third one that only this node's configuration names is left out: it is perhaps nobody else's way there.
         """
         return self._hint(self._core.leader_id, {**self._recorded(), **self._mine()})
 

@@ -66,7 +66,7 @@ class Leadership:
         self._resign = resign
 
     def run(self, act: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """What the active controller does, unless it comes to grief: then this node leads no more."""
+        """Lets the active controller `act`. If a decision fails in a way that spoils its soft state, this node resigns."""
         try:
             act(*args, **kwargs)
         except DecisionFailed as e:

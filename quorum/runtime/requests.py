@@ -129,7 +129,7 @@ class ReplicaView:
     last_fetch_age_ms: int | None
     last_caught_up_age_ms: int | None
     lag: int | None = None
-    """Records that it lacks, as the leader knows; None elsewhere. Whom the leader has not heard lacks all of them."""
+    """Records that it lacks, as the leader knows; None elsewhere. A replica that the leader has not heard lacks all of them."""
     behind_for_ms: int | None = None
     """Since it last held all that the leader held, or, if never in this epoch, since that began; None: not the leader's word."""
 

@@ -1,7 +1,7 @@
 """The service between controllers: checks who the sender is and of which cluster, translates, asks the node, translates back.
 
 Every id in a request that says "I am" has to be in the certificate of whoever sends it (`daemon.doors`): the sender's, and that
-of the voter who lets itself in or out. What operators ask for other voters is in AdminService.
+of the voter who lets itself in or out. Operators ask for other voters in AdminService.
 
 Fetch is a stream with one request in flight, handled in one coroutine without a task or queue of its own: a follower's
 round trip is on the path of every commit.
@@ -145,7 +145,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def _change(
         self, message: Any, voter: common_pb2.ReplicaKey, translate: Callable[[Any], PeerRequest], context: Any
     ) -> voter_pb2.QuorumChangeResponse:
-        """What is asked here is about the sender itself: `voter` is the one whose vote it is about."""
+        """A voter changes its own vote only: `voter` is the one that the change is about, and has to be the sender."""
         message.timeout_ms = timeout_of(message.timeout_ms, context)
         reply = convert_membership.to_quorum_change_response
         caller = self._doors.caller(context)
