@@ -47,7 +47,8 @@ def followed(q: QuorumState, now_ms: int) -> Followed:
             last_ms = _last_word_ms(q)
             if last_ms is not None and now_ms - last_ms < q.config.fetch_timeout_ms:
                 return Followed(q.election.leader_id)
-            return Followed(None, _why_nobody(q), q.started_ms if q.heard_ms is None else q.heard_ms)
+            heard_ms = _newest(q.heard_ms, q.begun_ms)
+            return Followed(None, _why_nobody(q), q.started_ms if heard_ms is None else heard_ms)
 
 
 def _last_word_ms(q: QuorumState) -> int | None:
@@ -55,8 +56,11 @@ def _last_word_ms(q: QuorumState) -> int | None:
     if isinstance(q.role, Follower) and q.role.suspicious:
         return None
     answered_ms = q.role.heard_ms if isinstance(q.role, Follower) else None
-    epoch, begun_ms = q.begun
-    return max((ms for ms in (answered_ms, begun_ms if epoch == q.epoch else None) if ms is not None), default=None)
+    return _newest(answered_ms, q.begun_ms if q.begun_epoch == q.epoch else None)
+
+
+def _newest(*times_ms: int | None) -> int | None:
+    return max((ms for ms in times_ms if ms is not None), default=None)
 
 
 def _why_nobody(q: QuorumState) -> str:

@@ -89,7 +89,8 @@ class QuorumState:
         "applied",
         "asked_ms",
         "awaiting_log",
-        "begun",
+        "begun_epoch",
+        "begun_ms",
         "config",
         "disputes",
         "effects",
@@ -187,8 +188,10 @@ class QuorumState:
         self.heard_ms: int | None = None
         """When a leader last answered this node well, or when it last led: whatever it knows may be as old as that. None: not
         since it started. (The follower's deadline would not do: it is also moved by whoever only hopes for an answer.)"""
-        self.begun: tuple[Epoch, int | None] = (0, None)
-        """Of which epoch a leader last said itself that it leads it, and when; None: it has ended that. For reports only."""
+        self.begun_epoch: Epoch = 0
+        """The epoch that a leader last said itself to lead; 0: there was none, or that leader has ended it. For reports only."""
+        self.begun_ms: int | None = None
+        """When a leader last said either. For reports only."""
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
         self.standing = standing

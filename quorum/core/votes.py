@@ -172,7 +172,7 @@ def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, repl
     if request.receiver != q.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
     _enter_epoch_of(q, request.leader, request.epoch)
-    q.begun = (request.epoch, q.now_ms)
+    q.begun_epoch, q.begun_ms = request.epoch, q.now_ms
     if request.epoch > q.epoch or q.role.role is not Role.FOLLOWER:
         q.become_follower(request.epoch, request.leader.node_id)
     elif isinstance(q.role, Follower) and q.role.suspicious and not q.disputes:
@@ -191,7 +191,7 @@ def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to
     if refusal is not None:
         return answer(refusal)
     _enter_epoch_of(q, request.leader, request.epoch)
-    q.begun = (request.epoch, None)
+    q.begun_epoch, q.begun_ms = 0, q.now_ms
     if request.epoch > q.epoch:
         q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
     turn_ms = q.now_ms + wait_of_rank(q, tuple(key.node_id for key in request.preferred_successors))

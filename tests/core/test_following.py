@@ -42,8 +42,13 @@ def test_who_cannot_fetch_hears_its_leader_all_the_same() -> None:
             seen.add(solo.core.role)
             assert named(solo) == 2
     assert seen == {Role.FOLLOWER, Role.UNATTACHED}
+    told_ms = solo.now_ms - 300
+    solo.now_ms += solo.config.fetch_timeout_ms
+    assert named(solo) is None
+    assert solo.core.followed(solo.now_ms).since_ms == told_ms, "it was heard then, though it answered no fetch"
     solo.request(EndQuorumEpochRequest(key(2), solo.core.epoch, ()))
     assert named(solo) is None, "it has said that it leads no more"
+    assert solo.core.followed(solo.now_ms).since_ms == solo.now_ms
 
 
 def test_a_leader_that_only_others_name_is_none_yet() -> None:
