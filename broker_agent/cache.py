@@ -59,15 +59,6 @@ class TopicHead(NamedTuple):
     partition_count: int
 
 
-class TopicInfo(NamedTuple):
-    """One topic as a client of one listener is told."""
-
-    name: str
-    topic_id: Uuid
-    is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
-
-
 class DeletedPartition(NamedTuple):
     """A partition that the swap took away, with the id of the topic that it was of."""
 
@@ -132,19 +123,12 @@ class MetadataView:
     def partition_infos(self, topic: str, first: int, listener: str) -> Iterator[PartitionInfo]:
         """The topic's partitions from `first` on, one at a time, as clients of `listener` see them."""
         found = self.image.topic(topic)
-        for number in range(first, 0 if found is None else found.partition_count):
-            assert found is not None
+        if found is None:
+            return
+        for number in range(first, found.partition_count):
             state = found.state(number)
             assert state is not None
             yield self._info(number, state, listener)
-
-    def topic_info(self, topic: str, listener: str) -> TopicInfo | None:
-        """The topic with all its partitions; None where there is none."""
-        found = self.image.topic(topic)
-        if found is None:
-            return None
-        partitions = tuple([self._info(number, state, listener) for number, state in enumerate(found.states())])
-        return TopicInfo(found.name, found.topic_id, found.name in INTERNAL_TOPICS, partitions)
 
     def _info(self, partition: int, state: PartitionState, listener: str) -> PartitionInfo:
         replicas, isr, _, _, leader, _, leader_epoch, _, directories, _, _ = state

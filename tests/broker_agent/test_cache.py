@@ -190,9 +190,9 @@ def twin(image: MetadataImage, listener: str) -> dict[str, Any]:
 def as_told(view: MetadataView, listener: str) -> dict[str, Any]:
     partitions = {}
     for name in view.all_topics():
-        told = view.topic_info(name, listener)
-        assert told is not None
-        for each in told.partitions:
+        head, told = view.topic_head(name), [*view.partition_infos(name, 0, listener)]
+        assert head is not None and head.partition_count == len(told)
+        for each in told:
             leader = NO_LEADER if each.leader_id is None else each.leader_id
             partitions[name, each.partition] = (each.error, leader, each.leader_epoch, each.isr, each.offline_replicas)
             assert view.partition_info(name, each.partition, listener) == each
