@@ -206,7 +206,7 @@ def test_a_topic_that_one_refresh_missed_begins_its_epochs_anew() -> None:
 
 
 def test_a_topic_in_which_interest_ended_is_forgotten_with_its_epochs() -> None:
-    """Whoever asks for it later begins with whatever is said then, of whatever id."""
+    """A client that asks for it later begins with the answer that it gets then, of any id."""
     client = Client().knows("a")
     client.now_ms += 300_000
     client.refresh(topic("a"))

@@ -71,7 +71,7 @@ def test_a_data_plane_is_beside_the_agent_unless_it_is_said_otherwise() -> None:
 
 
 async def test_a_broker_that_is_embedded_refuses_to_do_without_a_data_plane(tmp_path: Path) -> None:
-    """Who asks for the agent has something beside it that moves data. Nothing is opened, bound or registered."""
+    """A caller that asks for the agent has something beside it that moves data. Nothing is opened, bound or registered."""
     config = loaded(broker__data__plane="none", metadata__log__dir=str(tmp_path / "b4"))
     with pytest.raises(ConfigErrors, match="no data plane runs") as refused:
         await run_broker(config, lambda: 0, get_logger("test"), started=lambda agent: None)

@@ -72,7 +72,7 @@ def test_each_part_renews_the_lease() -> None:
 
 
 def test_after_an_answer_that_was_too_late_the_smallest_piece_is_asked_for() -> None:
-    """What is held of the batch stays."""
+    """The broker keeps the parts of the batch that it holds."""
     broker = part(part(online(), 0, 4_096), 4_096, 8_192)
     assert asked(broker).max_bytes == 16_384
     while not broker.has(FindController):

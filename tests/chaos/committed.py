@@ -95,7 +95,7 @@ def _tail_begins(log: FinalLog, known: dict[Offset, bytes], known_from: Offset) 
 def _contradictions(
     logs: list[FinalLog], known: dict[Offset, bytes], known_from: Offset, equal_at: tuple[Offset, bytes] | None
 ) -> list[str]:
-    """Who holds something else than what is committed where it must hold that, or less than all held."""
+    """The logs that hold something else than what is committed where they must hold that, or less than all held."""
     problems = []
     for log in logs:
         begins = _tail_begins(log, known, known_from)

@@ -2,7 +2,7 @@
 
 Each controller's directory is copied and opened as a controller opens it, so that what is checked is what would be believed at
 the next start; then every batch is read, also those that were archived when the log was cut at its beginning, and the chain
-over them is verified. What all of these logs say together is in `committed`.
+over them is verified. The one history out of all these logs is the work of `committed`.
 """
 
 import shutil

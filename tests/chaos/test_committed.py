@@ -123,7 +123,7 @@ def test_another_history_where_it_was_known_to_be_committed(tmp_path: Path) -> N
 
 
 def test_who_was_equal_holds_that_still(tmp_path: Path) -> None:
-    """What the stop itself has left differs from log to log; what all had had before is in each."""
+    """The logs differ in what the stop itself has left; each holds all that they held when they were equal."""
     batches = logged(TOPICS[:10])
     longer = logged(TOPICS[10:12], after=batches)
     shorter = batches[:8]

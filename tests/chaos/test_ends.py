@@ -69,7 +69,7 @@ def test_an_end_by_the_signal_that_was_sent_is_none(daemon: Daemon, process: Pro
 
 
 def test_an_end_by_another_signal_than_was_sent_is_a_finding(daemon: Daemon, process: Process) -> None:
-    """Whoever was asked to stop, and was killed by the kernel, was not killed by the nemesis."""
+    """A daemon that was asked to stop, and was killed by the kernel, was not killed by the nemesis."""
     daemon.send(signal.SIGTERM)
     assert ended(daemon, process, -signal.SIGKILL) is not None
 

@@ -29,7 +29,7 @@ def test_a_follower_names_the_leader_that_answers_it() -> None:
 
 def test_who_cannot_fetch_hears_its_leader_all_the_same() -> None:
     """A leader tells a voter that does not fetch, because its disk is full, say, over and over that it leads: clients are sent
-    there, whether this node follows at the moment, or has given up on being answered. What others say of a leader is not enough.
+    there, whether this node follows at the moment, or has given up on being answered. The word of other voters is not enough.
     """
     solo, _ = follower(1, 1)
     solo.step(DamageFound())
@@ -106,7 +106,7 @@ def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
 
 
 def test_who_has_just_started_follows_nobody() -> None:
-    """What its disk says of a leader may be a week old; it counts from its start."""
+    """The leader that its disk names may have led a week ago; the node counts from its start."""
     solo = Solo(epochs=(1, 1), election=ElectionState(3, None, 2))
     solo.wait(100)
     followed = solo.core.followed(solo.now_ms)

@@ -80,7 +80,7 @@ def test_one_that_falls_silent_does_not_fall_behind() -> None:
 
 
 def test_a_new_leader_begins_with_no_opinion() -> None:
-    """What another leader saw is gone with its epoch."""
+    """A new leader begins with no judgement: that of the leader before is gone with its epoch."""
     solo = working_leader()
     live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
     assert solo.core.complaint

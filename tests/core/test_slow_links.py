@@ -123,7 +123,7 @@ def fetch_from(solo: Solo, node_id: int, part_position: int, incarnation: int = 
 
 
 def test_a_restarted_follower_may_begin_a_batch_anew() -> None:
-    """What the process before it held is gone, so getting there once more is progress."""
+    """The parts that the process before it held are gone, so getting there once more is progress."""
     progress = ReplicaProgress(progress_ms=0)
 
     def heard(position: int, incarnation: int, now_ms: int) -> int:

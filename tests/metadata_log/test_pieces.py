@@ -62,7 +62,7 @@ def test_a_distant_leader_is_not_taken_for_a_slow_one() -> None:
 
 
 def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
-    """What was sent of it may still stand in the link's queue, so the next one must be quick."""
+    """Bytes of it may still stand in the link's queue, so the next one must be quick."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(8):
         pieces.came(pieces.bytes, 0, 1)

@@ -1,4 +1,4 @@
-"""What a process may have open is limited; connections of strangers never take the file for a vote away."""
+"""A process may have so many files open and no more; connections of strangers never take the file for a vote away."""
 
 import asyncio
 import contextlib

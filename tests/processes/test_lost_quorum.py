@@ -49,7 +49,7 @@ async def grpc_health(node: DevNode, service: str) -> str:
 
 
 async def test_the_last_of_three_says_at_once_that_nobody_leads(three: Cluster) -> None:
-    """kill -9 of a follower, then of the leader. What the survivor remembers of the leader is nobody's business."""
+    """kill -9 of a follower, then of the leader. The survivor tells nobody of the leader that it remembers."""
     leader = await three.leader()
     follower, survivor = (node for node in three.controllers.values() if node != leader)
     await until(lambda: ready(survivor))

@@ -24,7 +24,7 @@ SETTINGS = {
     "metadata.log.max.record.bytes.between.snapshots": str(512 << 10),
     "metadata.max.retention.bytes": str(1 << 20),
 }
-"""What is 2 MiB and more behind finds that the log has moved on."""
+"""A node that is 2 MiB and more behind finds that the log has moved on."""
 PARTITIONS_MAX = 10_000
 """In one request, and so in one batch."""
 

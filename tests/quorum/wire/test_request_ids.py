@@ -42,7 +42,7 @@ async def test_a_change_is_repeated_with_its_id_until_it_is_answered(client: Adm
 
 
 async def test_what_a_controller_has_made_a_mistake_with_is_never_repeated(client: AdminClient, node: FakeNode) -> None:
-    """Whatever it may have met, it would meet it at the next leader too."""
+    """A mistake that the request met would meet it at the next leader too."""
     refusing(node, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR)
     with pytest.raises(AdminError) as caught:
         await client.create_topic("orders", 1, 3)
