@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.ids import NO_LEADER
+from metadata_log.topic_names import topic_name_problem
 from quorum.controller.commands import (
     AlterConfigs,
     AlterConfigsReply,
@@ -152,6 +153,9 @@ def from_elect_leaders(message: admin_pb2.ElectLeadersRequest) -> ElectPreferred
         raise BadMessage(text)
     at_most(len(message.topics), "topics")
     at_most(sum(len(each.partitions) for each in message.topics), "partitions")
+    for each in message.topics:
+        if (problem := topic_name_problem(each.topic)) is not None:
+            raise BadMessage(f"{problem}; nothing was done")
     return ElectPreferredLeaders(
         tuple(TopicPartition(each.topic, partition) for each in message.topics for partition in each.partitions)
     )

@@ -50,6 +50,13 @@ async def test_an_answer_for_10_000_partitions_arrives(client: AdminClient) -> N
     assert len(response.results) == 10_000
 
 
+async def test_a_name_that_no_topic_can_have_is_refused_once(client: AdminClient) -> None:
+    """The results repeat the name for each partition: a request of 50 kB would have an answer of 200 MB."""
+    with pytest.raises(AdminError, match=r"has 20000 characters.*nothing was done") as refused:
+        await client.elect_leaders({"x" * 20_000: range(10_000)})
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
 async def test_leaders_are_elected_in_a_stream_of_changes(client: AdminClient, node: FakeNode) -> None:
     moved(node.cluster, "t", 1)
     request = admin_pb2.ElectLeadersRequest(topics=[admin_pb2.TopicPartitions(topic="t", partitions=[0])])
