@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNHEALTHY, EXIT_USAGE, CliError
-from quorum.cli.options import Options, command
+from quorum.cli.options import Options, Seconds, command
 from quorum.cli.output import Column, emit
 
 if TYPE_CHECKING:
@@ -53,9 +53,7 @@ def dev() -> None:
 @click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
 @click.option("--set", "controller_settings", multiple=True, metavar="KEY=VALUE", help="For the controllers' config.")
 @click.option("--set-broker", "broker_settings", multiple=True, metavar="KEY=VALUE", help="For the brokers' config.")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60."
-)
+@click.option("--wait", "wait_s", type=Seconds(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60.")
 @command
 def up(
     options: Options,
@@ -113,9 +111,7 @@ def status(options: Options, directory: Path) -> None:
 
 @dev.command()
 @_DIRECTORY
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20."
-)
+@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
 @command
 def down(options: Options, directory: Path, wait_s: float) -> None:
     """Stops all nodes, brokers first. What is on their disks stays."""
@@ -153,9 +149,7 @@ def kill(options: Options, directory: Path, node: str, name: str) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30."
-)
+@click.option("--wait", "wait_s", type=Seconds(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30.")
 @command
 def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
     """Starts one node (by name or id) that does not run, and waits until it listens.
@@ -172,9 +166,7 @@ def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
 @dev.command()
 @_DIRECTORY
 @click.argument("node")
-@click.option(
-    "--wait", "wait_s", type=click.FloatRange(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20."
-)
+@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
 @command
 def stop(options: Options, directory: Path, node: str, wait_s: float) -> None:
     """Stops one node (by name or id) in order."""

@@ -1,7 +1,7 @@
 """Each node of a cluster on this machine as it is now: its process, its state, and what is wrong with it.
 
 A node is well when its process runs and is not paused, and
-  * a controller answers, hears a leader, and has no concern;
+  * a controller answers, hears a leader, has no concern, and votes with its directory, if its id votes;
   * a broker says of itself that it is Online and may serve. (To the controllers one that was just killed is Online still.)
 """
 
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from quorum.cli.dev_layout import DevNode, Layout
 from quorum.cli.dev_process import is_paused, pid_of
-from quorum.cli.words import state_text
+from quorum.cli.words import id_text, state_text
 
 if TYPE_CHECKING:
     import grpc.aio
-    from quorum_rpc.v1 import client_pb2
+    from quorum_rpc.v1 import admin_pb2, client_pb2
 
     from daemon.dial import Dialer
     from quorum.wire.client import AdminClient
@@ -56,7 +56,7 @@ async def _view(layout: Layout, node: DevNode, client: AdminClient, dial: Dialer
 
 
 async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
-    from quorum.wire.client_errors import AdminError
+    from quorum.wire.client_errors import AdminError, target_of
 
     try:
         status = await client.describe_quorum(node.endpoint)
@@ -67,7 +67,20 @@ async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
         trouble = f"it follows no leader: {status.no_leader_reason}"
     elif not status.HasField("high_watermark"):
         trouble = "it does not know yet what is committed"
+    elif _has_lost_its_vote(status):
+        again = f"`quorumctl -C {target_of(status.leader)} quorum remove-voter --node-id {node.node_id}`"
+        trouble = (
+            f"it does not vote: its directory {id_text(status.directory_id)} is not the one that voted. {again}, and when its "
+            f"lag is 0, `quorumctl -C {target_of(status.leader)} quorum add-voter --config {quote(str(node.config_path))}` let "
+            "it vote again"
+        )
     return NodeView(node, pid, status.role, status.applied_offset, trouble or None)
+
+
+def _has_lost_its_vote(status: admin_pb2.DescribeQuorumResponse) -> bool:
+    """Whether its id votes with other directories only: its own one was replaced, or has forgotten its vote."""
+    directories = {each.directory_id for each in status.voters if each.node_id == status.node_id}
+    return bool(directories) and status.directory_id not in directories
 
 
 async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:

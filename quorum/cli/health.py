@@ -25,7 +25,7 @@ from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
 from quorum.cli.replicas import SILENT, Heard, hear_all
-from quorum.cli.words import endpoint_text, optional, state_text
+from quorum.cli.words import endpoint_text, id_text, optional, state_text
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -164,9 +164,9 @@ def _of_quorum(heard: Heard) -> dict[str, Any]:
 
 
 def _controller(heard: Heard, replica: admin_pb2.ReplicaStatus, *, is_voter: bool) -> dict[str, Any]:
-    answer = heard.answers.get(replica.node_id)
+    answer, other_directory_id = heard.answers.get(replica.node_id), None
     if answer is not None and answer.directory_id != replica.directory_id:
-        answer = None  # another disk's word: this one was lost
+        other_directory_id, answer = id_text(answer.directory_id), None  # another disk's word: this one was lost
     return {
         "node_id": replica.node_id,
         "endpoint": endpoint_text(replica.endpoint) if replica.HasField("endpoint") else None,
@@ -178,6 +178,7 @@ def _controller(heard: Heard, replica: admin_pb2.ReplicaStatus, *, is_voter: boo
         "concern": (answer.concern or None) if answer is not None else None,
         "no_leader_reason": (answer.no_leader_reason or None) if answer is not None else None,
         "missing": heard.missing.get(replica.node_id),
+        "other_directory_id": other_directory_id,
     }
 
 
@@ -217,7 +218,11 @@ def _lines(document: dict[str, Any]) -> Iterable[str]:
     leader = document["leader_id"]
     yield f"Leader: {'-' if leader is None else f'controller {leader}'} in epoch {document['leader_epoch']}"
     voters = [each for each in document["controllers"] if each["is_voter"]]
-    yield f"Controllers: {len(voters)} voters, {sum(each['status'] == SILENT for each in voters)} silent"
+    # without a leader, nobody's word says who is silent, and the ones that did not answer us are
+    silent = [
+        each for each in voters if (each["status"] == SILENT if leader is not None else each["missing"] is not None)
+    ]
+    yield f"Controllers: {len(voters)} voters, {len(silent)} silent"
     brokers, partitions = document["brokers"], document["partitions"]
     if brokers is not None:
         yield f"Brokers: {len(brokers)}, {sum(each['state'] == 'online' for each in brokers)} online"

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from quorum.cli.errors import EXIT_USAGE
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.options import Options, global_options, merged
 from quorum.cli.version import print_version
@@ -59,6 +60,9 @@ def main() -> None:
         raise SystemExit(2)
     try:
         cli(prog_name="quorumctl")
+    except UnicodeEncodeError as e:  # bytes on the command line or in the environment that stand for no text
+        click.echo(f"quorumctl: {e.object!r} is not UTF-8, and no name in a cluster has such bytes", err=True)
+        raise SystemExit(EXIT_USAGE) from e
     except OSError as e:  # what a command reads says so itself: this is the output, on a full disk for example
         click.echo(f"quorumctl: the output cannot be written: {e.strerror or e}", err=True)
         raise SystemExit(1) from e

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields, replace
 from functools import update_wrapper
@@ -54,7 +55,10 @@ class Options:
                 "(or QUORUMCTL_BOOTSTRAP_SERVER), not both",
                 EXIT_USAGE,
             )
-        text = self.bootstrap_controller or self.bootstrap_server or DEFAULT_CONTROLLER
+        said = self.bootstrap_server if self.bootstrap_controller is None else self.bootstrap_controller
+        text = (
+            DEFAULT_CONTROLLER if said is None else said
+        )  # an empty one is an unset shell variable, and no wish for ours
         endpoints = tuple(entry.strip() for entry in text.split(",") if entry.strip())
         for endpoint in endpoints:
             host, colon, port = endpoint.rpartition(":")
@@ -63,6 +67,18 @@ class Options:
         if not endpoints:
             raise CliError("no address given; write -C host:port", EXIT_USAGE)
         return endpoints
+
+
+class Seconds(click.FloatRange):
+    """A duration. click takes `nan` for a number in every range, since no bound is above or below it."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value} is no duration.", param, ctx)
+        return seconds
 
 
 _PEM = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -79,7 +95,7 @@ _GLOBALS = (
         default=None,
         help="See what the asked controller has applied, leader or not; maybe stale.",
     ),
-    click.option("--timeout", "timeout_s", type=click.FloatRange(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
+    click.option("--timeout", "timeout_s", type=Seconds(0.05, 3_600), metavar="SECONDS", help="Default: 10."),
 )
 
 

@@ -68,10 +68,11 @@ async def hear_all(client: AdminClient) -> Heard:
         AdminError: nobody could be asked.
     """
     best = await best_answer(client)
-    others = {each.node_id: each for each in (*best.voters, *best.observers) if each.node_id != best.node_id}
-    targets = {node_id: endpoint_text(each.endpoint) for node_id, each in others.items() if each.HasField("endpoint")}
+    others = [each for each in (*best.observers, *best.voters) if each.node_id != best.node_id]
+    targets = {each.node_id: endpoint_text(each.endpoint) for each in others if each.HasField("endpoint")}
     asked = await asyncio.gather(*map(client.describe_quorum, targets.values()), return_exceptions=True)
-    heard = Heard(best, {best.node_id: best}, dict.fromkeys(others.keys() - targets.keys(), "its address is not known"))
+    unknown = {each.node_id for each in others} - targets.keys()
+    heard = Heard(best, {best.node_id: best}, dict.fromkeys(unknown, "its address is not known"))
     for node_id, answer in zip(targets, asked, strict=True):
         if isinstance(answer, BaseException):
             heard.missing[node_id] = " ".join(str(answer).split())

@@ -82,6 +82,11 @@ def _of_controller(document: Document, each: Document) -> Iterable[str]:
         yield f"{name} is silent: the leader has not heard it {_seconds(each['last_fetch_age_ms'], 'since its election')}"
     elif each["is_voter"] and each["lag"] and each["behind_for_ms"] >= BEHIND_MS_MAX:
         yield f"{name} lacks {each['lag']:,} records, and has lacked some {_seconds(each['behind_for_ms'])}"
+    if each["is_voter"] and each["other_directory_id"] is not None:
+        yield (
+            f"{name} does not vote: it runs with directory {each['other_directory_id']}, and not with the one that voted. "
+            f"`quorumctl quorum remove-voter --node-id {each['node_id']}` and then `quorumctl quorum add-voter` let it vote again"
+        )
     if each["missing"] is not None and document["leader_id"] is None:
         yield f"{name} does not answer: {each['missing']}"
     if each["no_leader_reason"] and document["leader_id"] is not None and each["status"] != SILENT:

@@ -214,6 +214,7 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
     each = {
         "node_id": "int", "endpoint": "str", "is_voter": "bool", "status": "str", "lag": "int", "behind_for_ms": "int",
         "last_fetch_age_ms": None, "concern": None, "no_leader_reason": None, "missing": None,
+        "other_directory_id": None,
     }  # fmt: skip
     document = ran.document
     assert shape(document["controllers"][0]) == each
@@ -229,6 +230,36 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
         "error": None,
     }  # fmt: skip
     assert document["healthy"] is True
+
+
+async def test_health_finds_a_voter_that_runs_with_another_directory(run: Run, node: FakeNode) -> None:
+    """Its quorum-state was lost, so it goes on as an observer without an address: the voter's address still finds it."""
+    import dataclasses
+
+    other = FakeNode()
+    seen = node.status()
+    forgetful = dataclasses.replace(other.status(), node_id=2, directory_id=b"n" * 16, role="follower")
+    other.status = lambda: forgetful  # type: ignore[method-assign]
+    async with serve(other, IDENTITY, ANY_PORT, grace_s=0) as port:
+        leader, voter, _ = seen.replicas
+        voter = dataclasses.replace(voter, endpoint=Endpoint("CONTROLLER", "127.0.0.1", port))
+        observer = dataclasses.replace(voter, directory_id=b"n" * 16, endpoint=None, is_voter=False)
+        led = dataclasses.replace(seen, replicas=(leader, voter, observer))
+        node.status = lambda: led  # type: ignore[method-assign]
+        ran = await run("health", "-o", "json")
+    assert ran.exit_code == 10
+    assert "controller 2 does not vote: it runs with directory bm5ubm5ubm5ubm5ubm5ubg" in ran.document["reasons"][0]
+
+
+async def test_health_without_a_leader_counts_who_does_not_answer(run: Run, node: FakeNode) -> None:
+    """Nobody's word says who is silent: the one voter whose address is not known, or that refuses, is."""
+    import dataclasses
+
+    lost = dataclasses.replace(node.status(), leader=LeaderHint(None, 1, None), role="prospective")
+    node.status = lambda: lost  # type: ignore[method-assign]
+    ran = await run("health")
+    assert ran.exit_code == 10
+    assert "Controllers: 2 voters, 1 silent\n" in ran.stdout
 
 
 async def test_health_says_why_not_and_ends_with_10(run: Run, node: FakeNode) -> None:

@@ -1,5 +1,6 @@
 """A local cluster: what `dev up` makes, what it refuses, and that it leaves nothing behind when it fails."""
 
+import dataclasses
 import json
 import shutil
 import socket
@@ -10,8 +11,13 @@ from click.testing import CliRunner, Result
 
 from quorum.cli import dev_layout as layouts
 from quorum.cli.dev_cluster import Conflict, DevCluster, DevClusterError, NotThere
+from quorum.cli.dev_layout import DevNode
+from quorum.cli.dev_views import _controller
 from quorum.cli.main import cli
+from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import AdminError
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 
 def run(*arguments: object) -> Result:
@@ -152,3 +158,19 @@ async def test_one_wiped_directory_is_told_from_a_lost_majority(tmp_path: Path) 
     assert f"{second.data_directory} is not formatted" in str(refused.value)
     assert f"{third.data_directory} belongs to controller 2 of cluster" in str(refused.value)
     assert cluster.running() == []
+
+
+async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -> None:
+    """It runs and follows a leader, and its id votes with another directory: the quorum has one voter less than it seems."""
+    node = FakeNode()
+    seen = node.status()
+    for directory_id, is_well in ((seen.directory_id, True), (b"n" * 16, False)):
+        status = dataclasses.replace(seen, directory_id=directory_id)
+        node.status = lambda status=status: status  # type: ignore[method-assign,misc]
+        async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
+            place = DevNode("controller-1", "controller", 1, port, None, "", tmp_path)
+            async with AdminClient([place.endpoint]) as client:
+                trouble = (await _controller(place, 1, client)).trouble
+        assert (trouble is None) == is_well
+    assert trouble is not None and "it does not vote: its directory bm5ubm5ubm5ubm5ubm5ubg" in trouble
+    assert "remove-voter --node-id 1" in trouble and "add-voter --config" in trouble

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from quorum.cli.errors import EXIT_USAGE
 from quorum.cli.lazy import LazyGroup
-from quorum.cli.main import cli
+from quorum.cli.main import cli, main
 from quorum.cli.options import Options, command
 
 CONTROLLER_VARIABLE = "QUORUMCTL_BOOTSTRAP_CONTROLLER"
@@ -66,3 +66,41 @@ def test_both_names_of_the_version_agree() -> None:
     assert (flag.exit_code, word.exit_code) == (0, 0)
     assert flag.output == word.output
     assert flag.output.startswith("metaquorum ")
+
+
+@pytest.mark.parametrize("words", [("-C", "", "endpoints"), ("-b", "", "endpoints"), ("endpoints", "-C", " , ")])
+def test_an_empty_address_is_none(run: CliRunner, words: tuple[str, ...]) -> None:
+    """`-C "$CLUSTER"` where the shell has no such variable: the command must not go to whatever runs on this machine."""
+    result = run.invoke(cli, words)
+    assert result.exit_code == EXIT_USAGE
+    assert "no address given" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("health", "--timeout", "nan"),
+        ("dev", "up", "--dir", "nowhere", "--wait", "nan"),
+        ("dev", "down", "--dir", "nowhere", "--wait", "NaN"),
+        ("dev", "start", "--dir", "nowhere", "--wait", "-nan", "1"),
+        ("dev", "stop", "--dir", "nowhere", "--wait", "nan", "1"),
+    ],
+)
+def test_no_duration_is_not_a_number(words: tuple[str, ...]) -> None:
+    """`nan` is in every range for click; here it is wrong usage, and nothing was begun."""
+    result = CliRunner().invoke(cli, words)
+    assert result.exit_code == EXIT_USAGE
+    assert "is no duration" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("topics", "create", "t\udcff"), ("-C", "h\udcff:1", "health")])
+def test_bytes_that_are_no_text_are_wrong_usage(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python hands on the byte 0xff of a command line as a surrogate, which no message can carry: one line, no traceback."""
+    monkeypatch.setattr("sys.argv", ["quorumctl", "--timeout", "0.1", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == EXIT_USAGE
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "is not UTF-8" in line

@@ -10,7 +10,8 @@ from quorum.cli.verdict import notes, pending, reasons
 def controller(node_id: int, status: str = "follower", **other: Any) -> dict[str, Any]:
     return {
         "node_id": node_id, "endpoint": f"c{node_id}:1", "is_voter": True, "status": status, "lag": 0,
-        "behind_for_ms": 20, "last_fetch_age_ms": 20, "concern": None, "no_leader_reason": None, "missing": None, **other,
+        "behind_for_ms": 20, "last_fetch_age_ms": 20, "concern": None, "no_leader_reason": None, "missing": None,
+        "other_directory_id": None, **other,
     }  # fmt: skip
 
 
@@ -126,3 +127,11 @@ def test_brokers_without_a_data_plane_are_noted() -> None:
     assert notes(document) == [
         "2 of 3 brokers run without a data plane (broker.data.plane: none), so that in sync means active there: 101, 103"
     ]
+
+
+def test_a_voter_whose_directory_is_gone_does_not_vote() -> None:
+    """A process of its id runs and follows, with another directory: the reason names it, and the way back."""
+    (reason,) = reasons(with_third(other_directory_id="U4x5U8pyTXo3urnqz9Yt2g"))
+    assert reason.startswith("controller 3 does not vote: it runs with directory U4x5U8pyTXo3urnqz9Yt2g")
+    assert "remove-voter --node-id 3" in reason and "add-voter" in reason
+    assert reasons(with_third(is_voter=False, other_directory_id="U4x5U8pyTXo3urnqz9Yt2g")) == []
