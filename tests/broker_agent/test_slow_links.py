@@ -1,5 +1,8 @@
 """A broker behind a slow link: what it asks for comes in time, and a large batch in parts."""
 
+import grpc.aio
+
+from broker_agent.client import ControllerClient
 from broker_agent.lifecycle import (
     Applied,
     ApplyBatches,
@@ -9,15 +12,22 @@ from broker_agent.lifecycle import (
     FetchRequest,
     FetchResult,
     FindController,
+    LeaderHint,
 )
+from daemon.endpoints import HostPort
 from metadata_log.ids import OffsetAndEpoch
 from metadata_log.pieces import PIECE_BYTES_MIN, BatchPart
+from quorum.controller.controller import ControllerConfig
 from tests.broker_agent.one_broker import CHAIN, Broker, at
 
 HERE = 13
 BEYOND = 1_000
 BATCH = bytes(range(250)) * 80
 """What comes next, as 20,000 bytes: the session never looks into them."""
+
+
+async def no_reach(target: str, node_id: int | None) -> grpc.aio.Channel:
+    raise AssertionError(f"{target} was dialled, although nothing was to be asked")
 
 
 def asked(broker: Broker) -> FetchRequest:
@@ -79,6 +89,34 @@ def test_after_an_answer_that_was_too_late_the_smallest_piece_is_asked_for() -> 
         broker.wait()
     request = asked(broker)
     assert (request.max_bytes, request.part_position) == (PIECE_BYTES_MIN, 12_288)
+
+
+def test_a_large_piece_and_a_dead_controller_cost_no_session() -> None:
+    """
+    Where a link becomes slow under a fetch that waits, its answer comes too late. The next controller is down, and never answers.
+    The third request leaves within the session that the first has begun, as the defaults have it.
+    """
+    broker = part(online(), 0, 4_096)
+    heard_ms = broker.now_ms
+    for _ in ("the leader's answer", "the dead controller's"):
+        assert asked(broker)
+        while not broker.has(FindController):
+            broker.wait()
+    assert asked(broker)
+    assert broker.now_ms - heard_ms < ControllerConfig().session_timeout_ms
+    assert broker.session.state is BrokerState.ONLINE
+
+
+def test_nobody_is_asked_again_before_everybody_was_asked() -> None:
+    """One dead controller costs one request and not several in a row; also after a hint, and where a voter was added."""
+    first, second, third, added = (HostPort(f"c{number}", 9_093) for number in (1, 2, 3, 4))
+    client = ControllerClient((first, second, third), no_reach, lambda happened: None)
+    client.turn_to(LeaderHint(3, third.host, third.port))
+    targets = []
+    for _ in range(4):
+        client.turn_to(None, (second, added))
+        targets.append(client.target)
+    assert sorted(targets) == sorted(each.target for each in (first, second, third, added))
 
 
 def test_a_part_that_does_not_continue_what_is_held_begins_the_batch_anew() -> None:
