@@ -45,6 +45,8 @@ class Asking:
         self._rng = rng
         self._number = 0
         self._followed_hint = False
+        self._hurries = False
+        """A fetch has failed, and no answer since then has given a lease: one that is left may be about to end."""
 
     def next_deadline_ms(self) -> int | None:
         """When something is to be done here: an answer is overdue, or the next request is due."""
@@ -81,14 +83,18 @@ class Asking:
         wants_fence: bool,
         now_ms: int,
     ) -> Fetch:
-        """A fetch goes out. While the store is `busy` it waits for nothing and brings next to nothing: it is a heartbeat."""
+        """A fetch goes out. While the store is `busy` it waits for nothing and brings next to nothing: it is a heartbeat.
+
+        After a failure it waits for nothing either, so that whoever leads now renews the lease at once. A new leader first brings
+        the record that opened its epoch, and gives a lease with the answer to the fetch after that.
+        """
         request = FetchRequest(
             number=self._next_number(),
             broker_epoch=broker_epoch,
             position=position,
             wants_fence=wants_fence,
             wants_shut_down=state is BrokerState.STOPPING,
-            max_wait_ms=0 if busy else self._max_wait_ms(state),
+            max_wait_ms=0 if busy or self._hurries else self._max_wait_ms(state),
             max_bytes=1 if busy else self.pieces.next(now_ms),
             part_position=part_position,
         )
@@ -154,8 +160,11 @@ class Asking:
         assert self.in_flight is None
         self.due_ms = at_ms
 
-    def ask_after_answer(self, sent: Sent, state: BrokerState, *, busy: bool, brought: bool, now_ms: int) -> None:
+    def ask_after_answer(
+        self, sent: Sent, state: BrokerState, *, busy: bool, brought: bool, leased: bool, now_ms: int
+    ) -> None:
         """At once if there may be more where that came from; else not sooner after `sent` than the interval in force."""
+        self._hurries = self._hurries and brought and not leased
         if state is BrokerState.STOPPING:
             interval_ms = self._config.shutdown_interval_ms
         elif busy:
@@ -184,11 +193,13 @@ class Asking:
     def back_off(self, now_ms: int) -> None:
         """Once more, but later than last time."""
         self.failures += 1
+        self._hurries = True
         self.ask_at(now_ms + self._backoff_ms())
 
     def try_elsewhere(self, leader: LeaderHint | None, now_ms: int) -> None:
         """After a failure: a hint is followed at once, all else backs off; what is in flight is waited for."""
         self.failures += 1
+        self._hurries = True
         self.pieces.start_small()  # another controller is at the end of another link
         if self.in_flight is None:
             # Two nodes that name each other must not be asked in turns without a pause.

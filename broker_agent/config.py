@@ -90,7 +90,7 @@ class BrokerConfig(Config):
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
     controlled_shutdown_deadline_ms: int = Field(15_000, ge=0, le=86_400_000)
-    metadata_fetch_max_wait_ms: int = Field(2_000, ge=10, le=600_000)
+    metadata_fetch_max_wait_ms: int = Field(1_200, ge=10, le=600_000)
     metadata_fetch_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
     """The most that a fetch asks for."""
     metadata_fetch_snapshot_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)

@@ -282,7 +282,8 @@ class Session:
         busy = self._following.is_busy
         if answer.content_bytes and answer.end_offset < answer.high_watermark:
             self._asking.piece_came(sent, answer.content_bytes, now_ms)
-        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=answer.content_bytes > 0, now_ms=now_ms)
+        brought, leased = answer.content_bytes > 0, answer.lease_ms > 0
+        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=brought, leased=leased, now_ms=now_ms)
         if not busy and request.position == self.position:
             self._give_work(self._following.take(answer, request.broker_epoch))
         self._maybe_go_online(now_ms)

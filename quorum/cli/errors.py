@@ -39,6 +39,8 @@ _CONFLICT: Final = frozenset(
         ErrorCode.ELECTION_NOT_NEEDED,
     )
 )
+_NO_ANSWER: Final = frozenset((ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT))
+"""A broker was asked with -b, and has reached no controller: it is no other outcome than reaching none with -C."""
 
 
 class CliError(click.ClickException):
@@ -58,6 +60,8 @@ def exit_code_of(code: ErrorCode) -> int:
         return EXIT_NOT_FOUND
     if code in _CONFLICT:
         return EXIT_CONFLICT
+    if code in _NO_ANSWER:
+        return EXIT_TIMEOUT
     return EXIT_REFUSED
 
 

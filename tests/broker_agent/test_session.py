@@ -32,6 +32,7 @@ from broker_agent.lifecycle import (
     StopRequested,
     StoreRecovered,
 )
+from broker_agent.session_config import SessionConfig
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch
 from tests.broker_agent.one_broker import CHAIN, FENCED, HINT, LEASE_MS, ONLINE, Broker, at
@@ -418,6 +419,35 @@ def test_answers_that_do_not_wait_cause_no_busy_loop() -> None:
 
 
 # --- the lease -------------------------------------------------------------------------------------------------------
+
+
+def test_a_controller_that_hangs_costs_no_lease() -> None:
+    """The wait for one answer leaves time to ask another controller before the lease ends.
+
+    1. A fetch is answered after its whole wait. 2. The controller hangs, so the next fetch is given up. 3. Another one leads by
+    now, and is asked for an answer at once: a second and a half of the lease is left, and the answer renews it.
+    """
+    broker = Broker().online()
+    config = SessionConfig()
+    broker.answer(after_ms=config.max_wait_ms).wait()
+    while not broker.has(AbandonFetch):
+        broker.wait()
+    while not broker.has(Fetch):
+        broker.wait()
+
+    assert broker.the(Fetch).request.max_wait_ms == 0
+    assert broker.session.lease_until_ms - broker.now_ms >= 1_500
+
+    # A leader that has only just begun is not ready, then brings the record that opened its epoch, then gives a lease.
+    broker.answer(result=FetchResult.NOT_READY, lease_ms=0).wait()
+    assert broker.the(Fetch).request.max_wait_ms == 0
+    broker.answer(lease_ms=0, batches=b"b", previous_chain=CHAIN, end_offset=14)
+    broker.step(Applied(at(14)), 1)
+    while not broker.has(Fetch):
+        broker.wait()
+    assert broker.the(Fetch).request.max_wait_ms == 0
+    broker.answer().wait()
+    assert broker.the(Fetch).request.max_wait_ms == config.max_wait_ms, "it leads, and is fetched from as ever"
 
 
 def test_the_lease_counts_from_sending() -> None:

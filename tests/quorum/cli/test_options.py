@@ -4,10 +4,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from quorum.cli.errors import EXIT_USAGE
+from metadata_log.errors import ErrorCode
+from quorum.cli.errors import EXIT_TIMEOUT, EXIT_USAGE, of_admin_error
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.main import cli, main
 from quorum.cli.options import Options, command
+from quorum.wire.client_errors import AdminError
 
 CONTROLLER_VARIABLE = "QUORUMCTL_BOOTSTRAP_CONTROLLER"
 SERVER_VARIABLE = "QUORUMCTL_BOOTSTRAP_SERVER"
@@ -104,3 +106,9 @@ def test_bytes_that_are_no_text_are_wrong_usage(
     assert end.value.code == EXIT_USAGE
     (line,) = capsys.readouterr().err.splitlines()
     assert "is not UTF-8" in line
+
+
+@pytest.mark.parametrize("code", [ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT])
+def test_no_answer_through_a_broker_is_no_refusal(code: ErrorCode) -> None:
+    """All controllers are down. A health check by -b ends with 5, as by -C: nobody has refused anything."""
+    assert of_admin_error(AdminError(code, "no controller could be asked in time")).exit_code == EXIT_TIMEOUT
