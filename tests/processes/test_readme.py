@@ -76,7 +76,7 @@ class Shell:
 
     def type(self, command: str, *, cwd: Path = ROOT) -> str:
         """What `command` prints, with this test's own directory in the place of `/tmp`. It must end with 0."""
-        command = command.replace("/tmp/", f"{self._tmp_path}/")
+        command = command.replace("/tmp/mq", f"{self._tmp_path}/mq")  # not all of /tmp: this checkout may lie there
         with tempfile.TemporaryFile(
             "w+"
         ) as out:  # a pipe would not end before the daemons do that a command has started

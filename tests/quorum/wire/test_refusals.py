@@ -403,7 +403,7 @@ OPERATORS: Final = {
         of_operators("election_type", 99, E.INVALID_REQUEST),
         of_operators("topics.0.topic", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
         of_operators("topics.0.topic", "orders", E.ELECTION_NOT_NEEDED),
-        of_operators("topics.0.topic", LONG, E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("topics.0.topic", LONG, E.INVALID_REQUEST),
         of_operators("topics.0.partitions", [-1], E.UNKNOWN_TOPIC_OR_PARTITION),
         of_operators("topics.0.partitions", [1], E.UNKNOWN_TOPIC_OR_PARTITION),
         of_operators("topics.0.partitions", [0, 0], E.INVALID_REQUEST),
