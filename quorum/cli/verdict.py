@@ -53,7 +53,9 @@ def notes(document: Document) -> list[str]:
         for each in document["controllers"]
         if each["missing"] is not None and not _is_lost(document, each)
     ]
-    return [*unasked, *_without_data_plane(document["brokers"] or ())]
+    brokers = document["brokers"]
+    lonely = ["no broker is registered, so no topic can be created yet"] if brokers == [] else []
+    return [*unasked, *lonely, *_without_data_plane(brokers or ())]
 
 
 def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:

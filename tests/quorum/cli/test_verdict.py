@@ -34,9 +34,16 @@ def with_third(**other: Any) -> dict[str, Any]:
 
 
 def test_a_healthy_cluster_has_no_reasons() -> None:
-    """Also where a voter lacks a few records of this moment, and where there is no broker yet."""
-    for document in (cluster(), with_third(lag=7), cluster(brokers=[])):
+    """Also where a voter lacks a few records of this moment."""
+    for document in (cluster(), with_third(lag=7)):
         assert reasons(document) == pending(document) == notes(document) == []
+
+
+def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
+    """Whoever waits for health before the brokers have registered reads why the first topic cannot be created."""
+    document = cluster(brokers=[])
+    assert reasons(document) == pending(document) == []
+    assert notes(document) == ["no broker is registered, so no topic can be created yet"]
 
 
 @pytest.mark.parametrize(
