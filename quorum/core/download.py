@@ -7,8 +7,10 @@ is here already (`q.part`) is good whoever leads next: a download goes on where 
 of which the runtime says how much of a `.part` file it has found. The whole is verified before anything stands on it.
 
 A file that does not verify is fetched once more from its beginning at once (the crash that interrupted it may have left a
-torn piece), then after a while, then not any more: if the leader's own file is bad, fetching it for ever mends
-nothing. The node goes on voting, says so (`complaint`), and takes the next snapshot that the leader offers.
+torn piece), then after a while, then only once in `BAD_FILE_REST_MS`: the leader's own file may be bad, and fetching it without a
+rest mends nothing. The node goes on voting, says so (`complaint`), and takes the next snapshot that the leader offers at once.
+It never gives up: of three controllers one is down, and this one alone stands between the leader and its next commit, so there
+will be no other snapshot; and the leader may have mended its file, or have sent it from a memory that is sound again.
 
 What there was no room for is not such a file, and an idle cluster may never make another: it is fetched anew, as often as it
 takes, but not without a rest.
@@ -27,7 +29,9 @@ from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower
 
 INSTALLS_MAX = 3
-"""So often is one snapshot fetched that cannot be loaded."""
+"""So often is one snapshot fetched that cannot be loaded, before the node rests and says so."""
+BAD_FILE_REST_MS = 10_000
+"""So long is the rest before each further attempt at a snapshot that could not be loaded."""
 NO_ROOM_REST_MS = 5_000
 """What was written is gone and there may be room for as much again: without a rest the leader would send nothing else."""
 
@@ -45,8 +49,8 @@ def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     """
     if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
         raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
-    failed, times, _ = q.failed_install
-    if (failed == snapshot and times >= INSTALLS_MAX) or q.now_ms < q.put_off[0]:
+    until_ms, put_off, _ = q.put_off
+    if snapshot == put_off and q.now_ms < until_ms:
         q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
         return
     part = q.part if q.part is not None and q.part.snapshot == snapshot else Download(snapshot)
@@ -101,7 +105,7 @@ def _over(q: QuorumState) -> None:
 
 
 def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
-    """The second time it is begun at once, the next only after a while; only a file that `is_damaged` counts."""
+    """The second time it is begun at once, then only after a while, or a rest; only a file that `is_damaged` counts."""
     _over(q)
     if not is_damaged:
         q.put_off = (q.now_ms + NO_ROOM_REST_MS, snapshot, reason)
@@ -109,15 +113,17 @@ def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, 
     failed, times, _ = q.failed_install
     times = times + 1 if failed == snapshot else 1
     q.failed_install = (snapshot, times, reason)
+    if times >= INSTALLS_MAX:
+        q.put_off = (q.now_ms + BAD_FILE_REST_MS, snapshot, reason)
     if times > 1:
         q.retry_at_ms = q.now_ms + q.config.fetch_timeout_ms // 2
 
 
 def complaint(q: QuorumState) -> str:
+    snapshot, times, reason = q.failed_install
+    if times >= INSTALLS_MAX:
+        return f"snapshot {snapshot} of node {q.leader_id} was fetched {times} times and cannot be loaded: {reason}"
     until_ms, put_off, reason = q.put_off
     if q.now_ms < until_ms:
         return f"snapshot {put_off} of node {q.leader_id} could not be kept, and is fetched again: {reason}"
-    snapshot, times, reason = q.failed_install
-    if times < INSTALLS_MAX:
-        return ""
-    return f"snapshot {snapshot} of node {q.leader_id} was fetched {times} times and cannot be loaded: {reason}"
+    return ""

@@ -2,7 +2,7 @@
 
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import OffsetAndEpoch
-from quorum.core.download import INSTALLS_MAX, NO_ROOM_REST_MS
+from quorum.core.download import BAD_FILE_REST_MS, INSTALLS_MAX, NO_ROOM_REST_MS
 from quorum.core.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
 from quorum.core.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
 from quorum.core.messages import (
@@ -85,8 +85,8 @@ def test_a_part_that_is_too_long_is_begun_anew() -> None:
     assert asked_in(redirected(solo, fetch_in(solo.wait(100)))).position == 0
 
 
-def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
-    """Once more at once, then after a while, then no more; the node goes on voting, and takes the next one."""
+def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_without_a_rest() -> None:
+    """Once more at once, then after a while, then after each rest; the node goes on voting, and takes the next one at once."""
     solo, asked = downloading()
     waits = []
     for _ in range(INSTALLS_MAX):
@@ -104,6 +104,28 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_for_ever() -> None:
     fetch = fetch_in(solo.wait(200))
     newer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, snapshot=OffsetAndEpoch(12, 2))
     assert asked_in(solo.respond(2, fetch, newer)).snapshot.offset == 12
+
+
+def test_a_snapshot_that_could_not_be_loaded_is_tried_again() -> None:
+    """Of three controllers one is down. Nothing is committed before this one has the snapshot, so there will be no other; and the
+    leader's memory, or its file, may be sound again."""
+    solo, asked = downloading()
+    effects: list[Effect] = []
+    for _ in range(INSTALLS_MAX):
+        piece(solo, asked, SIZE)
+        effects = solo.step(SnapshotInstallFailed(WANTED, "a bad digest", is_damaged=True))
+        failed_ms = solo.now_ms
+        while none_of(SendRequest, effects):
+            effects = solo.wait(10)
+        effects = redirected(solo, fetch_in(effects))
+        if not none_of(SendRequest, effects):
+            asked = asked_in(effects)
+    while none_of(SendRequest, effects):
+        assert "cannot be loaded: a bad digest" in solo.core.complaint
+        assert solo.now_ms < failed_ms + 2 * BAD_FILE_REST_MS
+        effects = redirected(solo, fetch_in(solo.wait(solo.config.fetch_wait_ms)))
+    assert solo.now_ms >= failed_ms + BAD_FILE_REST_MS
+    assert (asked_in(effects).snapshot, asked_in(effects).position) == (WANTED, 0)
 
 
 def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> None:
