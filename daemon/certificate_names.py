@@ -11,6 +11,12 @@ from daemon.node_identity import Node, NodeNames
 from daemon.tls import TlsFiles, TlsUnusable
 
 _FLIGHTS_MAX: Final = 10
+_INVALID_PURPOSE: Final = 26
+"""OpenSSL's X509_V_ERR_INVALID_PURPOSE: the certificate's extended key usage leaves out what it is shown for."""
+
+
+class ClientsOnly(TlsUnusable):
+    """The certificate may be shown by a client, and not by a server, which every node is."""
 
 
 def client_context(tls: TlsFiles) -> ssl.SSLContext:
@@ -61,6 +67,10 @@ def own_names(tls: TlsFiles) -> frozenset[str]:
             except ssl.SSLWantReadError:
                 continue
             except ssl.SSLError as e:
+                if getattr(e, "verify_code", 0) == _INVALID_PURPOSE:
+                    raise ClientsOnly(
+                        f"{tls.certificate_chain} is a client's certificate, and no server may show it"
+                    ) from e
                 why = getattr(e, "verify_message", "") or e.reason or str(e)
                 raise TlsUnusable(f"{tls.certificate_chain} by {tls.certificate_authority}: {why}") from e
         if not waiting:
@@ -78,6 +88,8 @@ def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
     tls.read_checked()
     try:
         own = own_names(tls)
+    except ClientsOnly as e:
+        raise ClientsOnly(f"{e}. Give this node the certificate of {node.role} {node.node_id}") from e
     except TlsUnusable as e:
         return f"others will not take this node's certificate: {e}"
     if node in names.nodes_of(own):

@@ -116,6 +116,9 @@ def test_the_runbooks_commands_make_certificates_that_nodes_start_with(tmp_path:
     for node in (Node(CONTROLLER, 1), Node(CONTROLLER, 2), Node(BROKER, 101)):
         files = TlsFiles(*(tmp_path / name for name in (f"{node}.crt", f"{node}.key", "ca.crt")))
         assert check_own_name(files, NodeNames(cluster), node) is None
+    alice = TlsFiles(*(tmp_path / name for name in ("alice.crt", "alice.key", "ca.crt")))
+    with pytest.raises(TlsUnusable, match=r"alice\.crt is a client's.*the certificate of controller 1"):
+        check_own_name(alice, NodeNames(cluster), Node(CONTROLLER, 1))
     asked = ["openssl", "x509", "-in", "alice.crt", "-noout", "-subject", "-nameopt", "RFC2253"]
     shown = subprocess.run(asked, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert shown.strip() == "subject=CN=alice,O=Example"
