@@ -149,7 +149,10 @@ async def test_a_clients_certificate_makes_nobody_a_node(secured: Secured) -> No
             vote = voter_pb2.VoteRequest(
                 sender=me, receiver=me.replica, epoch=1_000_000, end_offset=1 << 40, last_epoch=999
             )
-            voted = await voter_pb2_grpc.VoterServiceStub(at).Vote(vote)  # type: ignore[no-untyped-call]
+            stub: Any = voter_pb2_grpc.VoterServiceStub(at)  # type: ignore[no-untyped-call]
+            voted = await stub.Vote(
+                vote, wait_for_ready=True, timeout=15
+            )  # two of three lead while the third still starts
             assert (voted.standing.error, voted.vote_granted) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, False)
             for broker_id in (101, 102):
                 evil = broker_pb2.RegisterBrokerRequest(
