@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from metadata_log.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.errors import LogFormatError
-from metadata_log.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.ids import NODE_ID_MAX, ZERO_UUID, NodeId, Offset, Uuid, uuid_text
 from metadata_log.image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image_editor import Edits, ImageEditor, Misfit
 from metadata_log.partition_state import (
@@ -64,8 +64,6 @@ from metadata_log.records import (
     UserScramCredential,
 )
 from metadata_log.topic_image import TopicEditor
-
-NODE_ID_MAX: Final = (1 << 31) - 1
 
 
 class InvalidRecord(LogFormatError):

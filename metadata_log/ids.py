@@ -20,6 +20,8 @@ Uuid: TypeAlias = Annotated[bytes, "uuid"]
 """Sixteen bytes; shown to people as 22 characters of URL-safe base64, as Kafka shows them. The codec checks the length of a
 record's field that is annotated so."""
 
+NODE_ID_MAX: Final = (1 << 31) - 1
+"""The largest node id: on the wire and in Spark ids are 32 bits with a sign, as in Kafka."""
 EPOCH_MAX: Final = (1 << 63) - 1
 """The last epoch that there is. A sender who moved a node a million epochs on with every request, a hundred times a second,
 would need 2,900 years."""

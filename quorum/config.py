@@ -20,7 +20,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from daemon.config import Config, ConfigErrors, ConfigProblem
 from daemon.doors import Access
-from daemon.endpoints import HostPort, Listener, NodeAddress, parse_host_port, parse_listener, parse_node_address
+from daemon.endpoints import (
+    NODE_ID_MAX,
+    HostPort,
+    Listener,
+    NodeAddress,
+    parse_host_port,
+    parse_listener,
+    parse_node_address,
+)
 from daemon.node_identity import NamedNode, parse_named_node
 from daemon.tls import TlsFiles
 from metadata_log.log import LogConfig
@@ -110,7 +118,7 @@ class TlsSection(BaseModel):
 class QuorumConfig(Config):
     """One controller's configuration, checked."""
 
-    node_id: Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
+    node_id: Annotated[int, Field(ge=0, le=NODE_ID_MAX)]
     process_roles: Literal["controller"] = "controller"
     listeners: Annotated[list[ListenerText], Field(min_length=1, max_length=1)]
     advertised_listeners: Annotated[list[ListenerText], Field(max_length=1, default_factory=list)]

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from metadata_log.delta import NODE_ID_MAX
 from metadata_log.errors import ErrorCode
+from metadata_log.ids import NODE_ID_MAX
 from metadata_log.image import MetadataImage
 from metadata_log.records import FeatureLevel, MetadataRecord, ProducerIds, RegisterController
 from quorum.controller.commands import (

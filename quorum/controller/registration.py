@@ -8,9 +8,8 @@ names the first as its own predecessor in the data directory that it now holds t
 
 from typing import Final
 
-from metadata_log.delta import NODE_ID_MAX
 from metadata_log.errors import ErrorCode
-from metadata_log.ids import uuid_text
+from metadata_log.ids import NODE_ID_MAX, uuid_text
 from metadata_log.image import MetadataImage
 from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange, RegisterBroker
 from quorum.controller.commands import RegisterBrokerCommand

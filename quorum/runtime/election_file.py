@@ -13,13 +13,12 @@ from typing import Any
 from metadata_log.bad_sectors import read_twice
 from metadata_log.errors import CorruptLog
 from metadata_log.files import Directory, is_unreadable
-from metadata_log.ids import EPOCH_MAX, ReplicaKey, parse_uuid, uuid_text
+from metadata_log.ids import EPOCH_MAX, NODE_ID_MAX, ReplicaKey, parse_uuid, uuid_text
 from quorum.core.effects import ElectionState
 
 FILE_NAME = "quorum-state"
 FILE_BYTES_MAX = 4_096
 FORMAT_VERSION = 1
-NODE_ID_MAX = (1 << 31) - 1
 
 FIRST_STATE = ElectionState(epoch=0, voted_for=None, leader_id=None)
 

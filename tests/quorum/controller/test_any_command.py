@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from metadata_log.batch import encode
 from metadata_log.codec import decode_batch, encode_records
-from metadata_log.delta import NODE_ID_MAX, MetadataDelta
+from metadata_log.delta import MetadataDelta
 from metadata_log.errors import BatchTooLarge
+from metadata_log.ids import NODE_ID_MAX
 from metadata_log.image import MetadataImage, Provenance
 from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Endpoint, FeatureRange, MetadataRecord, ProducerIds
 from quorum.controller.commands import (
