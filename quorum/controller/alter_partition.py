@@ -8,7 +8,16 @@ already is a retry whose first answer was lost, and is granted again.
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import id_shown
 from metadata_log.image import MetadataImage
-from metadata_log.partition_state import ISR, LEADER, REPLICAS, PartitionState, merge
+from metadata_log.partition_state import (
+    ISR,
+    LEADER,
+    LEADER_EPOCH,
+    PARTITION_EPOCH,
+    RECOVERY_STATE,
+    REPLICAS,
+    PartitionState,
+    merge,
+)
 from metadata_log.records import RECOVERED, RECOVERING, PartitionChange, RegisterBroker
 from quorum.controller.broker_view import BrokerView
 from quorum.controller.commands import (
@@ -20,7 +29,7 @@ from quorum.controller.commands import (
 )
 from quorum.controller.config import ControllerConfig
 from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.partitions import LEADER_EPOCH, PARTITION_EPOCH, RECOVERY_STATE, PartitionChangeBuilder
+from quorum.controller.partitions import PartitionChangeBuilder
 from quorum.controller.topic_rules import Rejected
 
 

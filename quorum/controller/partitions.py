@@ -12,17 +12,13 @@ from typing import Final
 
 from metadata_log.ids import NO_LEADER, NodeId, Uuid
 from metadata_log.image import MetadataImage
-from metadata_log.partition_state import ISR, LEADER, REPLICAS, NodeIds, PartitionState
+from metadata_log.partition_state import ISR, LEADER, RECOVERY_STATE, REPLICAS, NodeIds, PartitionState
 from metadata_log.records import (
     BROKER_RESOURCE,
     RECOVERING,
     TOPIC_RESOURCE,
     PartitionChange,
 )
-
-RECOVERY_STATE: Final = 5
-LEADER_EPOCH: Final = 6
-PARTITION_EPOCH: Final = 7
 
 UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
