@@ -27,7 +27,6 @@ from metadata_log.errors import ErrorCode
 from metadata_log.ids import NodeId
 from metadata_log.pieces import PIECE_BYTES_MIN, PieceSize
 
-CHUNK_BYTES_MAX = 4 << 20
 SNAPSHOT_BYTES_MAX = 64 << 30
 """No snapshot is larger; a size that says so is not believed."""
 

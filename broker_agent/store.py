@@ -290,11 +290,6 @@ class BrokerStore:
 
     # --- durability --------------------------------------------------------------------------------------------------
 
-    @property
-    def is_dirty(self) -> bool:
-        shape = self._open_log.shape
-        return shape.flushed_end < shape.end
-
     def flush(self) -> None:
         """Makes the log durable. Raises FlushFailed: stop the process."""
         self._open_log.flush()

@@ -22,7 +22,7 @@ from metadata_log.codec import decode_batch
 from metadata_log.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch, Uuid, uuid_text
 from metadata_log.records import Endpoint, Voter, Voters
 from quorum.cli.surveying import Candidate, CannotRecover, batches_of, places_of
-from quorum.core.epochs import EPOCHS_AHEAD_MAX, reach
+from quorum.core.epochs import reach
 from quorum.runtime.opening import LOG_DIRECTORY
 from quorum.runtime.recovery_plan import (
     DIRECTORIES_MAX,
@@ -33,9 +33,6 @@ from quorum.runtime.recovery_plan import (
 )
 from snapshots.format import SnapshotMeta
 
-EPOCH_JUMP: Final = EPOCHS_AHEAD_MAX
-"""As far as any node lets itself be taken at once: three days of elections that all fail. The lost nodes cannot have come
-further unless they were alone for that long. Less than that near the last epoch (`epochs.reach`)."""
 GENERATION_STEP: Final = 1 << 20
 """Of so many generations one is a survivor's own: two have the same by a chance of one in a million. 2,000 recoveries fit below
 2^31."""
@@ -285,7 +282,11 @@ def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
 
 
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:
-    """Later than any that there was, and with another one after it, for the survivor has to be elected."""
+    """Later than any that there was, and with another one after it, for the survivor has to be elected.
+
+    It is as far on as any node lets itself be taken at once. The lost nodes can have come further only by three days of elections
+    that all failed (`epochs`).
+    """
     known = max(max(each.epoch, each.vote_epoch or 0) for each in candidates)
     epoch = known + reach(known)
     if epoch == known or not reach(epoch):

@@ -6,6 +6,7 @@ that have no use for a stream.
 A broker speaks for itself only: the id in the request has to be in its certificate (`daemon.doors`).
 """
 
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 
@@ -25,8 +26,6 @@ from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_
 from quorum.wire.timeouts import timeout_of
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
-SNAPSHOT_BYTES_MAX = 64 << 30
-"""No snapshot is larger."""
 FIRST_GENERATION = 1
 """What a broker is of that does not say."""
 
@@ -95,7 +94,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
             if request.max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"max_bytes {request.max_bytes} is negative")
-            until = position + (request.max_bytes or SNAPSHOT_BYTES_MAX)
+            until = position + request.max_bytes if request.max_bytes else sys.maxsize
             while position < until:
                 chunk_bytes = min(SNAPSHOT_CHUNK_BYTES, until - position)
                 size, data = self._node.read_snapshot_chunk(snapshot, position, chunk_bytes)

@@ -16,8 +16,6 @@ from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES
 from metadata_log.segment import SEGMENT_HEADER_BYTES
 from tests.fuzz.mutation import EXTREMES, Mutate, mutated
 
-_CHAIN_BYTES: Final = 32
-
 
 def sealed(data: bytes, *, start: int = 0, chain: bytes | None = None, lengths: bool = False) -> bytes:
     """`data` with fitting CRCs from `start` on. With `chain`, each batch continues the one before, the first one `chain`.

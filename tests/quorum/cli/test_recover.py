@@ -23,9 +23,9 @@ from metadata_log.records import LeaderChange, NoOp, Record, SnapshotMark, Voter
 from quorum.__main__ import open_locked
 from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
 from quorum.cli.main import cli
-from quorum.cli.planning import EPOCH_JUMP
 from quorum.config import QuorumConfig
 from quorum.core.effects import ElectionState
+from quorum.core.epochs import EPOCHS_AHEAD_MAX
 from quorum.runtime import election_file
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.opening import LOG_DIRECTORY, Opened, open_directory
@@ -132,11 +132,11 @@ def test_the_last_controller_becomes_the_quorum(tmp_path: Path) -> None:
     assert after.identity.generation == document["generation"] > 1
     assert after.identity.genesis_chain == before.identity.genesis_chain
     me = ReplicaKey(1, after.identity.directory_id)
-    assert after.election == ElectionState(1 + EPOCH_JUMP, me, None)
+    assert after.election == ElectionState(1 + EPOCHS_AHEAD_MAX, me, None)
     assert after.voters.latest.ids == (1,)
     assert after.voters.latest.voters[0].endpoints[0].port == 9001
     assert after.log.chain_at(end) == chain
-    assert (after.log.end, after.log.shape.last_epoch) == (end + 2, 1 + EPOCH_JUMP)
+    assert (after.log.end, after.log.shape.last_epoch) == (end + 2, 1 + EPOCHS_AHEAD_MAX)
     (opening,) = after.log.read(end, 1 << 20)
     assert decode_batch(opening) == [LeaderChange(1, (1,), (1,)), Voters(after.voters.latest.voters)]
     assert after.log.shape.flushed_end == after.log.end
@@ -352,7 +352,7 @@ def test_a_forgotten_vote_does_not_matter_any_more(tmp_path: Path, left: bytes |
         (path / "quorum-state").write_bytes(left)
     recovered("--directory", path)
     opened = reopened(path)
-    assert opened.election.epoch == 1 + EPOCH_JUMP
+    assert opened.election.epoch == 1 + EPOCHS_AHEAD_MAX
     assert opened.voters.latest.ids == (1,)
     opened.log.close()
 

@@ -6,9 +6,8 @@ import pytest
 
 from metadata_log.files import RealDirectory
 from metadata_log.ids import EPOCH_MAX
-from quorum.cli.planning import EPOCH_JUMP
 from quorum.core.effects import ElectionState
-from quorum.core.epochs import reach
+from quorum.core.epochs import EPOCHS_AHEAD_MAX, reach
 from quorum.runtime import election_file
 from tests.quorum.cli.test_recover import OLD, contents, controller, recover, recovered, reopened
 
@@ -20,13 +19,13 @@ def survivor(path: Path, left: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize("left", [1 << 40, 3 * EPOCH_JUMP, EPOCH_JUMP, 5_000, 3])
+@pytest.mark.parametrize("left", [1 << 40, 3 * EPOCHS_AHEAD_MAX, EPOCHS_AHEAD_MAX, 5_000, 3])
 def test_a_recovery_finds_an_epoch_however_few_are_left(tmp_path: Path, left: int) -> None:
     """A million on, or half of what is left: forged messages may have brought the survivor far, and it has to be elected yet."""
     path = survivor(tmp_path / "c", left)
     recovered("--directory", path)
     opened = reopened(path)
-    assert opened.election.epoch == EPOCH_MAX - left + min(EPOCH_JUMP, left // 2) == opened.log.shape.last_epoch
+    assert opened.election.epoch == EPOCH_MAX - left + min(EPOCHS_AHEAD_MAX, left // 2) == opened.log.shape.last_epoch
     assert reach(opened.election.epoch) > 0
 
 
