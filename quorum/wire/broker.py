@@ -94,7 +94,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 raise Refused(ErrorCode.INVALID_REQUEST, f"position {position} is negative")
             if request.max_bytes < 0:
                 raise Refused(ErrorCode.INVALID_REQUEST, f"max_bytes {request.max_bytes} is negative")
-            until = position + request.max_bytes if request.max_bytes else sys.maxsize
+            until = position + (request.max_bytes or sys.maxsize)
             while position < until:
                 chunk_bytes = min(SNAPSHOT_CHUNK_BYTES, until - position)
                 size, data = self._node.read_snapshot_chunk(snapshot, position, chunk_bytes)

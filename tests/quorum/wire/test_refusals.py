@@ -305,6 +305,7 @@ BROKERS: Final = {
         of_brokers("position", -1, E.INVALID_REQUEST),
         of_brokers("max_bytes", -1, E.INVALID_REQUEST),
         of_brokers("position", 1 << 40, E.POSITION_OUT_OF_RANGE),
+        of_brokers("position", (1 << 63) - 1, E.POSITION_OUT_OF_RANGE),
     ),
     "AlterPartition": (
         *CALLERS,
