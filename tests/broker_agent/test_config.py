@@ -1,15 +1,19 @@
 """A broker's configuration: defaults that work, and every mistake named at once, in words that say what to do."""
 
+import io
+import shutil
 from pathlib import Path
 
 import pytest
 
 from broker_agent.config import BrokerConfig, ConfigErrors, load
 from broker_agent.lifecycle import LeaseMode
-from broker_agent.process import advertised, download_sizes, run_broker, session_config
+from broker_agent.process import advertised, download_sizes, make_doors, run_broker, session_config
 from daemon.endpoints import HostPort
-from daemon.logs import get_logger
+from daemon.logs import Logs, get_logger
+from metadata_log.identity import Identity
 from metadata_log.records import Endpoint
+from tests.processes.certificates import Authority
 
 LEAST = {
     "node.id": "4",
@@ -107,6 +111,24 @@ def test_whose_certificates_are_whose() -> None:
     assert [str(each) for each in config.access.node_names] == ["broker-4@b4.example.org", "controller-1@c1"]
     assert config.access.admin_principals == {"CN=alice"}
     assert any("broker-ID@name expected" in each for each in mistakes(**files, tls__node__names="b4.example.org"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
+def test_a_broker_says_whether_every_certificate_operates_the_cluster(tmp_path: Path) -> None:
+    """Without `admin.principals` whoever has a certificate of the authority may change everything, through this broker too."""
+    identity = Identity("test-cluster", 4, bytes(16), 1, "broker")
+    files = Authority(tmp_path / "ca").sign_node(identity.role, identity.node_id, identity.cluster_id)
+    given = {
+        "tls__certificate__chain": str(files.certificate_chain),
+        "tls__private__key": str(files.private_key),
+        "tls__certificate__authority": str(files.certificate_authority),
+    }
+    for more, is_open in (({}, True), ({"admin__principals": "CN=alice"}, False)):
+        stream = io.StringIO()
+        with Logs("info", "json", stream=stream):
+            make_doors(loaded(**given, **more), identity, get_logger("test"))
+        assert ("admin.principals is not set" in stream.getvalue()) is is_open, stream.getvalue()
 
 
 def test_all_mistakes_are_named_at_once() -> None:

@@ -163,3 +163,21 @@ async def test_swapped_key_and_certificate_keep_it_from_starting(config: Path, t
     code, said = await (await quorumd(config, *(f"--set=tls.{key}={path}" for key, path in given.items()))).end()
     assert code == 78, said
     assert "controller.key: a certificate expected, and this is a private key: are the two swapped?" in said
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
+@pytest.mark.parametrize("listed", [False, True])
+async def test_it_says_at_the_start_whether_every_certificate_operates_it(
+    config: Path, tmp_path: Path, listed: bool
+) -> None:
+    """Without `admin.principals` who has any certificate of the authority may change everything; nobody is left to guess that."""
+    files = Authority(tmp_path / "ca").sign_node("controller", 1, "test-cluster")
+    with config.open("a") as more:
+        more.write(f"tls.certificate.chain: {files.certificate_chain}\ntls.private.key: {files.private_key}\n")
+        more.write(f"tls.certificate.authority: {files.certificate_authority}\n")
+        more.write("admin.principals: [CN=alice]\n" if listed else "")
+    daemon = await quorumd(config)
+    said = await daemon.until("listening")
+    assert ("admin.principals is not set" in said) is not listed, said
+    daemon.process.send_signal(signal.SIGTERM)
+    assert (await daemon.end())[0] == 0

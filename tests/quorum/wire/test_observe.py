@@ -52,6 +52,15 @@ def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
     assert b"metaquorum_failed_decisions 3" in metrics.page()
 
 
+def test_who_follows_no_leader_shows_none_on_the_metrics_page() -> None:
+    """NaN, as for all that a node does not know: an alert on the leader must not be kept quiet by one that is only remembered."""
+    node, metrics = FakeNode(), Metrics()
+    add_metrics(metrics, node)
+    assert b"metaquorum_current_leader 1.0\n" in metrics.page()
+    node.status = lambda: replace(FakeNode().status(), leader=LeaderHint(None, 1, None))  # type: ignore[method-assign]
+    assert b"metaquorum_current_leader NaN\n" in metrics.page()
+
+
 async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again() -> None:
     """Once each; a controller that leads no more knows nothing of others, which is no news of them."""
     node, health, stream = FakeNode(), Health(), io.StringIO()
