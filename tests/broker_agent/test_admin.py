@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -10,8 +11,10 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
+from broker_agent.process import serving_clients
 from daemon.dial import Dialer
 from daemon.forwarding import READS
+from daemon.health import Health
 from daemon.reaching import Reaching
 from daemon.server import serving
 from metadata_log.errors import ErrorCode
@@ -19,6 +22,7 @@ from quorum.runtime.requests import Refused
 from quorum.wire.client import AdminClient
 from quorum.wire.client_errors import MayHaveHappened, NoLeader
 from quorum.wire.server import serve
+from tests.broker_agent.test_config import loaded
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 
@@ -131,6 +135,17 @@ async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluste
         assert (await change).error.code == ErrorCode.REQUEST_TIMED_OUT
         assert (await read).error.code == (await later).error.code == ErrorCode.BROKER_NOT_AVAILABLE
         assert "this node is shutting down; nothing was done" in (await later).error.message
+
+
+async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over() -> None:
+    """Its listeners end what is under way in words; after them the channels to the controllers go."""
+    config = loaded(listeners="A://127.0.0.1:0")
+    agent: Any = SimpleNamespace(cluster_id="test-cluster")
+    async with Dialer() as dialer:
+        controllers = AdminForwarding(lambda: (), Reaching(dialer))
+        async with serving_clients(agent, config, Health(), controllers):
+            assert not controllers._forwarder.is_stopping()
+        assert controllers._forwarder.is_stopping()
 
 
 async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: AdminClient, cluster: Cluster) -> None:

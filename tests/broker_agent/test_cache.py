@@ -45,7 +45,7 @@ class Cluster:
 
 def broker(broker_id: int, *listeners: str, fenced: bool = False, log_dirs: tuple[bytes, ...] = ()) -> RegisterBroker:
     endpoints = tuple(Endpoint(listener, f"b{broker_id}", 9092 + index) for index, listener in enumerate(listeners))
-    incarnation = bytes([broker_id]) * 16
+    incarnation = bytes([broker_id % 256]) * 16
     return RegisterBroker(
         broker_id, incarnation, endpoints, (), f"r{broker_id % 2}", fenced, False, log_dirs, FROM_OFFSET
     )

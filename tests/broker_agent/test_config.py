@@ -127,7 +127,8 @@ def test_a_broker_says_whether_every_certificate_operates_the_cluster(tmp_path: 
     for more, is_open in (({}, True), ({"admin__principals": "CN=alice"}, False)):
         stream = io.StringIO()
         with Logs("info", "json", stream=stream):
-            make_doors(loaded(**given, **more), identity, get_logger("test"))
+            doors = make_doors(loaded(**given, **more), identity, get_logger("test"))
+        assert doors.admin_principals == (set() if is_open else {"CN=alice"})
         assert ("admin.principals is not set" in stream.getvalue()) is is_open, stream.getvalue()
 
 

@@ -162,14 +162,22 @@ async def test_a_cursor_from_anywhere_ends_somewhere() -> None:
 
 
 async def test_a_page_is_limited_by_bytes_where_replicas_are_many() -> None:
-    """3,000 partitions with 100 replicas each are more than gRPC takes in one message."""
+    """4,500 partitions with 100 replicas each, whose ids take five bytes, are more than gRPC takes in one message."""
     cluster = Cluster()
-    ids = tuple(range(1, 101))
-    cluster.write(*[broker(each, LISTENER) for each in ids], *topic("a", 3_000, ids))
+    ids = tuple(range(1 << 28, (1 << 28) + 100))
+    cluster.write(*[broker(each, LISTENER) for each in ids], *topic("a", 4_500, ids))
     told = await pages(service_of(cluster))
-    assert len(partitions_of(told)) == 3_000
+    assert len(partitions_of(told)) == 4_500
+    assert sum(page.ByteSize() for page in told) > MESSAGE_BYTES_MAX
     assert all(page.ByteSize() < MESSAGE_BYTES_MAX // 2 for page in told)
     assert len(told) < 10
+
+
+async def test_whoever_asks_for_more_than_a_page_gets_a_page() -> None:
+    """A client's limit makes pages smaller, and never larger."""
+    told = await ask(service_of(cluster_of(a=PAGE_PARTITIONS_MAX + 1)), limit=1 << 30)
+    assert [len(topic.partitions) for topic in told.topics] == [PAGE_PARTITIONS_MAX]
+    assert told.next.partition == PAGE_PARTITIONS_MAX
 
 
 async def test_a_lease_that_lapses_while_a_page_is_built_keeps_it_from_being_answered() -> None:
