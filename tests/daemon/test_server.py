@@ -85,6 +85,9 @@ async def test_who_says_nothing_takes_no_place_for_long() -> None:
     """Three places, and ten connections over which nothing is said: those beyond the third are hung up on at once, the others in
     time, and then somebody who speaks gets in. Who was there before is answered all the while."""
     timeout = ("grpc.server_handshake_timeout_ms", 300)
+    assert dict(server_options()).get(timeout[0]) == descriptors.SILENCE_MS, (
+        "of a real server, for which no test has the time"
+    )
     options = [timeout, *(option for option in server_options(connections=3) if option[0] != timeout[0])]
     async with serving(ANY, echo, options=options) as port, Dialer() as early, AsyncExitStack() as stack:
         assert await call(early, port, b"first") == b"first"

@@ -73,7 +73,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     files: dict[str, TlsFiles | None] = {"none": None, "foreign": foreign.sign_node(CONTROLLER, 2, CLUSTER_ID)}
     files["intern"] = ours.sign("intern", "127.0.0.1", "email:intern@example.org")
     files["operator"] = ours.sign("operator")
-    for role, ids in ((CONTROLLER, (1, 2, 3, 4, 9)), (BROKER, (0, 7, 8))):
+    # Controller 0 and broker 2, too: an id is of a role, and broker 2 is not controller 2.
+    for role, ids in ((CONTROLLER, (0, 1, 2, 3, 4, 9)), (BROKER, (0, 2, 7, 8))):
         files |= {f"{role}-{node_id}": ours.sign_node(role, node_id, CLUSTER_ID) for node_id in ids}
     # Not a DNS name of a subject alternative name, or not of this cluster: nobody's.
     name = NodeNames(CLUSTER_ID).demanded(Node(CONTROLLER, 2))

@@ -5,7 +5,8 @@ import logging
 import shutil
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -22,14 +23,15 @@ from daemon.tls import TlsFiles
 from metadata_log.errors import ErrorCode
 from metadata_log.ids import ReplicaKey
 from metadata_log.records import Endpoint
+from quorum.__main__ import _peers
 from quorum.core.inputs import Failure
 from quorum.core.messages import ChainRequest, ChainResponse, PeerResponse
 from quorum.runtime.requests import LeaderHint as Hint
 from quorum.runtime.requests import Refused
-from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
+from tests.quorum.test_config import LEAST, load
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.good_requests import good_requests
 
@@ -67,40 +69,48 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     )
 
 
-async def test_a_controller_asks_nobody_in_anothers_place(files: Files, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_controller_asks_nobody_in_anothers_place(
+    files: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whoever has taken over the address of controller 1, with the certificate of another node of the same host, hears no
     question and can grant no vote; the log says once what is wrong."""
     node, me = FakeNode(), OURS._replace(node_id=2, directory_id=directory_id(2))
     asking = ChainRequest(ReplicaKey(2, directory_id(2)), 1, 1)
-    async with Dialer(files.two) as dialer:
+    settings = {
+        "certificate.chain": files.two.certificate_chain,
+        "private.key": files.two.private_key,
+        "certificate.authority": files.two.certificate_authority,
+    }
+    given = [f"tls.{key}={path}" for key, path in settings.items()]
+    config = load(tmp_path, LEAST.replace("node.id: 1", "node.id: 2"), *given)
+    opened: Any = SimpleNamespace(identity=me)
 
-        async def ask(at: Endpoint) -> PeerResponse | Failure:
-            peers = Peers(
-                me, lambda i, place: dialer(f"{place.host}:{place.port}", NAMES.demanded(Node(CONTROLLER, i)))
-            )
-            peers.set_endpoints({1: at})
-            answered: asyncio.Future[PeerResponse | Failure] = asyncio.get_running_loop().create_future()
-            peers.send(1, asking, 2_000, answered.set_result, answered.set_result)
-            try:
-                return await answered
-            finally:
-                await peers.close()
+    async def ask(at: Endpoint) -> PeerResponse | Failure:
+        peers = _peers(config, opened, NAMES)
+        peers.set_endpoints({1: at})
+        answered: asyncio.Future[PeerResponse | Failure] = asyncio.get_running_loop().create_future()
+        peers.send(1, asking, 2_000, answered.set_result, answered.set_result)
+        try:
+            return await answered
+        finally:
+            await peers.close()
 
-        for shown in (files.two, files.broker, files.host, files.foreign):
-            async with serve(node, OURS, ANY_PORT, grace_s=0, tls=shown) as port:
-                with caplog.at_level(logging.WARNING, "quorum.wire.peers"):
-                    assert await ask(Endpoint("CONTROLLER", "127.0.0.1", port)) is Failure.BROKEN
-        assert not node.asked
-        assert "does not show the certificate of controller 1, and is asked nothing" in caplog.text
+    for shown in (files.two, files.broker, files.host, files.foreign):
+        async with serve(node, OURS, ANY_PORT, grace_s=0, tls=shown) as port:
+            with caplog.at_level(logging.WARNING, "quorum.wire.peers"):
+                assert await ask(Endpoint("CONTROLLER", "127.0.0.1", port)) is Failure.BROKEN
+    assert not node.asked
+    assert "does not show the certificate of controller 1, and is asked nothing" in caplog.text
 
-        async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
-            assert isinstance(await ask(Endpoint("CONTROLLER", "127.0.0.1", port)), ChainResponse)
+    async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
+        assert isinstance(await ask(Endpoint("CONTROLLER", "127.0.0.1", port)), ChainResponse)
 
 
 async def test_a_request_is_handed_on_to_the_leader_itself_or_to_nobody(files: Files) -> None:
     """Who is in its place learns nothing of the request; nothing was done, and that is what its client hears."""
     leader, follower = FakeNode(), FakeNode()
-    for shown, code in ((files.one, ErrorCode.NONE), (files.broker, ErrorCode.NOT_CONTROLLER)):
+    for shown in (files.one, files.two, files.broker):
+        code = ErrorCode.NONE if shown is files.one else ErrorCode.NOT_CONTROLLER
         async with AsyncExitStack() as stack:
             at = await stack.enter_async_context(serve(leader, OURS, ANY_PORT, grace_s=0, tls=shown))
             hint = Hint(1, 1, Endpoint("CONTROLLER", "127.0.0.1", at))
