@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from metadata_log.records import BROKER_RESOURCE
 from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
 from quorum.core.config import RaftConfig
 from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse
+from quorum.core.roles import Role, Transition
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.node_config import NodeConfig
 from quorum.runtime.requests import Refused
@@ -30,6 +32,21 @@ async def test_three_controllers_elect_one_and_commit_on_all(tmp_path: Path) -> 
         assert sum(one.is_active for one in status) == 1
         assert sorted(one.epoch for one in status)[1] == max(one.epoch for one in status)  # a majority is in it
         assert {one.cluster_id for one in status} == {quorum.cluster_id}
+
+
+async def test_each_change_of_role_is_told(tmp_path: Path) -> None:
+    """In order, each from the role that the one before led to; those too that came before there was anybody to tell."""
+    async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
+        await client.list_topics()
+        told: dict[int, list[Transition]] = {node_id: [] for node_id in quorum.loops}
+        for node_id, loop in quorum.loops.items():
+            loop.on_transition(told[node_id].append)
+        for node_id, changes in told.items():
+            assert changes[0].left is Role.UNATTACHED
+            assert all(before.role is after.left for before, after in pairwise(changes))
+            assert changes[-1].role is quorum.loops[node_id].node.core.role
+        (leader,) = (changes for changes in told.values() if changes[-1].role is Role.LEADER)
+        assert [change.role for change in leader][-3:] == [Role.PROSPECTIVE, Role.CANDIDATE, Role.LEADER]
 
 
 async def test_a_leader_that_stops_hands_over(tmp_path: Path) -> None:
