@@ -172,7 +172,8 @@ def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) 
         if directory.exists(election_file.FILE_NAME):
             raise CorruptLog(
                 f"{metadata.path_text}: the bootstrap checkpoint is gone, and this node has voted here: do not format "
-                "it; restore @metadata from a copy, or give the node a new directory and let it fetch from the others"
+                "it. If only the checkpoint is missing, copy that file from another controller: it is the same on all of "
+                "them. If more is missing, give the node a new directory and let it fetch from the others; never an old copy"
             )
         raise CorruptLog(
             f"{metadata.path_text}: no bootstrap checkpoint; format the directory (quorumctl storage format)"

@@ -2,12 +2,14 @@
 
 A node that has lost its majority changes its role a few times a second, for as long as that lasts: it gives up on the leader
 that it knew, asks who would vote for it, goes back, and begins again. That is one piece of news and 230,000 changes a day. So a
-change that was logged already since the node last had a leader, in the same epoch, is counted and not logged again; once a minute
-a line says how many there were.
+change that was logged already since the node last had a leader, in the same epoch, is counted and not logged again. The first
+repetition writes a line of its own, so that the log does not end with the role that the node has left again; after that a line
+a minute says how many repetitions there were.
 
     12:00:00  role  was=follower role=prospective  reason="the leader has not answered for the fetch timeout"
     12:00:00  role  was=prospective role=follower  reason="a majority would not, or the election timeout passed"
-    12:01:01  repeated role changes  repeated=118
+    12:00:02  repeated role changes  repeated=1    reason="the leader has not answered for the fetch timeout"
+    12:01:02  repeated role changes  repeated=118  reason=...
 """
 
 from typing import Final
@@ -31,6 +33,8 @@ class RoleLines:
         """The changes that were logged since the node last had a leader, in this epoch."""
         self._repeated = 0
         self._line_ms = 0
+        self._repeats = False
+        """Whether the log's newest line says that the node goes round and round."""
 
     def tell(self, change: Transition) -> None:
         """Logs `change`, or counts it."""
@@ -42,10 +46,12 @@ class RoleLines:
         what = (change.left, change.role, change.why, change.leader_id)
         if what in self._told:
             self._repeated += 1
-            if change.at_ms - self._line_ms >= REPEATED_EVERY_MS:
+            if not self._repeats or change.at_ms - self._line_ms >= REPEATED_EVERY_MS:
+                self._repeats = True
                 log.info("repeated role changes", reason=change.why.value, repeated=self._taken(change.at_ms))
             return
         self._told.add(what)
+        self._repeats = False
         repeated = self._taken(change.at_ms)
         log.info(
             "role",
