@@ -163,7 +163,11 @@ async def test_a_clients_certificate_makes_nobody_a_node(secured: Secured) -> No
                 )
                 registered = await broker_pb2_grpc.BrokerServiceStub(at).RegisterBroker(evil)  # type: ignore[no-untyped-call]
                 assert registered.error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            assert "refused ipv4:127.0.0.1" in node.log_path.read_text()
+
+            async def told(path: Path = node.log_path) -> bool | None:
+                return True if "refused ipv4:127.0.0.1" in path.read_text() else None
+
+            await until(told)  # a thread of its own writes the log
         after = await client.describe_quorum()
         assert (after.epoch, after.leader.leader_id) == (before.epoch, before.leader.leader_id)
         brokers = (await client.list_brokers()).brokers
