@@ -10,7 +10,7 @@ VENV := .venv/.installed
 CODEGEN := .venv-codegen/.installed
 MODEL := .venv-model/.installed
 PROTOS := $(wildcard proto/quorum_rpc/v1/*.proto)
-CODE := metadata_log quorum broker_agent snapshots daemon tests benchmarks examples scripts spec
+CODE := metadata_log quorum broker_agent snapshots clients service_kit metaquorum tests benchmarks examples scripts spec
 
 SEEDS ?= 1000
 EVENTS ?= 2000

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from metadata_log.delta import MetadataDelta
-from metadata_log.digest import record_hash
-from metadata_log.image import MetadataImage, Provenance
-from metadata_log.records import Endpoint, MetadataRecord, Partition, PartitionChange, RegisterBroker, Topic
-from metadata_log.replay import loading_delta
+from metadata_log.format.records import Endpoint, MetadataRecord, Partition, PartitionChange, RegisterBroker, Topic
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.digest import record_hash
+from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.replay import loading_delta
 
 CHANGES = 2_000
 

@@ -12,7 +12,7 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2
 
 from benchmarks.load import Call
 from benchmarks.sessions import Sessions
-from quorum.cli.dev_cluster import DevCluster
+from quorum.devcluster.cluster import DevCluster
 
 TOPICS = 1_000
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import grpc.aio
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
-from metadata_log.batch import decode_all
+from metadata_log.format.batch import decode_all
 
 CONTACT_S = 1.0
 

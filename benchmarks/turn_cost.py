@@ -23,12 +23,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from metadata_log.errors import ErrorCode
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, write_identity
-from metadata_log.ids import NodeId, uuid_text
-from metadata_log.records import Endpoint, FeatureRange, Voter, Voters
-from quorum.controller.commands import (
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, write_identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, uuid_text
+from metadata_log.format.records import Endpoint, FeatureRange, Voter, Voters
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     Command,
     ConfigAlteration,
@@ -39,13 +39,13 @@ from quorum.controller.commands import (
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
-from quorum.core.messages import FetchRequest, Request, Response
-from quorum.runtime.jobs import FlushJob, Job
+from quorum.core.protocol.messages import FetchRequest, Request, Response
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.runtime.requests import MetadataFetch, MetadataFetched
-from quorum.runtime.world import (
+from quorum.runtime.protocol.jobs import FlushJob, Job
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
+from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,

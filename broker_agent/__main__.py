@@ -14,16 +14,16 @@ from pathlib import Path
 
 from broker_agent.config import load
 from broker_agent.process import run_broker
-from daemon.clock import RealClock
-from daemon.logs import Logs, get_logger
-from daemon.release import release_line
-from daemon.run import EXIT_CONFIG, EXIT_FAILURE, run
-from daemon.server import CannotBind
-from daemon.signals import handling_signals
-from daemon.tls import TlsUnusable
-from metadata_log.errors import LogFormatError
-from metadata_log.files import DirectoryInUse, FlushFailed
-from metadata_log.identity import ForeignDirectory, UnformattedDirectory
+from metadata_log.disk.files import DirectoryInUse, FlushFailed
+from metadata_log.disk.identity import ForeignDirectory, UnformattedDirectory
+from metadata_log.format.errors import LogFormatError
+from service_kit.process.clock import RealClock
+from service_kit.process.logs import Logs, get_logger
+from service_kit.process.release import release_line
+from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, run
+from service_kit.process.signals import handling_signals
+from service_kit.rpc.server import CannotBind
+from service_kit.security.tls import TlsUnusable
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

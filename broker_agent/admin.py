@@ -1,9 +1,10 @@
 """The admin service of a broker: it asks the controllers, so that whoever can reach a broker can operate the cluster.
 
 A broker decides nothing here and keeps nothing. It asks the controller that it fetches from, which hands on what it cannot do
-itself, and the others while that one is away, until a change may have happened (see `daemon.forwarding`).
+itself, and the others while that one is away, until a change may have happened (see `service_kit.rpc.forwarding`).
 
-The broker lets in whom its own `admin.principals` names (`daemon.doors`); the controllers look the same name up in theirs.
+The broker lets in whom its own `admin.principals` names (`service_kit.rpc.doors`); the controllers look the same name
+up in theirs.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent import convert
-from daemon.dial import Reach, WrongServer
-from daemon.doors import Doors, NotAuthorized
-from daemon.forwarding import ANSWER_GRACE_S, Forwarder, NoAnswer, in_the_name_of
-from metadata_log.errors import ErrorCode
+from metadata_log.format.errors import ErrorCode
+from service_kit.rpc.dial import Reach, WrongServer
+from service_kit.rpc.doors import Doors, NotAuthorized
+from service_kit.rpc.forwarding import ANSWER_GRACE_S, Forwarder, NoAnswer, in_the_name_of
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 DEFAULT_TIMEOUT_S: Final = 10.0

@@ -16,9 +16,10 @@ from quorum_rpc.v1 import broker_pb2, common_pb2
 from broker_agent import convert
 from broker_agent.cache import MetadataCache
 from broker_agent.client import ControllerClient
-from broker_agent.isr_proposals import IsrProposal, IsrProposals
-from broker_agent.leading import ProposalsAnswered, lead
-from broker_agent.lifecycle import (
+from broker_agent.isr_proposer import ProposalsAnswered, lead
+from broker_agent.metadata_loader import Log, MetadataLoader
+from broker_agent.session.isr_proposals import IsrProposal, IsrProposals
+from broker_agent.session.lifecycle import (
     AbandonFetch,
     Applied,
     ApplyBatches,
@@ -40,13 +41,12 @@ from broker_agent.lifecycle import (
     StopRequested,
     TimerFired,
 )
-from broker_agent.metadata_loader import Log, MetadataLoader
-from broker_agent.session import Session
+from broker_agent.session.session import Session
 from broker_agent.store import BrokerStore
-from daemon.endpoints import HostPort
-from metadata_log.ids import NodeId, Offset, Uuid
-from metadata_log.image import MetadataImage
-from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange
+from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange
+from metadata_log.image.metadata_image import MetadataImage
+from service_kit.process.endpoints import HostPort
 
 
 @dataclass(frozen=True, slots=True)

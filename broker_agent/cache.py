@@ -13,13 +13,13 @@ and its replicas are offline. A broker in controlled shutdown is still alive: it
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from metadata_log.changes import Changes
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
-from metadata_log.image import EMPTY_IMAGE, MetadataImage
-from metadata_log.partition_state import PartitionState
-from metadata_log.records import RegisterBroker
-from metadata_log.topic_image import TopicImage
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, ZERO_UUID, Epoch, NodeId, Offset, Uuid
+from metadata_log.format.partition_state import PartitionState
+from metadata_log.format.records import RegisterBroker
+from metadata_log.image.changes import Changes
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from metadata_log.image.topic_image import TopicImage
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that the system keeps for itself; clients are told so."""

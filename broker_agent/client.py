@@ -9,7 +9,7 @@ more urgent than the one that waits opens a new stream; the old one is cancelled
 by its number.
 
 Over TLS `reach` sees to it that whoever answers is a controller of this cluster, and the named one where one was named; nobody
-else is asked anything (`daemon.reaching`).
+else is asked anything (`service_kit.rpc.controller_channels`).
 """
 
 import asyncio
@@ -20,12 +20,12 @@ import grpc
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
 from broker_agent import convert
-from broker_agent.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
-from daemon.dial import Reach, WrongServer, is_wrong_server
-from daemon.endpoints import HostPort
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId
-from metadata_log.pieces import PIECE_BYTES_MIN, PieceSize
+from broker_agent.session.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
+from metadata_log.format.pieces import PIECE_BYTES_MIN, PieceSize
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.dial import Reach, WrongServer, is_wrong_server
 
 SNAPSHOT_BYTES_MAX = 64 << 30
 """No snapshot is larger; a size that says so is not believed."""
@@ -48,7 +48,7 @@ class SnapshotPiece(NamedTuple):
 
 
 class DownloadSizes(NamedTuple):
-    """How a snapshot is downloaded: in pieces of a size that comes in time (`metadata_log.pieces`)."""
+    """How a snapshot is downloaded: in pieces of a size that comes in time (`metadata_log.format.pieces`)."""
 
     min_bytes: int = PIECE_BYTES_MIN
     max_bytes: int = 1 << 20

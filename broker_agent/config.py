@@ -9,15 +9,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
-from broker_agent.lifecycle import LeaseMode
-from daemon.config import Config, ConfigErrors, ConfigProblem, effective, load_config
-from daemon.doors import Access
-from daemon.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
-from daemon.logs import FORMATS, LEVELS
-from daemon.node_identity import NamedNode, parse_named_node
-from daemon.tls import InsecureListener, TlsFiles, check_listener
-from metadata_log.pieces import PIECE_BYTES_MIN
-from metadata_log.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
+from broker_agent.session.lifecycle import LeaseMode
+from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
+from service_kit.process.config import Config, ConfigErrors, ConfigProblem, effective, load_config
+from service_kit.process.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
+from service_kit.process.logs import FORMATS, LEVELS
+from service_kit.rpc.doors import Access
+from service_kit.security.node_identity import NamedNode, parse_named_node
+from service_kit.security.tls import InsecureListener, TlsFiles, check_listener
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
 
@@ -66,7 +66,7 @@ class TlsSection(BaseModel):
     private_key: Path
     certificate_authority: Path
     node_names: NamedNodes = ()
-    """`broker-101@b101.example.org`: other names in nodes' certificates than those of `daemon.node_identity`."""
+    """`broker-101@b101.example.org`: other names in nodes' certificates than those of `service_kit.security.node_identity`."""
 
 
 class BrokerConfig(Config):
@@ -96,13 +96,13 @@ class BrokerConfig(Config):
     metadata_fetch_snapshot_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
     """The same for a snapshot."""
     metadata_fetch_piece_min_bytes: int = Field(PIECE_BYTES_MIN, ge=1 << 10, le=2 << 20)
-    """A broker begins with pieces of this size, and comes back to it when one was too late (`metadata_log.pieces`)."""
+    """A broker begins with pieces of this size, and comes back to it when one was too late (`metadata_log.format.pieces`)."""
     metrics_listener: AnyAddress | None = None
     """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
     allow_insecure_remote: bool = False
     tls: TlsSection | None = None
     admin_principals: tuple[str, ...] = ()
-    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`daemon.doors`)."""
+    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`service_kit.rpc.doors`)."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"
     log_format: Annotated[str, _word(*FORMATS)] = "auto"
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from quorum_rpc.v1 import broker_pb2, client_pb2, common_pb2
 
 from broker_agent.cache import Node, PartitionInfo, TopicHead
-from broker_agent.isr_proposals import IsrProposal, ProposalResult
-from broker_agent.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.pieces import BatchPart
-from metadata_log.records import RECOVERED, Endpoint, FeatureRange
+from broker_agent.session.isr_proposals import IsrProposal, ProposalResult
+from broker_agent.session.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
+from metadata_log.format.pieces import BatchPart
+from metadata_log.format.records import RECOVERED, Endpoint, FeatureRange
 
 _RESULTS = {
     broker_pb2.MetadataFetchResponse.BATCHES: FetchResult.BATCHES,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker_agent.cache import MetadataCache
 from broker_agent.client import SnapshotPiece, SnapshotUnavailable
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     Applied,
     ApplyBatches,
     BatchesRefused,
@@ -29,14 +29,14 @@ from broker_agent.lifecycle import (
     StoreRecovered,
 )
 from broker_agent.store import BrokerStore, SnapshotJob, WrongHistory
-from daemon.endpoints import HostPort
-from metadata_log.changes import Changes
-from metadata_log.errors import LogFormatError
-from metadata_log.files import FlushFailed
-from metadata_log.ids import OffsetAndEpoch, Uuid
-from metadata_log.image import MetadataImage
-from metadata_log.records import Voters
-from metadata_log.replay import ReplayStopped
+from metadata_log.disk.files import FlushFailed
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch, Uuid
+from metadata_log.format.records import Voters
+from metadata_log.image.changes import Changes
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.replay import ReplayStopped
+from service_kit.process.endpoints import HostPort
 
 T = TypeVar("T")
 

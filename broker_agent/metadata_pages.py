@@ -17,8 +17,8 @@ from quorum_rpc.v1 import client_pb2
 
 from broker_agent import convert
 from broker_agent.cache import MetadataView, PartitionInfo
-from metadata_log.errors import ErrorCode
-from metadata_log.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
 
 PAGE_PARTITIONS_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20

@@ -19,26 +19,26 @@ from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.agent import Agent, BrokerIdentity
 from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
-from broker_agent.lifecycle import BrokerState, Exit
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
-from broker_agent.session import Session
-from broker_agent.session_config import SessionConfig
+from broker_agent.session.lifecycle import BrokerState, Exit
+from broker_agent.session.session import Session
+from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
-from daemon.certificate_names import check_own_name
-from daemon.config import ConfigErrors, ConfigProblem, effective
-from daemon.dial import Dialer, Reach
-from daemon.doors import EVERYBODY, Doors
-from daemon.health import ADMIN, QUORUM, Health, serving_http
-from daemon.metrics import Metrics
-from daemon.node_identity import BROKER, Node
-from daemon.notify import notify
-from daemon.reaching import Reaching
-from daemon.server import serving
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, check_identity, read_identity
-from metadata_log.records import NO_DATA_PLANE, Endpoint, FeatureRange
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, check_identity, read_identity
+from metadata_log.format.records import NO_DATA_PLANE, Endpoint, FeatureRange
+from service_kit.process.config import ConfigErrors, ConfigProblem, effective
+from service_kit.process.metrics import Metrics
+from service_kit.process.notify import notify
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer, Reach
+from service_kit.rpc.doors import EVERYBODY, Doors
+from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
+from service_kit.rpc.server import serving
+from service_kit.security.certificate_names import check_own_name
+from service_kit.security.node_identity import BROKER, Node
 
 FEATURES = (FeatureRange("metadata.version", 1, 1),)
 """What this release works with."""

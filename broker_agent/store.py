@@ -22,17 +22,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from broker_agent.lifecycle import EMPTY_POSITION, Position
-from metadata_log.bad_sectors import read_twice
-from metadata_log.batch import Batch, decode_all
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import Directory, FileTooLarge
-from metadata_log.identity import read_identity, write_identity
-from metadata_log.ids import Offset, OffsetAndEpoch, Uuid
-from metadata_log.image import MetadataImage, Provenance
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import KRaftVersion, Voters
-from metadata_log.replay import Replay, ReplayResult
+from broker_agent.session.lifecycle import EMPTY_POSITION, Position
+from metadata_log.disk.bad_sectors import read_twice
+from metadata_log.disk.files import Directory, FileTooLarge
+from metadata_log.disk.identity import read_identity, write_identity
+from metadata_log.format.batch import Batch, decode_all
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.records import KRaftVersion, Voters
+from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.replay import Replay, ReplayResult
+from metadata_log.store.log import Log, LogConfig
 from snapshots.format import SnapshotMeta
 from snapshots.reader import read_records, unreadable_is_damaged
 from snapshots.store import SnapshotStore

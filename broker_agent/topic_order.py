@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Final
 
-from metadata_log.sharded_map import ShardedMap
+from metadata_log.image.sharded_map import ShardedMap
 
 _SORTED_PER_UNIT: Final = 16
 """So many names are sorted in the time that it takes to tell of one partition (0.4 us each, against 7)."""

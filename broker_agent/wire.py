@@ -17,11 +17,11 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent import convert
 from broker_agent.cache import MetadataCache, MetadataView
-from broker_agent.lifecycle import BrokerState
 from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, cursor_name
+from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, Uuid
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, Uuid
 
 MAX_WAIT_MS = 60_000
 """No client waits longer for an offset, whatever it asks for."""

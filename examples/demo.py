@@ -35,10 +35,10 @@ from narrator import DoesNotHold, Narrator, Step, expect
 from spark import Spark
 from stage import PARTITIONS, REPLICATION_FACTOR, Stage
 
-from quorum.cli.dev_cluster import DevCluster, DevClusterError
-from quorum.cli.dev_process import exit_code, log_tail, send
-from quorum.cli.topic_apply import Impossible
-from quorum.wire.client_errors import AdminError
+from clients.errors import AdminError
+from quorum.cli.commands.topic_apply import Impossible
+from quorum.devcluster.cluster import DevCluster, DevClusterError
+from quorum.devcluster.process import exit_code, log_tail, send
 
 INTERRUPTED: Final = 130
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

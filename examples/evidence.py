@@ -15,13 +15,13 @@ from typing import Any, NamedTuple, TypeVar
 from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2, broker_pb2
 
-from metadata_log.batch import Batch
-from metadata_log.codec import decode_batch
-from metadata_log.ids import Offset
-from metadata_log.records import BrokerRegistrationChange, PartitionChange
-from quorum.cli.dev_layout import DevNode
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
+from clients.admin import AdminClient
+from clients.errors import AdminError
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import decode_batch
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import BrokerRegistrationChange, PartitionChange
+from quorum.devcluster.layout import DevNode
 from snapshots.offline.inputs import find_log
 from snapshots.offline.scan import FileRange, scan
 

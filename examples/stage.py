@@ -11,10 +11,10 @@ from evidence import STATE_NAMES, broker_states, metadata, said, until
 from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2
 
-from quorum.cli.dev_cluster import DevCluster, DevNode
-from quorum.cli.dev_process import exit_code, log_tail
-from quorum.cli.topic_apply import apply_plan, make_plan, read_wanted
-from quorum.wire.client_errors import AdminError, NotReached, Unanswered
+from clients.errors import AdminError, NotReached, Unanswered
+from quorum.cli.commands.topic_apply import apply_plan, make_plan, read_wanted
+from quorum.devcluster.cluster import DevCluster, DevNode
+from quorum.devcluster.process import exit_code, log_tail
 
 CATALOGUE: Final = Path(__file__).resolve().parent / "sentry_topics.json"
 PARTITIONS, REPLICATION_FACTOR = 12, 3

@@ -17,34 +17,34 @@ from pathlib import Path
 
 import grpc
 
-from daemon.certificate_names import check_own_name
-from daemon.clock import RealClock
-from daemon.config import load_config
-from daemon.dial import Dialer, open_channel
-from daemon.doors import EVERYBODY
-from daemon.endpoints import HostPort
-from daemon.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
-from daemon.health import Health, serving_http
-from daemon.logs import Logs, get_logger
-from daemon.metrics import Metrics
-from daemon.node_identity import CONTROLLER, Node, NodeNames
-from daemon.release import release_line
-from daemon.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
-from daemon.server import CannotBind
-from daemon.signals import handling_signals
-from daemon.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
-from metadata_log.errors import LogFormatError
-from metadata_log.files import DirectoryInUse, FlushFailed, RealDirectory
-from metadata_log.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
-from metadata_log.ids import NodeId, uuid_text
-from metadata_log.records import Endpoint
+from metadata_log.disk.files import DirectoryInUse, FlushFailed, RealDirectory
+from metadata_log.disk.identity import ForeignDirectory, Identity, UnformattedDirectory, check_identity, read_identity
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NodeId, uuid_text
+from metadata_log.format.records import Endpoint
 from quorum.config import QuorumConfig
+from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.loop import TURN_BUCKETS_US, NodeLoop
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import Opened, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.wire.observe import add_metrics, add_turn_metrics, watch
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
+from service_kit.process.clock import RealClock
+from service_kit.process.config import load_config
+from service_kit.process.endpoints import HostPort
+from service_kit.process.logs import Logs, get_logger
+from service_kit.process.metrics import Metrics
+from service_kit.process.release import release_line
+from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
+from service_kit.process.signals import handling_signals
+from service_kit.rpc.dial import Dialer, open_channel
+from service_kit.rpc.doors import EVERYBODY
+from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
+from service_kit.rpc.health import Health, serving_http
+from service_kit.rpc.server import CannotBind
+from service_kit.security.certificate_names import check_own_name
+from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
+from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
 
 log = get_logger("quorumd")
 

@@ -1,4 +1,5 @@
-"""What a controller can be told, under Kafka's names where Kafka has them (`daemon.config` says how keys are written).
+"""What a controller can be told, under Kafka's names where Kafka has them (`service_kit.process.config` says how keys
+are written).
 
     node.id: 1
     listeners: CONTROLLER://127.0.0.1:9001
@@ -18,9 +19,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from daemon.config import Config, ConfigErrors, ConfigProblem
-from daemon.doors import Access
-from daemon.endpoints import (
+from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.records import Endpoint
+from metadata_log.store.log import LogConfig
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.core.protocol.config import RaftConfig
+from quorum.runtime.protocol.node_config import NodeConfig
+from service_kit.process.config import Config, ConfigErrors, ConfigProblem
+from service_kit.process.endpoints import (
     NODE_ID_MAX,
     HostPort,
     Listener,
@@ -29,14 +35,9 @@ from daemon.endpoints import (
     parse_listener,
     parse_node_address,
 )
-from daemon.node_identity import NamedNode, parse_named_node
-from daemon.tls import TlsFiles
-from metadata_log.log import LogConfig
-from metadata_log.pieces import PIECE_BYTES_MIN
-from metadata_log.records import Endpoint
-from quorum.controller.config import ControllerConfig
-from quorum.core.config import RaftConfig
-from quorum.runtime.node_config import NodeConfig
+from service_kit.rpc.doors import Access
+from service_kit.security.node_identity import NamedNode, parse_named_node
+from service_kit.security.tls import TlsFiles
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
 MINUTE_MS = 60_000
@@ -63,7 +64,7 @@ PieceBytes = Annotated[int, Field(ge=1 << 10, le=2 << 20)]
 
 
 class QuorumSection(BaseModel):
-    """`controller.quorum.*`: the timers of Raft. See `quorum.core.config` for how they belong together."""
+    """`controller.quorum.*`: the timers of Raft. See `quorum.core.protocol.config` for how they belong together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
@@ -83,7 +84,7 @@ class QuorumSection(BaseModel):
     fetch_snapshot_max_bytes: PieceBytes = 1 << 20
     """The same for a snapshot."""
     fetch_piece_min_bytes: PieceBytes = PIECE_BYTES_MIN
-    """A follower begins with pieces of this size, and comes back to it when one was too late (`metadata_log.pieces`)."""
+    """A follower begins with pieces of this size, and comes back to it when one was too late (`metadata_log.format.pieces`)."""
 
 
 class ControllerSection(BaseModel):
@@ -103,7 +104,7 @@ class TlsSection(BaseModel):
     private_key: Path | None = None
     certificate_authority: Path | None = None
     node_names: list[NamedNodeText] = []
-    """`controller-2@ctl2.example.org`: other names in nodes' certificates than those of `daemon.node_identity`."""
+    """`controller-2@ctl2.example.org`: other names in nodes' certificates than those of `service_kit.security.node_identity`."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> "TlsSection":
@@ -150,7 +151,7 @@ class QuorumConfig(Config):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     tls: TlsSection = TlsSection()
     admin_principals: Annotated[list[str], Field(default_factory=list)]
-    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`daemon.doors`)."""
+    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`service_kit.rpc.doors`)."""
     allow_insecure_remote: bool = False
 
     @property

@@ -23,12 +23,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
-from metadata_log.batch import Batch, encode, genesis_chain
-from metadata_log.codec import encode_record, encode_records, encode_valid
-from metadata_log.digest import MODULUS, digest_to_bytes
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
-from metadata_log.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
+from metadata_log.format.batch import Batch, encode, genesis_chain
+from metadata_log.format.codec import encode_record, encode_records, encode_valid
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
+from metadata_log.format.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
+from metadata_log.image.digest import MODULUS, digest_to_bytes
 
 FORMAT_VERSION: Final = 1
 SUFFIX: Final = ".checkpoint"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.format.ids import OffsetAndEpoch
 
 
 class MarkPolicy(NamedTuple):

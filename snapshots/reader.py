@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, cast
 
-from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
-from metadata_log.codec import UnknownRecord, decode_batch, split_payload
-from metadata_log.digest import DIGEST_BYTES, MODULUS, digest_to_bytes
-from metadata_log.errors import LogFormatError, UnsupportedRecord
-from metadata_log.files import Directory, File, is_unreadable
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.records import (
+from metadata_log.disk.files import Directory, File, is_unreadable
+from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, decode, verify_chain
+from metadata_log.format.codec import UnknownRecord, decode_batch, split_payload
+from metadata_log.format.errors import LogFormatError, UnsupportedRecord
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import (
     KRaftVersion,
     MetadataRecord,
     SnapshotFooter,
     SnapshotHeader,
     Voters,
 )
+from metadata_log.image.digest import DIGEST_BYTES, MODULUS, digest_to_bytes
 from snapshots.format import (
     FIRST_CHAIN,
     FORMAT_VERSION,

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, TypeAlias
 
-from metadata_log.bad_sectors import read_twice
-from metadata_log.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
-from metadata_log.errors import LogFormatError
-from metadata_log.files import Directory, File, is_unreadable
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.records import Voters
+from metadata_log.disk.bad_sectors import read_twice
+from metadata_log.disk.files import Directory, File, is_unreadable
+from metadata_log.format.batch import BATCH_BYTES_MAX, CHAIN_BYTES, decode
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.records import Voters
+from metadata_log.image.metadata_image import MetadataImage
 from snapshots.format import (
     BOOTSTRAP_END,
     SnapshotCorrupt,

@@ -6,10 +6,10 @@ Touches the immutable image and a file of its own, so it may run on any thread.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from metadata_log.files import Directory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.records import MetadataRecord
+from metadata_log.disk.files import Directory
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import MetadataRecord
+from metadata_log.image.metadata_image import MetadataImage
 from snapshots.format import SnapshotMeta, part_name, snapshot_batches, snapshot_name
 
 WRITE_BYTES = 1 << 20

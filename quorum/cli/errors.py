@@ -6,10 +6,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from metadata_log.errors import ErrorCode
+from metadata_log.format.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from quorum.wire.client_errors import AdminError
+    from clients.errors import AdminError
 
 EXIT_OK: Final = 0
 EXIT_REFUSED: Final = 1
@@ -67,7 +67,7 @@ def exit_code_of(code: ErrorCode) -> int:
 
 def of_admin_error(e: AdminError) -> CliError:
     """The line and exit code for what the client raised."""
-    from quorum.wire.client_errors import MayHaveHappened, NoLeader, NotReached, Unanswered
+    from clients.errors import MayHaveHappened, NoLeader, NotReached, Unanswered
 
     if isinstance(e, NotReached):
         return CliError(f"{e.message}. Is a controller running there? Name others with -C host:port,...", EXIT_TIMEOUT)

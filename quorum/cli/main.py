@@ -12,15 +12,15 @@ from quorum.cli.options import Options, global_options, merged
 from quorum.cli.version import print_version
 
 _COMMANDS = {
-    "brokers": "quorum.cli.brokers:brokers",
-    "dev": "quorum.cli.dev:dev",
-    "health": "quorum.cli.health:health",
-    "leaders": "quorum.cli.leaders:leaders",
-    "log": "quorum.cli.log:log",
-    "quorum": "quorum.cli.quorum:quorum",
-    "snapshot": "quorum.cli.snapshot:snapshot",
-    "storage": "quorum.cli.storage:storage",
-    "topics": "quorum.cli.topics:topics",
+    "brokers": "quorum.cli.commands.brokers:brokers",
+    "dev": "quorum.cli.commands.dev:dev",
+    "health": "quorum.cli.commands.health:health",
+    "leaders": "quorum.cli.commands.leaders:leaders",
+    "log": "quorum.cli.commands.log:log",
+    "quorum": "quorum.cli.commands.quorum:quorum",
+    "snapshot": "quorum.cli.commands.snapshot:snapshot",
+    "storage": "quorum.cli.commands.storage:storage",
+    "topics": "quorum.cli.commands.topics:topics",
     "version": "quorum.cli.version:version",
 }
 

@@ -18,8 +18,8 @@ from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from daemon.tls import TlsFiles
-    from quorum.wire.client import AdminClient
+    from clients.admin import AdminClient
+    from service_kit.security.tls import TlsFiles
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,10 +136,10 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with a client; whatever the cluster refuses ends the command with its line and exit code."""
-    from daemon.dial import Dialer
-    from daemon.tls import TlsUnusable
-    from quorum.wire.client import AdminClient
-    from quorum.wire.client_errors import AdminError
+    from clients.admin import AdminClient
+    from clients.errors import AdminError
+    from service_kit.rpc.dial import Dialer
+    from service_kit.security.tls import TlsUnusable
 
     endpoints, tls = options.endpoints, _tls(options)
 
@@ -171,7 +171,7 @@ def _whose(view: admin_pb2.LocalView) -> str:
 
 
 def _tls(options: Options) -> TlsFiles | None:
-    from daemon.tls import TlsFiles
+    from service_kit.security.tls import TlsFiles
 
     if options.cacert is None and options.cert is None and options.key is None:
         return None

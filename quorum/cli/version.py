@@ -4,9 +4,9 @@ import platform
 
 import click
 
-from daemon.release import release, release_line
 from quorum.cli.options import Options, command
 from quorum.cli.output import emit
+from service_kit.process.release import release, release_line
 
 
 @click.command()

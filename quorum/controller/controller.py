@@ -15,12 +15,16 @@ Names: a broker *contacts*; commands that make the record of the same name are c
 import random
 from typing import Final, NamedTuple, assert_never
 
-from metadata_log.ids import NodeId, Offset
-from metadata_log.image import MetadataImage
-from metadata_log.records import RegisterBroker
-from quorum.controller.alter_partition import alter_partitions
-from quorum.controller.brokers import Brokers
-from quorum.controller.commands import (
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.records import RegisterBroker
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.broker_commands import Brokers
+from quorum.controller.brokers.contact import BrokerState, state_of
+from quorum.controller.brokers.features import allocate_producer_ids, bootstrap_features, register_controller
+from quorum.controller.brokers.sessions import UNKNOWN_OFFSET
+from quorum.controller.partitions.alter_partition import alter_partitions
+from quorum.controller.partitions.elections import elect_preferred_leaders
+from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
@@ -39,15 +43,11 @@ from quorum.controller.commands import (
     RegisterControllerCommand,
     UnregisterBroker,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.configs import alter_configs
-from quorum.controller.contact import BrokerState, state_of
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.election_commands import ElectPreferredLeaders
-from quorum.controller.elections import elect_preferred_leaders
-from quorum.controller.features import allocate_producer_ids, bootstrap_features, register_controller
-from quorum.controller.sessions import UNKNOWN_OFFSET
-from quorum.controller.topics import Topics
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.election_commands import ElectPreferredLeaders
+from quorum.controller.topics.configs import alter_configs
+from quorum.controller.topics.topic_commands import Topics
 
 __all__ = [
     "DECIDED_BY_IMAGE_ALONE",

@@ -8,15 +8,15 @@ from bisect import bisect_right
 from collections import Counter
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, Uuid
-from metadata_log.image import MetadataImage
-from metadata_log.partition_state import LEADER, REPLICAS
-from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
-from metadata_log.topic_image import TopicImage
-from quorum.controller.config_keys import KEYS
-from quorum.controller.contact import BrokerState, state_of
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.partition_state import LEADER, REPLICAS
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import TopicImage
+from quorum.controller.brokers.contact import BrokerState, state_of
 from quorum.controller.controller import Controller
+from quorum.controller.topics.config_keys import KEYS
 
 TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000

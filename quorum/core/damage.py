@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from quorum.core import election, leader
-from quorum.core.inputs import DamageFound, DamageRepaired
+from quorum.core.protocol.inputs import DamageFound, DamageRepaired
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why
 

@@ -1,8 +1,8 @@
 """How a node draws itself, and what must always be true of it."""
 
-from metadata_log.ids import Offset, ReplicaKey, uuid_text
-from quorum.core.parking import high_watermark_told
-from quorum.core.progress import FOREVER_MS, ReplicaProgress, ReplicaStatus
+from metadata_log.format.ids import Offset, ReplicaKey, uuid_text
+from quorum.core.long_poll import high_watermark_told
+from quorum.core.protocol.progress import FOREVER_MS, ReplicaProgress, ReplicaStatus
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 

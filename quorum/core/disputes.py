@@ -27,13 +27,13 @@ Sources: none in KRaft, which has no chain. Compare Raft 5.3, log matching.
 from collections import Counter
 from dataclasses import replace
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, ReplicaKey
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, ReplicaKey
 from quorum.core import leader
-from quorum.core.messages import ChainRequest, ChainResponse, FetchRequest
+from quorum.core.protocol.messages import ChainRequest, ChainResponse, FetchRequest
+from quorum.core.protocol.testimony import Dispute
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Follower, Leader, Why
-from quorum.core.testimony import Dispute
 from quorum.core.votes import suspect
 
 SHOWN = 16

@@ -22,9 +22,9 @@ further. Otherwise two of three could lose a leader because one of them is being
 
 from dataclasses import replace
 
-from metadata_log.ids import OffsetAndEpoch
-from quorum.core.effects import InstallSnapshot, WriteSnapshotChunk
-from quorum.core.messages import FetchSnapshotRequest, FetchSnapshotResponse
+from metadata_log.format.ids import OffsetAndEpoch
+from quorum.core.protocol.effects import InstallSnapshot, WriteSnapshotChunk
+from quorum.core.protocol.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower
 

@@ -11,11 +11,11 @@ has seen its leader's process gone: the others will notice within moments, and t
 from dataclasses import replace
 from typing import assert_never
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, ReplicaKey
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, ReplicaKey
 from quorum.core import leader
-from quorum.core.effects import ElectionState
-from quorum.core.messages import VoteRequest, VoteResponse
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import VoteRequest, VoteResponse
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Prospective, Votes, Why
 

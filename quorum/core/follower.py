@@ -11,7 +11,7 @@ What an answer can be:
   * a snapshot: what comes next is gone from the leader's log. It is fetched piece by piece, then the log starts at its end.
 
 How much a fetch asks for is found out, so that over any link the answer comes within the request's timeout: see
-`metadata_log.pieces`.
+`metadata_log.format.pieces`.
 
 A follower whose leader's process is seen gone (`PeerRefused`) does not wait for the fetch timeout: the leader's last
 answer ranked the successors, and each runs when its turn comes, unless the leader answers after all.
@@ -19,15 +19,15 @@ answer ranked the successors, and each runs when its turn comes, unless the lead
 
 from dataclasses import replace
 
-from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode, LogFormatError
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.pieces import BatchPart, PartialBatch, content_bytes, held_at, joined
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import ErrorCode, LogFormatError
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.format.pieces import BatchPart, PartialBatch, content_bytes, held_at, joined
 from quorum.core import disputes, download, election
-from quorum.core.divergence import truncation_point
-from quorum.core.effects import AppendBatches, TruncateLog
-from quorum.core.inputs import Failure
-from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.protocol.divergence import truncation_point
+from quorum.core.protocol.effects import AppendBatches, TruncateLog
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower, Resigned, Unattached, Why
 from quorum.core.votes import suspect, wait_of_rank

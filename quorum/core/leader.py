@@ -12,22 +12,22 @@ was last told has nothing to get further with, and counts.
 from collections.abc import Iterable
 from typing import Final
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, ReplicaKey
-from metadata_log.records import LeaderChange
-from quorum.core.deadlines import soonest
-from quorum.core.effects import AppendControl, ReadsConfirmed
-from quorum.core.high_watermark import leader_high_watermark
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, ReplicaKey
+from metadata_log.format.records import LeaderChange
+from quorum.core.long_poll import committed_in_epoch, complete_parked, tell_watermark
+from quorum.core.protocol.deadlines import soonest
+from quorum.core.protocol.effects import AppendControl, ReadsConfirmed
+from quorum.core.protocol.high_watermark import leader_high_watermark
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,
     EndQuorumEpochResponse,
 )
-from quorum.core.parking import committed_in_epoch, complete_parked, tell_watermark
-from quorum.core.progress import FOREVER_MS, ReplicaProgress, newest_of_majority, successors
+from quorum.core.protocol.progress import FOREVER_MS, ReplicaProgress, newest_of_majority, successors
+from quorum.core.protocol.reads import ReadRounds
 from quorum.core.quorum_state import QuorumState
-from quorum.core.reads import ReadRounds
 from quorum.core.roles import Leader, Resigned, Why
 
 FLUSH_PATIENCE: Final = 5

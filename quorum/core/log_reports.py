@@ -5,11 +5,11 @@ The voter set is a function of the log (KIP-853), so this is also where it chang
 
 from typing import TypeAlias, assert_never
 
-from metadata_log.ids import Offset
-from metadata_log.log_shape import LogShape
-from metadata_log.records import KRaftVersion, Voters
+from metadata_log.format.ids import Offset
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import KRaftVersion, Voters
 from quorum.core import download, follower, leader
-from quorum.core.inputs import (
+from quorum.core.protocol.inputs import (
     Appended,
     BatchesRefused,
     Flushed,
@@ -19,9 +19,9 @@ from quorum.core.inputs import (
     SnapshotInstallFailed,
     Truncated,
 )
+from quorum.core.protocol.voters import VoterHistory
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower, Leader
-from quorum.core.voters import VoterHistory
 
 LogReport: TypeAlias = (
     Appended

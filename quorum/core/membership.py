@@ -26,12 +26,13 @@ A wish is checked as it comes in and goes on at the end of every step (`go_on`),
 from collections.abc import Collection
 from typing import Final, NamedTuple, assert_never
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ZERO_UUID, Offset, ReplicaKey
-from metadata_log.records import Voter, Voters
-from quorum.core import joining, leader, transfer
-from quorum.core.effects import AppendControl
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ZERO_UUID, Offset, ReplicaKey
+from metadata_log.format.records import Voter, Voters
+from quorum.core import auto_join, leader, transfer
+from quorum.core.long_poll import committed_in_epoch
+from quorum.core.protocol.effects import AppendControl
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeRequest,
     QuorumChangeResponse,
@@ -39,12 +40,11 @@ from quorum.core.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.core.parking import committed_in_epoch
-from quorum.core.pending import PendingChange
-from quorum.core.progress import ReplicaProgress
+from quorum.core.protocol.pending_change import PendingChange
+from quorum.core.protocol.progress import ReplicaProgress
+from quorum.core.protocol.voters import VoterSet
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
-from quorum.core.voters import VoterSet
 
 KRAFT_VERSION: Final = 1
 """The level of our quorum's protocol: the voter set lives in the log."""
@@ -264,7 +264,7 @@ def go_on(q: QuorumState) -> None:
     if not isinstance(term, Leader):
         return
     if term.changes.pending is None:
-        own = joining.own_update(q)
+        own = auto_join.own_update(q)
         if own is None or _not_yet(q, term) is not None:
             return
         on_request(q, own, None)

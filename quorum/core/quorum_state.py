@@ -16,13 +16,14 @@ import random
 from collections import deque
 from dataclasses import dataclass, replace
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.log_shape import LogShape
-from metadata_log.pieces import PieceSize
-from metadata_log.records import Endpoint
-from quorum.core.config import RaftConfig
-from quorum.core.effects import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.pieces import PieceSize
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.disk_trust import FULL, Standing
+from quorum.core.protocol.effects import (
     Effect,
     ElectionState,
     HighWatermarkAdvanced,
@@ -31,8 +32,8 @@ from quorum.core.effects import (
     SaveElectionState,
     SendRequest,
 )
-from quorum.core.epochs import reach, reach_of_reply
-from quorum.core.messages import (
+from quorum.core.protocol.epochs import reach, reach_of_reply
+from quorum.core.protocol.messages import (
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
@@ -40,7 +41,9 @@ from quorum.core.messages import (
     Request,
     Response,
 )
-from quorum.core.pending import last_word
+from quorum.core.protocol.pending_change import last_word
+from quorum.core.protocol.testimony import Dispute
+from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.roles import (
     TRANSITIONS,
     Download,
@@ -54,9 +57,6 @@ from quorum.core.roles import (
     Unattached,
     Why,
 )
-from quorum.core.standing import FULL, Standing
-from quorum.core.testimony import Dispute
-from quorum.core.voters import VoterHistory, VoterSet
 
 MAX_BACKOFF_DOUBLINGS = 3
 TRANSITIONS_KEPT = 1_000
@@ -69,7 +69,7 @@ class SafetyViolated(Exception):
 
 @dataclass(slots=True)
 class Joining:
-    """What this node asks of its leader for itself (`quorum.core.joining`)."""
+    """What this node asks of its leader for itself (`quorum.core.auto_join`)."""
 
     endpoints: tuple[Endpoint, ...]
     """Where it is to be reached, as configured; none: it asks for nothing."""

@@ -33,31 +33,32 @@ import random
 from collections.abc import Collection
 from typing import assert_never
 
-from metadata_log.ids import Epoch, NodeId, Offset, ReplicaKey
-from metadata_log.log_shape import LogShape
-from metadata_log.records import Endpoint
+from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import Endpoint
 from quorum.core import (
+    auto_join,
+    current_leader,
     damage,
     describe,
     disputes,
     download,
     election,
-    epochs,
+    fetch_service,
     follower,
-    following,
-    joining,
     leader,
     log_reports,
     membership,
-    pace,
-    serving,
     timers,
     votes,
 )
-from quorum.core.config import RaftConfig
-from quorum.core.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
-from quorum.core.following import Followed
-from quorum.core.inputs import (
+from quorum.core.current_leader import Followed
+from quorum.core.long_poll import high_watermark_told
+from quorum.core.protocol import epochs, pace
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.disk_trust import FULL, Standing
+from quorum.core.protocol.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
+from quorum.core.protocol.inputs import (
     Appended,
     BatchesRefused,
     ConfirmReads,
@@ -78,7 +79,7 @@ from quorum.core.inputs import (
     TimerFired,
     Truncated,
 )
-from quorum.core.messages import (
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -97,12 +98,10 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorum.core.parking import high_watermark_told
-from quorum.core.progress import ReplicaStatus
+from quorum.core.protocol.progress import ReplicaStatus
+from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Transition, Why
-from quorum.core.standing import FULL, Standing
-from quorum.core.voters import VoterHistory, VoterSet
 
 
 class RaftCore:
@@ -180,7 +179,7 @@ class RaftCore:
         if self._stopped is None:
             membership.go_on(q)
             follower.fetch_if_due(q)
-            joining.ask_if_due(q)
+            auto_join.ask_if_due(q)
         effects, q.effects = q.effects, []
         return effects
 
@@ -225,9 +224,9 @@ class RaftCore:
             case EndQuorumEpochRequest() as request:
                 votes.on_end_quorum_epoch(q, request, reply_to)
             case FetchRequest() as request:
-                serving.on_fetch(q, request, reply_to, received.chain_at_offset)
+                fetch_service.on_fetch(q, request, reply_to, received.chain_at_offset)
             case FetchSnapshotRequest() as request:
-                serving.on_fetch_snapshot(q, request, reply_to)
+                fetch_service.on_fetch_snapshot(q, request, reply_to)
             case ChainRequest() as request:
                 disputes.on_chain_request(q, request, reply_to, received.chain_at_offset)
             case (
@@ -259,7 +258,7 @@ class RaftCore:
                 | TransferLeadershipRequest() as request,
                 QuorumChangeResponse() as response,
             ):
-                joining.on_response(q, request, response)
+                auto_join.on_response(q, request, response)
             case _:
                 raise AssertionError(f"an answer of the wrong kind: {received}")
 
@@ -279,7 +278,7 @@ class RaftCore:
             case (
                 AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
             ):
-                joining.on_failed(q, request)
+                auto_join.on_failed(q, request)
             case _ as request:
                 assert_never(request)
 
@@ -327,7 +326,7 @@ class RaftCore:
 
     def followed(self, now_ms: int) -> Followed:
         """Whom this node follows as of `now_ms`, for reports and hints: a leader that it hears, none that it remembers."""
-        return following.followed(self._q, now_ms)
+        return current_leader.followed(self._q, now_ms)
 
     @property
     def voted_for(self) -> ReplicaKey | None:

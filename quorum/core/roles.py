@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.pieces import PartialBatch
-from quorum.core.messages import FetchRequest
-from quorum.core.pending import Changes
-from quorum.core.progress import ReplicaProgress, newest_of_majority
-from quorum.core.reads import ReadRounds
-from quorum.core.voters import VoterSet
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.pieces import PartialBatch
+from quorum.core.protocol.messages import FetchRequest
+from quorum.core.protocol.pending_change import Changes
+from quorum.core.protocol.progress import ReplicaProgress, newest_of_majority
+from quorum.core.protocol.reads import ReadRounds
+from quorum.core.protocol.voters import VoterSet
 
 
 class Role(Enum):

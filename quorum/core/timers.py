@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
-from quorum.core import election, follower, joining, leader
-from quorum.core.deadlines import soonest
+from quorum.core import auto_join, election, follower, leader
+from quorum.core.protocol.deadlines import soonest
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why
 
@@ -19,7 +19,7 @@ def next_deadline_ms(q: QuorumState) -> int | None:
         case Prospective(votes=asked, deadline_ms=deadline_ms) | Candidate(votes=asked, deadline_ms=deadline_ms):
             return soonest(fetch_ms, deadline_ms, *asked.ask_at_ms.values())
         case Follower() as role:
-            return soonest(fetch_ms, follower.deadline_ms(q, role), joining.deadline_ms(q))
+            return soonest(fetch_ms, follower.deadline_ms(q, role), auto_join.deadline_ms(q))
         case Leader() as term:
             return soonest(fetch_ms, leader.next_deadline_ms(q, term))
         case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):

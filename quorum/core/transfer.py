@@ -17,12 +17,12 @@ Followers fetch after each batch, and about every other time it is the target th
 in the log when the transfer was asked for: whoever asked after a write finds that write at the new leader.
 """
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, ReplicaKey
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, ReplicaKey
 from quorum.core import leader
-from quorum.core.messages import QuorumChangeResponse, TransferLeadershipRequest
-from quorum.core.pending import PendingChange
-from quorum.core.progress import successors
+from quorum.core.protocol.messages import QuorumChangeResponse, TransferLeadershipRequest
+from quorum.core.protocol.pending_change import PendingChange
+from quorum.core.protocol.progress import successors
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Why
 

@@ -41,11 +41,11 @@ A vote request of a replica outside the voter set is answered (this node's set m
 
 from dataclasses import replace
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
-from quorum.core.effects import ElectionState
-from quorum.core.epochs import reach
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.epochs import reach
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,

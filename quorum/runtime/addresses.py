@@ -1,15 +1,15 @@
 """Where controllers are reached, as far as a node knows that by itself: its log says it, and its configuration knows better.
 
-What others tell of it besides is weighed where controllers are dialled (`quorum.wire.whereabouts`).
+What others tell of it besides is weighed where controllers are dialled (`quorum.wire.peer_addresses`).
 """
 
 from collections.abc import Mapping
 
-from metadata_log.ids import NodeId
-from metadata_log.records import Endpoint
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import Endpoint
 from quorum.core.raft import RaftCore
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.requests import LeaderHint
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import LeaderHint
 
 
 class Addresses:

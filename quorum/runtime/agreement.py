@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable
 
-from metadata_log.ids import ReplicaKey
-from quorum.core.messages import FetchRequest, FetchResponse
+from metadata_log.format.ids import ReplicaKey
+from quorum.core.protocol.messages import FetchRequest, FetchResponse
 from quorum.core.raft import RaftCore
-from quorum.runtime.state_machine import StateMachine
+from quorum.runtime.image.state_machine import StateMachine
 
 logger = logging.getLogger(__name__)
 

@@ -16,20 +16,20 @@ for which there is no room is given up, and the next mark begins another.
 
 from collections.abc import Callable
 
-from metadata_log.errors import CorruptLog
-from metadata_log.files import FlushFailed, is_full
-from metadata_log.ids import Offset
-from metadata_log.log import Log
-from metadata_log.records import Voters
-from quorum.core import inputs as raft
+from metadata_log.disk.files import FlushFailed, is_full
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import Voters
+from metadata_log.store.log import Log
+from quorum.core.protocol import inputs as raft
 from quorum.core.raft import RaftCore
 from quorum.runtime.agreement import Agreement
-from quorum.runtime.disk import Disk
-from quorum.runtime.jobs import LoadSnapshotJob, WriteSnapshotJob
-from quorum.runtime.mending import Mending
-from quorum.runtime.snapshotter import Snapshotter
-from quorum.runtime.state_machine import Mark, StateMachine
-from quorum.runtime.world import NodeStopped, World
+from quorum.runtime.disk.log_repair import Mending
+from quorum.runtime.disk.node_disk import Disk
+from quorum.runtime.image.snapshotter import Snapshotter
+from quorum.runtime.image.state_machine import Mark, StateMachine
+from quorum.runtime.protocol.jobs import LoadSnapshotJob, WriteSnapshotJob
+from quorum.runtime.protocol.world import NodeStopped, World
 from snapshots.store import SnapshotNotFound
 
 PUT_OFF_TURNS_MAX = 2

@@ -6,13 +6,13 @@ Stated as a Protocol so that the gRPC services can be tried against a fake; `run
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from quorum.controller.commands import Command, CommandReply
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.core.messages import PeerRequest, PeerResponse
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.core.roles import Transition
-from quorum.runtime.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
-from quorum.runtime.restarts import RestartAdvice
+from quorum.runtime.protocol.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
+from quorum.runtime.protocol.restarts import RestartAdvice
 from snapshots.store import SnapshotInfo
 
 T = TypeVar("T")

@@ -19,18 +19,18 @@ import logging
 from collections.abc import Callable
 from typing import ParamSpec
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId
-from metadata_log.log_view import LogView
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
+from metadata_log.store.log_view import LogView
 from quorum.core.raft import RaftCore
-from quorum.runtime.active import ActiveController
+from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.decisions import DecisionFailed
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
-from quorum.runtime.deciding import DecisionFailed
-from quorum.runtime.requests import Refused
-from quorum.runtime.state_machine import StateMachine
-from quorum.runtime.world import BrokerFetch, Read, SnapshotWanted, Submission, World
+from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.protocol.requests import Refused
+from quorum.runtime.protocol.world import BrokerFetch, Read, SnapshotWanted, Submission, World
 
 P = ParamSpec("P")
 

@@ -8,16 +8,16 @@ deadline.
 
 from dataclasses import dataclass
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
 from quorum.core.raft import RaftCore
-from quorum.runtime.active import ActiveController
+from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.waiting_room import Deadlines
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
-from quorum.runtime.requests import LocalView, ReadView, Refused
-from quorum.runtime.state_machine import StateMachine
-from quorum.runtime.waiting import Deadlines
-from quorum.runtime.world import LocalRead, World
+from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.protocol.requests import LocalView, ReadView, Refused
+from quorum.runtime.protocol.world import LocalRead, World
 
 
 @dataclass(slots=True)

@@ -23,19 +23,20 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeAlias, TypeVar
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.records import Endpoint
-from quorum.controller.commands import Command, CommandReply
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.core.inputs import Failure
-from quorum.core.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.format.records import Endpoint
+from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
 from quorum.core.roles import Transition
-from quorum.runtime.jobs import FlushJob, Job
+from quorum.runtime.active.waiting_room import unknown_outcome
+from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.node import Node
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import Opened
-from quorum.runtime.requests import (
+from quorum.runtime.protocol.jobs import FlushJob, Job
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import (
     LeaderHint,
     MetadataFetch,
     MetadataFetched,
@@ -44,10 +45,8 @@ from quorum.runtime.requests import (
     Refused,
     SnapshotMarked,
 )
-from quorum.runtime.restarts import RestartAdvice, restart_advice
-from quorum.runtime.status import node_status
-from quorum.runtime.waiting import unknown_outcome
-from quorum.runtime.world import (
+from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,
@@ -64,6 +63,7 @@ from quorum.runtime.world import (
     Submission,
     Tick,
 )
+from quorum.runtime.status import node_status
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 
 logger = logging.getLogger(__name__)

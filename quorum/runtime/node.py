@@ -19,15 +19,15 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, assert_never
 
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import FlushFailed
-from metadata_log.ids import NodeId, Offset, ReplicaKey
-from metadata_log.records import LeaderChange, Voters
+from metadata_log.disk.files import FlushFailed
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import NodeId, Offset, ReplicaKey
+from metadata_log.format.records import LeaderChange, Voters
 from quorum.controller.controller import Controller
-from quorum.core import effects as fx
-from quorum.core import inputs as raft
-from quorum.core.deadlines import soonest
-from quorum.core.messages import (
+from quorum.core.protocol import effects as fx
+from quorum.core.protocol import inputs as raft
+from quorum.core.protocol.deadlines import soonest
+from quorum.core.protocol.messages import (
     ChainRequest,
     FetchRequest,
     FetchResponse,
@@ -41,21 +41,21 @@ from quorum.core.messages import (
     place_of,
 )
 from quorum.core.raft import RaftCore
-from quorum.runtime.active import ActiveController
+from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
-from quorum.runtime.disk import Disk
-from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
+from quorum.runtime.disk.log_reader import LogReader
+from quorum.runtime.disk.log_repair import Mending, who_may_help
+from quorum.runtime.disk.log_writer import LogWriter
+from quorum.runtime.disk.node_disk import Disk
+from quorum.runtime.disk.open_directory import Opened
+from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.leadership import Leadership
 from quorum.runtime.local_reads import LocalReads
-from quorum.runtime.log_reader import LogReader
-from quorum.runtime.log_writer import LogWriter
-from quorum.runtime.mending import Mending, who_may_help
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import Opened
-from quorum.runtime.state_machine import StateMachine
-from quorum.runtime.world import (
+from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import (
     BrokerFetch,
     Event,
     JobDone,

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from metadata_log.ids import NodeId, ReplicaKey
-from metadata_log.records import Endpoint
-from quorum.core.progress import ReplicaStatus
-from quorum.core.standing import Standing
+from metadata_log.format.ids import NodeId, ReplicaKey
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.disk_trust import Standing
+from quorum.core.protocol.progress import ReplicaStatus
 from quorum.runtime.node import Node
-from quorum.runtime.requests import NodeStatus, ReplicaView
+from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 
 
 def node_status(node: Node, now_ms: int) -> NodeStatus:

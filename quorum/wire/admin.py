@@ -4,7 +4,7 @@ Mutations wait until they are committed; one with a request id takes effect once
 linearizable, on the active controller. What a single node knows of itself (DescribeQuorum, ListSnapshots) is answered by
 every controller, also without a leader.
 
-Over TLS only operators come in (`daemon.doors`): all methods of this service change the cluster, or tell of all of it.
+Over TLS only operators come in (`service_kit.rpc.doors`): all methods of this service change the cluster, or tell of all of it.
 
 `Submit` is the pipelined way in (`wire/submit`).
 """
@@ -17,23 +17,23 @@ from typing import Any, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from daemon.doors import Caller, Doors, NotAuthorized
-from daemon.forwarding import Forwarder, must_stay
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
 from quorum.controller import views
-from quorum.controller.commands import Command, CommandReply, FenceBroker, UnregisterBroker
-from quorum.controller.partition_health import partition_health
-from quorum.core.messages import QuorumChangeRequest, QuorumChangeResponse
+from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.protocol.commands import Command, CommandReply, FenceBroker, UnregisterBroker
+from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.requests import ReadView, Refused
-from quorum.wire import convert_admin as convert
-from quorum.wire import convert_membership as membership
-from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
+from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.wire.convert import convert_admin as convert
+from quorum.wire.convert import convert_membership as membership
+from quorum.wire.convert.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
 from quorum.wire.forwarding import ask_leader
 from quorum.wire.request_identity import identity_of
 from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
+from service_kit.rpc.doors import Caller, Doors, NotAuthorized
+from service_kit.rpc.forwarding import Forwarder, must_stay
 from snapshots.store import SnapshotInfo
 
 HASHED_BYTES_MAX = 256 << 20

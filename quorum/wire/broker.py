@@ -3,7 +3,7 @@
 MetadataFetch is a stream with one request in flight, like the voters' Fetch. `MetadataFetchOnce` is the same for clients
 that have no use for a stream.
 
-A broker speaks for itself only: the id in the request has to be in its certificate (`daemon.doors`).
+A broker speaks for itself only: the id in the request has to be in its certificate (`service_kit.rpc.doors`).
 """
 
 import sys
@@ -13,17 +13,17 @@ from typing import Any, TypeVar, cast
 import grpc
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 
-from daemon.doors import Caller, Doors, NotAuthorized
-from daemon.node_identity import BROKER
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from quorum.controller.commands import AllocateProducerIdsReply, AlterPartitionReply, RegisterBrokerReply
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
+from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterPartitionReply, RegisterBrokerReply
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.requests import Refused
-from quorum.wire import convert_broker as convert
-from quorum.wire.convert import from_snapshot_id
-from quorum.wire.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
+from quorum.runtime.protocol.requests import Refused
+from quorum.wire.convert import convert_broker as convert
+from quorum.wire.convert.convert_raft import from_snapshot_id
+from quorum.wire.convert.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
 from quorum.wire.timeouts import timeout_of
+from service_kit.rpc.doors import Caller, Doors, NotAuthorized
+from service_kit.security.node_identity import BROKER
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
 FIRST_GENERATION = 1

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from quorum_rpc.v1 import admin_pb2
 
-from daemon.endpoints import HostPort
-from daemon.forwarding import Forwarder, NoAnswer
-from metadata_log.errors import ErrorCode
-from quorum.runtime.requests import LeaderHint, Refused
+from metadata_log.format.errors import ErrorCode
+from quorum.runtime.protocol.requests import LeaderHint, Refused
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.forwarding import Forwarder, NoAnswer
 
 METHODS: Final = {
     method.input_type.full_name: method.name

@@ -6,15 +6,15 @@ All of it is read from the node's status, which costs microseconds. Changes are 
 import asyncio
 from collections.abc import Sequence
 
-from daemon.health import ADMIN, LIVE, QUORUM, Health
-from daemon.logs import Logs, get_logger
-from daemon.metrics import Metrics
-from daemon.notify import notify
-from metadata_log.ids import NodeId
+from metadata_log.format.ids import NodeId
 from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.requests import DiskStatus, NodeStatus
+from quorum.runtime.protocol.requests import DiskStatus, NodeStatus
 from quorum.wire.role_lines import RoleLines
+from service_kit.process.logs import Logs, get_logger
+from service_kit.process.metrics import Metrics
+from service_kit.process.notify import notify
+from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
 
 log = get_logger(__name__)
 

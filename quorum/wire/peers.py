@@ -21,12 +21,11 @@ from typing import Any, NamedTuple, get_args
 import grpc
 from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
-from daemon.dial import is_wrong_server
-from metadata_log.identity import Identity
-from metadata_log.ids import NodeId
-from metadata_log.records import Endpoint
-from quorum.core.inputs import Failure
-from quorum.core.messages import (
+from metadata_log.disk.identity import Identity
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     ChainRequest,
@@ -42,9 +41,11 @@ from quorum.core.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from quorum.wire import convert, convert_membership
-from quorum.wire.errors import BadMessage
-from quorum.wire.whereabouts import NOWHERE, Whereabouts
+from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert.errors import BadMessage
+from quorum.wire.peer_addresses import NOWHERE, Whereabouts
+from service_kit.rpc.dial import is_wrong_server
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ PROBE_TIMEOUT_S = 0.25
 """A connect that takes longer is not a refusal."""
 
 Dial = Callable[[NodeId, Endpoint], grpc.aio.Channel]
-"""The channel to that controller, at that place; whoever else answers there is not asked (`daemon.dial`)."""
+"""The channel to that controller, at that place; whoever else answers there is not asked (`service_kit.rpc.dial`)."""
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
 

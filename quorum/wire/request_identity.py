@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.wire.convert import uuid
-from quorum.wire.errors import BadMessage
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.wire.convert.convert_raft import uuid
+from quorum.wire.convert.errors import BadMessage
 
 
 def identity_of(request: Any, principal: Callable[[], str]) -> RequestIdentity | None:

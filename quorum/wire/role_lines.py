@@ -14,8 +14,8 @@ a minute says how many repetitions there were.
 
 from typing import Final
 
-from daemon.logs import Logs, get_logger
 from quorum.core.roles import Transition
+from service_kit.process.logs import Logs, get_logger
 
 log = get_logger(__name__)
 

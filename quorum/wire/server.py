@@ -6,19 +6,19 @@ from typing import Any, Final
 
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
-from daemon.dial import Dial
-from daemon.doors import NOTHING_LISTED, Access, Doors
-from daemon.endpoints import HostPort
-from daemon.forwarding import Forwarder
-from daemon.health import Health
-from daemon.reaching import Reaching
-from daemon.server import serving
-from daemon.tls import TlsFiles
-from metadata_log.identity import Identity
+from metadata_log.disk.identity import Identity
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
 from quorum.wire.voter import Learn, VoterService
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dial
+from service_kit.rpc.doors import NOTHING_LISTED, Access, Doors
+from service_kit.rpc.forwarding import Forwarder
+from service_kit.rpc.health import Health
+from service_kit.rpc.server import serving
+from service_kit.security.tls import TlsFiles
 
 SERVICES: Final = (
     voter_pb2.DESCRIPTOR.services_by_name["VoterService"].full_name,
@@ -46,10 +46,10 @@ async def serve(
 
     `learn` is told where a new leader is, by that leader (`Peers.told_by`). With `dial` the leader is asked for those who ask
     this node while it does not lead; when the block ends, `dial`'s channels are still open, and are needed no more after it. With
-    `tls` the doors are closed, to all but those of whom `access` and the certificates tell (`daemon.doors`).
+    `tls` the doors are closed, to all but those of whom `access` and the certificates tell (`service_kit.rpc.doors`).
 
     Raises (on entering):
-        PortInUse, CannotBind, TlsUnusable: see `daemon.server`.
+        PortInUse, CannotBind, TlsUnusable: see `service_kit.rpc.server`.
     """
     doors = Doors() if tls is None else Doors.over_tls(identity.cluster_id, access)
     forwarder = None

@@ -19,8 +19,8 @@ from typing import Any, TypeAlias
 import grpc
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.errors import ErrorCode
-from quorum.wire.errors import error
+from metadata_log.format.errors import ErrorCode
+from quorum.wire.convert.errors import error
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,7 @@
 """The service between controllers: checks who the sender is and of which cluster, translates, asks the node, translates back.
 
-Every id in a request that says "I am" has to be in the certificate of whoever sends it (`daemon.doors`): the sender's, and that
+Every id in a request that says "I am" has to be in the certificate of whoever sends it (`service_kit.rpc.doors`): the
+sender's, and that
 of the voter who lets itself in or out. Operators ask for other voters in AdminService.
 
 Fetch is a stream with one request in flight, handled in one coroutine without a task or queue of its own: a follower's
@@ -13,18 +14,19 @@ from typing import Any, TypeVar
 import grpc
 from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
-from daemon.doors import Caller, Doors, NotAuthorized
-from daemon.node_identity import CONTROLLER
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from metadata_log.ids import Epoch, NodeId
-from metadata_log.records import Endpoint
-from quorum.core.messages import PeerRequest
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.messages import PeerRequest
 from quorum.runtime.facade import ControllerNode
-from quorum.runtime.requests import Refused
-from quorum.wire import convert, convert_membership
-from quorum.wire.errors import BadMessage, wire_code
+from quorum.runtime.protocol.requests import Refused
+from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert.errors import BadMessage, wire_code
 from quorum.wire.timeouts import timeout_of
+from service_kit.rpc.doors import Caller, Doors, NotAuthorized
+from service_kit.security.node_identity import CONTROLLER
 
 Q = TypeVar("Q")
 R = TypeVar("R")

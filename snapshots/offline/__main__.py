@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from metadata_log.errors import LogFormatError
+from metadata_log.format.errors import LogFormatError
 from snapshots.offline.java import JavaNotFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from snapshots.offline.audit import AuditResult
+    from snapshots.offline.audit.run import AuditResult
 
 EXIT_FINDINGS: Final = 10
 EXIT_FAILED: Final = 1
@@ -81,9 +81,9 @@ def audit(
     Each of DIRECTORIES is a node's data directory, or its @metadata directory.
     """
     with _session(master, shuffle_partitions) as (spark, step):
-        from snapshots.offline.audit import audit as run_audit
-        from snapshots.offline.audit import summary
-        from snapshots.offline.report import report_html
+        from snapshots.offline.audit.report import report_html
+        from snapshots.offline.audit.run import audit as run_audit
+        from snapshots.offline.audit.run import summary
 
         result = run_audit(spark, directories, step)
         as_json = {"schema_version": SCHEMA_VERSION, **summary(result)}
@@ -97,7 +97,7 @@ def audit(
         click.echo(text)
     else:
         _print_audit(result, report)
-    from snapshots.offline.findings import Severity
+    from snapshots.offline.audit.findings import Severity
 
     is_bad = bool(result.count(Severity.ERROR)) or (fail_on == "warning" and bool(result.count(Severity.WARNING)))
     sys.exit(EXIT_FINDINGS if is_bad and fail_on != "never" else 0)
@@ -249,8 +249,8 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _print_audit(result: "AuditResult", report: str | None) -> None:
-    from snapshots.offline.audit import lines_of
-    from snapshots.offline.findings import Severity
+    from snapshots.offline.audit.findings import Severity
+    from snapshots.offline.audit.run import lines_of
 
     rows = [("NODE", "START", "END", "DURABLE", "EPOCH", "BATCHES", "RECORDS", "CHAIN")]
     for log in result.logs:

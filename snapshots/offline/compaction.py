@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pyarrow as pa
 
-from metadata_log.codec import decode_records
-from metadata_log.files import RealDirectory
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.records import KRaftVersion, MetadataRecord, Voters
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.codec import decode_records
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.records import KRaftVersion, MetadataRecord, Voters
 from snapshots.format import BOOTSTRAP_END, SnapshotMeta, snapshot_name
 from snapshots.offline.fold import fold_records, read_entities
 from snapshots.offline.inputs import NodeLog, find_log
@@ -104,7 +104,7 @@ def _last_mark(found: Punctuation, log: NodeLog) -> Offset:
 
 def _is_aborted(found: Punctuation, end: Offset) -> bool:
     """Whether the range that ends at `end` ends with an abort rather than with the log."""
-    from metadata_log.records import AbortTransaction
+    from metadata_log.format.records import AbortTransaction
 
     return any(p.offset + 1 == end and isinstance(p.record, AbortTransaction) for p in found.markers)
 

@@ -25,11 +25,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from metadata_log.batch import Batch
-from metadata_log.codec import decode_batch, split_payload
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import Offset
-from metadata_log.records import MetadataRecord
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import decode_batch, split_payload
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import MetadataRecord
 from snapshots.offline import rows
 from snapshots.offline.inputs import NodeLog, find_logs
 from snapshots.offline.readonly import ReadOnlyDirectory

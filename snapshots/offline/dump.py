@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from metadata_log.ids import Offset
+from metadata_log.format.ids import Offset
 from snapshots.offline.inputs import NodeLog, find_log
 from snapshots.offline.rows import record_rows
 from snapshots.offline.scan import FileRange, Scanned, scan

@@ -1,4 +1,4 @@
-"""Folding a log entity by entity, in parallel, by the rules of `metadata_log.entities`.
+"""Folding a log entity by entity, in parallel, by the rules of `metadata_log.image.entities`.
 
     entities --repartition(entity), sort(entity, generation, offset)--> one pass per task, entity after entity
 
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from metadata_log.codec import decode_records, encode_valid
-from metadata_log.delta import EVERY_TOPIC, InvalidRecord
-from metadata_log.digest import MODULUS, digest_to_bytes, record_hash
-from metadata_log.entities import OrderKey, fold
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import Offset
-from metadata_log.records import TYPE_NUMBERS, MetadataRecord, Partition, RegisterBroker, Topic
+from metadata_log.format.codec import decode_records, encode_valid
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import TYPE_NUMBERS, MetadataRecord, Partition, RegisterBroker, Topic
+from metadata_log.image.delta import EVERY_TOPIC, InvalidRecord
+from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
+from metadata_log.image.entities import OrderKey, fold
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of, peek_type
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import Placed, read_table

@@ -8,11 +8,11 @@ above may be half written, or replaced a moment later.
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from metadata_log.errors import LogFormatError
-from metadata_log.identity import IDENTITY_NAME, Identity, read_identity
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_start
-from metadata_log.segment import base_offset_of
+from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote, LogStart, read_start
+from metadata_log.store.segment import base_offset_of
 from snapshots.format import BOOTSTRAP_END, parse_name
 from snapshots.offline.readonly import ReadOnlyDirectory
 

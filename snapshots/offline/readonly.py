@@ -1,6 +1,6 @@
 """Directories that are only read: a node's live directory, a copy of it, or one in an object store.
 
-The same face as `metadata_log.files.Directory`, so that everything that reads logs and snapshots reads these too; whatever
+The same face as `metadata_log.disk.files.Directory`, so that everything that reads logs and snapshots reads these too; whatever
 would change something raises. A job never writes into a directory of a node.
 
 Paths are those of the machine, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `hdfs://` (and `s3a://`, Hadoop's
@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from pyarrow import fs
 
-from metadata_log.files import Directory, FileTooLarge
+from metadata_log.disk.files import Directory, FileTooLarge
 
 
 class ReadOnlyFile:

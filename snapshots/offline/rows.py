@@ -9,13 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from metadata_log.batch import Batch
-from metadata_log.codec import UnknownRecord, decode_batch, record_to_json, split_payload
-from metadata_log.delta import EntityKey
-from metadata_log.entities import entity_keys
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import NO_LEADER, Offset
-from metadata_log.records import (
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import UnknownRecord, decode_batch, record_to_json, split_payload
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NO_LEADER, Offset
+from metadata_log.format.records import (
     RECORD_VERSION,
     TYPE_NUMBERS,
     BrokerRegistrationChange,
@@ -23,6 +21,8 @@ from metadata_log.records import (
     PartitionChange,
     Record,
 )
+from metadata_log.image.delta import EntityKey
+from metadata_log.image.entities import entity_keys
 from snapshots.offline.scan import Scanned
 
 Row = tuple[object, ...]

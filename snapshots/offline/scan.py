@@ -11,11 +11,11 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
-from metadata_log.errors import LogFormatError
-from metadata_log.files import File
-from metadata_log.ids import Offset
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header, unproven
+from metadata_log.disk.files import File
+from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unpack_header, unproven
 
 _WINDOW_BYTES: Final = 4 << 20
 _CHAIN_AT: Final = 48

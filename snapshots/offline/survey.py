@@ -8,11 +8,9 @@ topic at once. They must be known before the rest can be folded entity by entity
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from metadata_log.codec import decode_records
-from metadata_log.delta import EVERY_TOPIC
-from metadata_log.entities import TRANSACTION_MARKERS, entity_keys, invisible_ranges
-from metadata_log.ids import Epoch, Offset
-from metadata_log.records import (
+from metadata_log.format.codec import decode_records
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.records import (
     TYPE_NUMBERS,
     AbortTransaction,
     BeginTransaction,
@@ -24,6 +22,8 @@ from metadata_log.records import (
     SnapshotMark,
     Voters,
 )
+from metadata_log.image.delta import EVERY_TOPIC
+from metadata_log.image.entities import TRANSACTION_MARKERS, entity_keys, invisible_ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,13 +12,11 @@ from typing import Any
 import grpc
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
-from metadata_log.errors import ErrorCode
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.log import Log
-from metadata_log.pieces import as_asked
-from metadata_log.records import (
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.pieces import as_asked
+from metadata_log.format.records import (
     FROM_OFFSET,
     BrokerRegistrationChange,
     Endpoint,
@@ -29,7 +27,9 @@ from metadata_log.records import (
     Voter,
     Voters,
 )
-from metadata_log.replay import Replay
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.replay import Replay
+from metadata_log.store.log import Log
 from snapshots.format import SnapshotMeta
 from snapshots.store import SnapshotStore
 

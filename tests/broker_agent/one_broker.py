@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     Applied,
     BrokerState,
     Effect,
@@ -20,8 +20,8 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session import Session
-from broker_agent.session_config import SessionConfig
+from broker_agent.session.session import Session
+from broker_agent.session.session_config import SessionConfig
 
 E = TypeVar("E")
 CHAIN = b"c" * 32

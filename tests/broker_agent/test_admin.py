@@ -12,16 +12,16 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.process import serving_clients
-from daemon.dial import Dialer
-from daemon.forwarding import READS
-from daemon.health import Health
-from daemon.reaching import Reaching
-from daemon.server import serving
-from metadata_log.errors import ErrorCode
-from quorum.runtime.requests import Refused
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import MayHaveHappened, NoLeader
+from clients.admin import AdminClient
+from clients.errors import MayHaveHappened, NoLeader
+from metadata_log.format.errors import ErrorCode
+from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer
+from service_kit.rpc.forwarding import READS
+from service_kit.rpc.health import Health
+from service_kit.rpc.server import serving
 from tests.broker_agent.test_config import loaded
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 

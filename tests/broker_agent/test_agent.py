@@ -16,19 +16,16 @@ from quorum_rpc.v1 import client_pb2, client_pb2_grpc, common_pb2
 
 from broker_agent.agent import Agent, AgentTimes, BrokerIdentity
 from broker_agent.client import DOWNLOAD_SIZES, ControllerClient, DownloadSizes
-from broker_agent.lifecycle import BrokerState, Exit
-from broker_agent.session import Session
-from broker_agent.session_config import SessionConfig
+from broker_agent.session.lifecycle import BrokerState, Exit
+from broker_agent.session.session import Session
+from broker_agent.session.session_config import SessionConfig
 from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata
-from daemon.dial import Dialer
-from daemon.endpoints import HostPort
-from daemon.reaching import Reaching
-from metadata_log.errors import ErrorCode
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, read_identity, write_identity
-from metadata_log.partition_state import ISR
-from metadata_log.records import (
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, read_identity, write_identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.partition_state import ISR
+from metadata_log.format.records import (
     EXTERNAL_DATA_PLANE,
     NO_DATA_PLANE,
     BrokerRegistrationChange,
@@ -38,6 +35,9 @@ from metadata_log.records import (
     Voter,
     Voters,
 )
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
 SESSION = SessionConfig(

@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
-from daemon.dial import Dialer
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, write_identity
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, write_identity
+from service_kit.rpc.dial import Dialer
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

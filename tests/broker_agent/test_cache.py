@@ -4,12 +4,9 @@ import random
 from typing import Any
 
 from broker_agent.cache import MetadataCache, MetadataView, Node
-from metadata_log.changes import Changes
-from metadata_log.delta import MetadataDelta
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER, ZERO_UUID
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, ZERO_UUID
+from metadata_log.format.records import (
     FROM_OFFSET,
     RECOVERED,
     BrokerRegistrationChange,
@@ -21,6 +18,9 @@ from metadata_log.records import (
     RemoveTopic,
     Topic,
 )
+from metadata_log.image.changes import Changes
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 
 
 class Cluster:

@@ -4,8 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from broker_agent.client_cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
-from broker_agent.client_metadata import (
+from clients.metadata.client_metadata import (
     ClientMetadata,
     MetadataRequestPlan,
     MetadataUpdate,
@@ -14,8 +13,9 @@ from broker_agent.client_metadata import (
     Waited,
     WaitOnMetadata,
 )
-from broker_agent.client_seen import ViewVersion
-from metadata_log.errors import ErrorCode
+from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
+from clients.metadata.seen import ViewVersion
+from metadata_log.format.errors import ErrorCode
 
 NODES = (ClusterNode(1, "b1", 9092), ClusterNode(2, "b2", 9092))
 A0 = TopicPartition("a", 0)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker_agent.config import BrokerConfig, ConfigErrors, load
-from broker_agent.lifecycle import LeaseMode
 from broker_agent.process import advertised, download_sizes, make_doors, run_broker, session_config
-from daemon.endpoints import HostPort
-from daemon.logs import Logs, get_logger
-from metadata_log.identity import Identity
-from metadata_log.records import Endpoint
+from broker_agent.session.lifecycle import LeaseMode
+from metadata_log.disk.identity import Identity
+from metadata_log.format.records import Endpoint
+from service_kit.process.endpoints import HostPort
+from service_kit.process.logs import Logs, get_logger
 from tests.processes.certificates import Authority
 
 LEAST = {

@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker_agent.isr_proposals import IsrProposal, IsrProposals, ProposalLimits, ProposalResult
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId
-from metadata_log.records import RECOVERING
-from quorum.controller.commands import (
+from broker_agent.session.isr_proposals import IsrProposal, IsrProposals, ProposalLimits, ProposalResult
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import RECOVERING
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterPartition,
     AlterPartitionReply,

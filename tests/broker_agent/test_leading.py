@@ -2,11 +2,11 @@
 
 import asyncio
 
-from broker_agent.isr_proposals import IsrProposal, IsrProposals, ProposalResult
-from broker_agent.leading import ProposalsAnswered, lead
-from daemon.logs import get_logger
-from metadata_log.errors import ErrorCode
-from metadata_log.image import MetadataImage
+from broker_agent.isr_proposer import ProposalsAnswered, lead
+from broker_agent.session.isr_proposals import IsrProposal, IsrProposals, ProposalResult
+from metadata_log.format.errors import ErrorCode
+from metadata_log.image.metadata_image import MetadataImage
+from service_kit.process.logs import get_logger
 from tests.broker_agent.test_isr_proposals import cluster as cluster  # the fixture
 from tests.quorum.controller.cluster import Cluster
 

@@ -7,13 +7,13 @@ import pytest
 from quorum_rpc.v1 import client_pb2
 
 from broker_agent.cache import MetadataCache
-from broker_agent.lifecycle import BrokerState
 from broker_agent.metadata_pages import PAGE_PARTITIONS_MAX, SLICE_PARTITIONS, Page, Turns
+from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from broker_agent.wire import NAMES_MAX, ClusterMetadata
-from daemon.grpc_options import MESSAGE_BYTES_MAX
-from metadata_log.errors import ErrorCode
-from metadata_log.records import MetadataRecord, RemoveTopic, Topic
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import MetadataRecord, RemoveTopic, Topic
+from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX
 from tests.broker_agent.test_cache import Cluster, broker, partition, topic_id
 
 LISTENER = "PLAIN"

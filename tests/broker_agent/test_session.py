@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     EMPTY_POSITION,
     AbandonFetch,
     Applied,
@@ -32,9 +32,9 @@ from broker_agent.lifecycle import (
     StopRequested,
     StoreRecovered,
 )
-from broker_agent.session_config import SessionConfig
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
+from broker_agent.session.session_config import SessionConfig
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
 from tests.broker_agent.one_broker import CHAIN, FENCED, HINT, LEASE_MS, ONLINE, Broker, at
 
 # --- the way up ------------------------------------------------------------------------------------------------------

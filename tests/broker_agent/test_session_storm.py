@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     EDGES,
     Applied,
     ApplyBatches,
@@ -32,8 +32,8 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
 from tests.broker_agent.one_broker import HINT, ONLINE, Broker, at
 
 numbers = st.integers(-2, 1)

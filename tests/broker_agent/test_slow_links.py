@@ -3,7 +3,7 @@
 import grpc.aio
 
 from broker_agent.client import ControllerClient
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     Applied,
     ApplyBatches,
     BatchesRefused,
@@ -14,10 +14,10 @@ from broker_agent.lifecycle import (
     FindController,
     LeaderHint,
 )
-from daemon.endpoints import HostPort
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.pieces import PIECE_BYTES_MIN, BatchPart
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.pieces import PIECE_BYTES_MIN, BatchPart
 from quorum.controller.controller import ControllerConfig
+from service_kit.process.endpoints import HostPort
 from tests.broker_agent.one_broker import CHAIN, Broker, at
 
 HERE = 13

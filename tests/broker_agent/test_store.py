@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_agent.lifecycle import EMPTY_POSITION
+from broker_agent.session.lifecycle import EMPTY_POSITION
 from broker_agent.store import BrokerStore, WrongHistory
-from metadata_log.errors import LogFormatError
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.records import Topic
-from metadata_log.replay import ReplayStopped
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Topic
+from metadata_log.image.replay import ReplayStopped
 from snapshots.format import snapshot_name
 from tests.broker_agent.controllers import History, registration
 from tests.sim.disk import MemoryDirectory

@@ -21,9 +21,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from daemon.run import EXIT_FAILURE, EXIT_OK
-from quorum.cli import dev_layout
-from quorum.cli.dev_layout import DevNode, Layout
+from quorum.devcluster import layout as dev_layout
+from quorum.devcluster.layout import DevNode, Layout
+from service_kit.process.run import EXIT_FAILURE, EXIT_OK
 from tests.chaos.launch import NO_MUTANT, order
 from tests.chaos.network import Network
 

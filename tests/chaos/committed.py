@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from metadata_log.batch import Batch, verify_chain
-from metadata_log.files import RealDirectory
-from metadata_log.ids import Offset
-from metadata_log.replay import Replay, ReplayStopped
-from metadata_log.salvage import intact_batches
-from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import Batch, verify_chain
+from metadata_log.format.ids import Offset
+from metadata_log.image.replay import Replay, ReplayStopped
+from metadata_log.store.salvage import intact_batches
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.chaos.final_log import Change, FinalLog, changes_of, digest_of
 
 

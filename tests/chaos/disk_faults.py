@@ -1,4 +1,4 @@
-"""Faults under `metadata_log.files`: the calls that it makes of the operating system go through here in a daemon that
+"""Faults under `metadata_log.disk.files`: the calls that it makes of the operating system go through here in a daemon that
 `tests.chaos.launch` has started, and do what the harness has asked for.
 
 Nothing in production code knows of it: its `os` is replaced by `FaultyOs`, which is the real one but for the calls that make
@@ -14,8 +14,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, Literal, TypeAlias
 
-from metadata_log import files, segment
-from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
+from metadata_log.disk import files
+from metadata_log.disk.ballast import BALLAST_BYTES, BALLAST_NAME
+from metadata_log.store import segment
 
 Call: TypeAlias = Literal["write", "fsync", "rename"]
 PREALLOCATE_BYTES: Final = 16 << 10
@@ -94,7 +95,7 @@ class Faults:
 
 
 class FaultyOs:
-    """`os`, as `metadata_log.files` finds it."""
+    """`os`, as `metadata_log.disk.files` finds it."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults

@@ -11,21 +11,21 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from metadata_log.archive import ARCHIVE_NAME
-from metadata_log.batch import Batch, verify_chain
-from metadata_log.codec import decode_batch
-from metadata_log.errors import LogFormatError
-from metadata_log.files import RealDirectory
-from metadata_log.identity import read_identity
-from metadata_log.ids import Offset
-from metadata_log.log import Log
-from metadata_log.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
-from metadata_log.recovery import segment_names
-from metadata_log.replay import Replay
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
-from quorum.cli.dev_layout import DevNode
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import read_identity
+from metadata_log.format.batch import Batch, verify_chain
+from metadata_log.format.codec import decode_batch
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import TOPIC_RESOURCE, Config, RemoveTopic, Topic
+from metadata_log.image.replay import Replay
+from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.log import Log
+from metadata_log.store.recovery import segment_names
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
+from quorum.devcluster.layout import DevNode
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from tests.chaos.clients import REGISTER
 from tests.chaos.history import State
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from metadata_log.errors import LogFormatError
+from metadata_log.format.errors import LogFormatError
 from tests.chaos import history as histories
 from tests.chaos import witness as witnesses
 from tests.chaos.clients import KEYS

@@ -13,8 +13,8 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from daemon.clock import RealClock
 from quorum.__main__ import main
+from service_kit.process.clock import RealClock
 from tests.chaos.disk_faults import Faults, put_in
 
 NO_MUTANT = "-"

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from metadata_log.files import RealDirectory
-from quorum.runtime.opening import LOG_DIRECTORY
+from metadata_log.disk.files import RealDirectory
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from tests.chaos import damage
 from tests.chaos.cluster import ChaosCluster, Daemon
 from tests.chaos.disk_faults import CALLS

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from metadata_log.errors import LogFormatError
+from metadata_log.format.errors import LogFormatError
 from tests.chaos import history as histories
 from tests.chaos.clients import Clients
 from tests.chaos.cluster import ChaosCluster

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from metadata_log.batch import Batch
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import EMPTY_IMAGE
-from metadata_log.log import Log
-from metadata_log.records import TOPIC_RESOURCE, Config, Record, RemoveTopic, Topic
-from metadata_log.replay import Replay, ReplayStopped
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import Batch
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import TOPIC_RESOURCE, Config, Record, RemoveTopic, Topic
+from metadata_log.image.metadata_image import EMPTY_IMAGE
+from metadata_log.image.replay import Replay, ReplayStopped
+from metadata_log.store.log import Log
 from tests.chaos.clients import REGISTER
 from tests.chaos.committed import NOTHING_KNOWN, committed
 from tests.chaos.final_log import FinalLog

@@ -3,12 +3,12 @@
 import random
 from pathlib import Path
 
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic, Voters
-from quorum.core.effects import ElectionState
-from quorum.runtime import election_file
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Topic, Voters
+from metadata_log.store.log import Log, LogConfig
+from quorum.core.protocol.effects import ElectionState
+from quorum.runtime.disk import election_file
 from snapshots.format import SnapshotMeta
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records

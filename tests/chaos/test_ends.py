@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from daemon.run import EXIT_FAILURE, EXIT_OK
+from service_kit.process.run import EXIT_FAILURE, EXIT_OK
 from tests.chaos import cluster as clusters
 from tests.chaos.cluster import Daemon, Ended
 from tests.chaos.launch import NO_MUTANT

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.files import RealDirectory
-from metadata_log.log import Log
-from metadata_log.records import Topic
-from quorum.runtime.opening import LOG_DIRECTORY
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import Batch
+from metadata_log.format.records import Topic
+from metadata_log.store.log import Log
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from tests.chaos.committed import _before
 from tests.chaos.final_log import record
 

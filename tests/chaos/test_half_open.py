@@ -8,7 +8,7 @@ import grpc
 import pytest
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
-from daemon.grpc_options import channel_options, server_options
+from service_kit.rpc.grpc_options import channel_options, server_options
 from tests.chaos.network import HOST, Direction, Link, free_port
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

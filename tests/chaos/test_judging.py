@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from metadata_log.errors import LogFormatError
-from metadata_log.records import Topic
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.records import Topic
 from tests.chaos import judging
 from tests.chaos.committed import Committed
 from tests.chaos.final_log import Change

@@ -14,9 +14,9 @@ from typing import Any, Final, TypeVar
 import grpc
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
-from daemon.grpc_options import channel_options
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
+from clients.admin import AdminClient
+from clients.errors import AdminError
+from service_kit.rpc.grpc_options import channel_options
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.history import Kind, Operation, Outcome

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import assert_never
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.pieces import as_asked
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.config import RaftConfig
-from quorum.core.effects import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.pieces import as_asked
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.effects import (
     AppendBatches,
     AppendControl,
     Effect,
@@ -34,7 +35,7 @@ from quorum.core.effects import (
     TruncateLog,
     WriteSnapshotChunk,
 )
-from quorum.core.inputs import (
+from quorum.core.protocol.inputs import (
     Appended,
     BatchesRefused,
     ConfirmReads,
@@ -52,7 +53,7 @@ from quorum.core.inputs import (
     TimerFired,
     Truncated,
 )
-from quorum.core.messages import (
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -75,10 +76,9 @@ from quorum.core.messages import (
     VoteResponse,
     place_of,
 )
+from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Role
-from quorum.core.standing import FULL, Lost, Standing
-from quorum.core.voters import VoterHistory
 from tests.core.fake_log import FakeLog
 from tests.core.slow_link import SlowLink
 

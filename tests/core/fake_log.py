@@ -1,10 +1,10 @@
 """A log in memory that keeps what a crash leaves: what was flushed, and nothing else."""
 
-from metadata_log.batch import Batch, encode, verify_chain
-from metadata_log.codec import decode_batch, encode_record
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log_shape import EpochStart, LogShape
-from metadata_log.records import ControlRecord, LeaderChange, NoOp, Record, Voters
+from metadata_log.format.batch import Batch, encode, verify_chain
+from metadata_log.format.codec import decode_batch, encode_record
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.log_shape import EpochStart, LogShape
+from metadata_log.format.records import ControlRecord, LeaderChange, NoOp, Record, Voters
 
 GENESIS = bytes(32)
 BEGINNING = OffsetAndEpoch(0, 0)

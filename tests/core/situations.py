@@ -1,13 +1,13 @@
 """Where the sentences begin: a leader, a working leader, a follower; and how their effects are read."""
 
-from metadata_log.batch import Batch
-from quorum.core.effects import (
+from metadata_log.format.batch import Batch
+from quorum.core.protocol.effects import (
     Effect,
     ElectionState,
     Reply,
     SendRequest,
 )
-from quorum.core.messages import (
+from quorum.core.protocol.messages import (
     FetchRequest,
     FetchResponse,
 )

@@ -1,7 +1,7 @@
 """A link that carries so many bytes a second, one after the other: what was sent and is not wanted any more goes first."""
 
-from metadata_log import pieces
-from quorum.core.messages import FetchResponse, FetchSnapshotResponse, Response
+from metadata_log.format import pieces
+from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, Response
 
 ENVELOPE_BYTES = 100
 """What a message has around its batches."""

@@ -3,18 +3,34 @@
 import random
 from typing import TypeVar
 
-from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, ReplicaKey
-from metadata_log.records import Endpoint
-from quorum.core.config import RaftConfig
-from quorum.core.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
-from quorum.core.inputs import Appended, Flushed, Input, RequestReceived, ResponseReceived, TimerFired, Truncated
-from quorum.core.messages import FetchRequest, FetchResponse, Request, Response, VoteRequest, VoteResponse, place_of
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, ReplicaKey
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.disk_trust import FULL, Standing
+from quorum.core.protocol.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
+from quorum.core.protocol.inputs import (
+    Appended,
+    Flushed,
+    Input,
+    RequestReceived,
+    ResponseReceived,
+    TimerFired,
+    Truncated,
+)
+from quorum.core.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    Request,
+    Response,
+    VoteRequest,
+    VoteResponse,
+    place_of,
+)
+from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Download
-from quorum.core.standing import FULL, Standing
-from quorum.core.voters import VoterHistory
 from tests.core.cluster import directory, voters_of
 from tests.core.fake_log import FakeLog
 
@@ -197,7 +213,7 @@ class Solo:
 
     def follow(self, leader_id: NodeId = 2) -> FetchRequest:
         """Makes this node a follower in its epoch or the first one, and gives the fetch that it sends."""
-        from quorum.core.messages import BeginQuorumEpochRequest
+        from quorum.core.protocol.messages import BeginQuorumEpochRequest
 
         epoch = max(self.core.epoch, 1)
         effects = self.request(BeginQuorumEpochRequest(key(leader_id), self.core.me, epoch))

@@ -5,10 +5,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metadata_log.ids import OffsetAndEpoch
-from quorum.core.divergence import Diverging, Valid, judge_fetch, truncation_point
-from quorum.core.high_watermark import leader_high_watermark, majority_end
-from quorum.core.progress import newest_of_majority
+from metadata_log.format.ids import OffsetAndEpoch
+from quorum.core.protocol.divergence import Diverging, Valid, judge_fetch, truncation_point
+from quorum.core.protocol.high_watermark import leader_high_watermark, majority_end
+from quorum.core.protocol.progress import newest_of_majority
 from tests.core.fake_log import FakeLog
 from tests.core.solo import log_of
 

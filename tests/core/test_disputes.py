@@ -4,10 +4,16 @@ import random
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from quorum.core.effects import Effect, ElectionState, Reply, SendRequest, StopNode, TruncateLog
-from quorum.core.inputs import BatchesRefused, Failure, RequestFailed, ResponseReceived
-from quorum.core.messages import ChainRequest, ChainResponse, EndQuorumEpochRequest, FetchRequest, FetchResponse
+from metadata_log.format.errors import ErrorCode
+from quorum.core.protocol.effects import Effect, ElectionState, Reply, SendRequest, StopNode, TruncateLog
+from quorum.core.protocol.inputs import BatchesRefused, Failure, RequestFailed, ResponseReceived
+from quorum.core.protocol.messages import (
+    ChainRequest,
+    ChainResponse,
+    EndQuorumEpochRequest,
+    FetchRequest,
+    FetchResponse,
+)
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, Node
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only

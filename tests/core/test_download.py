@@ -1,18 +1,18 @@
 """Snapshots that break off, do not verify, or take long: sentences about `quorum.core.download`."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
 from quorum.core.download import BAD_FILE_REST_MS, INSTALLS_MAX, NO_ROOM_REST_MS
-from quorum.core.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
-from quorum.core.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
-from quorum.core.messages import (
+from quorum.core.protocol.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
+from quorum.core.protocol.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
 )
-from quorum.core.progress import INSTALL_MS_MAX
+from quorum.core.protocol.progress import INSTALL_MS_MAX
 from quorum.core.roles import Download, Role
 from tests.core.cluster import Cluster, voters_of
 from tests.core.solo import Solo, fetch_in, key, none_of, only

@@ -2,11 +2,11 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import EPOCH_MAX
-from quorum.core.effects import ElectionState, Reply, SaveElectionState, SendRequest
-from quorum.core.epochs import EPOCHS_AHEAD_MAX, complaint, reach, reach_of_reply
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import EPOCH_MAX
+from quorum.core.protocol.effects import ElectionState, Reply, SaveElectionState, SendRequest
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, complaint, reach, reach_of_reply
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchResponse,

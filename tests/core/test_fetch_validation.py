@@ -4,13 +4,21 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from quorum.core.divergence import ChainMismatch, Diverging, UseSnapshot, Valid, Verdict, judge_fetch, truncation_point
-from quorum.core.effects import ElectionState, Reply
-from quorum.core.inputs import ShutDown
-from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
-from quorum.core.serving import OBSERVERS_MAX
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from quorum.core.fetch_service import OBSERVERS_MAX
+from quorum.core.protocol.divergence import (
+    ChainMismatch,
+    Diverging,
+    UseSnapshot,
+    Valid,
+    Verdict,
+    judge_fetch,
+    truncation_point,
+)
+from quorum.core.protocol.effects import ElectionState, Reply
+from quorum.core.protocol.inputs import ShutDown
+from quorum.core.protocol.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from tests.core.fake_log import FakeLog
 from tests.core.solo import Solo, key, log_of, only
 

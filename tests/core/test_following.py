@@ -1,10 +1,10 @@
 """Whom a node says that it follows: a leader that it hears now, and none that it only remembers."""
 
-from metadata_log.errors import ErrorCode
-from quorum.core.config import RaftConfig
-from quorum.core.effects import ElectionState
-from quorum.core.inputs import DamageFound, PeerRefused
-from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
+from metadata_log.format.errors import ErrorCode
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.inputs import DamageFound, PeerRefused
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster
 from tests.core.situations import follower, leader, requests, working_leader

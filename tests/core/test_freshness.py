@@ -1,7 +1,7 @@
 """How long ago a node heard its leader: whoever reads locally judges by it how old the answer may be."""
 
-from quorum.core.effects import ElectionState
-from quorum.core.messages import BeginQuorumEpochRequest
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import BeginQuorumEpochRequest
 from tests.core.situations import follower, working_leader
 from tests.core.solo import Solo, key
 

@@ -1,9 +1,9 @@
 """A disk that hangs: its flush neither ends nor fails. Whoever leads with it commits, by others' disks, and applies nothing."""
 
-from metadata_log.ids import NodeId
-from quorum.core.effects import Effect, ElectionState
+from metadata_log.format.ids import NodeId
 from quorum.core.leader import FLUSH_PATIENCE
-from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
+from quorum.core.protocol.effects import Effect, ElectionState
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from quorum.core.roles import Role
 from tests.core.situations import requests, working_leader
 from tests.core.solo import Solo, key

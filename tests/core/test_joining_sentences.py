@@ -2,12 +2,12 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.effects import Effect, ElectionState, Reply, SendRequest
-from quorum.core.inputs import Failure, RequestFailed
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.core.protocol.effects import Effect, ElectionState, Reply, SendRequest
+from quorum.core.protocol.inputs import Failure, RequestFailed
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     FetchRequest,

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
-from quorum.core.effects import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from quorum.core.protocol.effects import (
     ElectionState,
     HighWatermarkAdvanced,
     InstallSnapshot,
@@ -17,7 +17,7 @@ from quorum.core.effects import (
     StopNode,
     WriteSnapshotChunk,
 )
-from quorum.core.inputs import (
+from quorum.core.protocol.inputs import (
     Appended,
     Failure,
     PeerRefused,
@@ -26,7 +26,7 @@ from quorum.core.inputs import (
     ShutDown,
     SnapshotInstalled,
 )
-from quorum.core.messages import (
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     EndQuorumEpochRequest,

@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import Endpoint
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeRequest,
     QuorumChangeResponse,
@@ -20,7 +20,7 @@ from quorum.core.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.core.voters import VoterSet
+from quorum.core.protocol.voters import VoterSet
 from tests.core.cluster import Cluster, voter
 from tests.core.test_chaos import live
 

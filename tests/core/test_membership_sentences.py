@@ -2,13 +2,13 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ZERO_UUID, ReplicaKey
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply
-from quorum.core.inputs import ConfirmReads, Resign, ShutDown
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ZERO_UUID, ReplicaKey
+from metadata_log.format.records import Endpoint, Voter, Voters
 from quorum.core.membership import ENDPOINTS_MAX, NAME_CHARS_MAX, TIMEOUT_MS_MAX, VOTERS_MAX, majority_would_be_live
-from quorum.core.messages import (
+from quorum.core.protocol.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply
+from quorum.core.protocol.inputs import ConfirmReads, Resign, ShutDown
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -19,8 +19,8 @@ from quorum.core.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
+from quorum.core.protocol.voters import VoterSet
 from quorum.core.roles import Role
-from quorum.core.voters import VoterSet
 from tests.core.cluster import directory, voter, voters_of
 from tests.core.situations import follower, leader, requests, working_leader
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only

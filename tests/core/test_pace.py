@@ -1,6 +1,6 @@
 """A follower that fetches and falls behind all the same: its leader says so, and does not flicker."""
 
-from quorum.core.pace import WINDOW_MS
+from quorum.core.protocol.pace import WINDOW_MS
 from tests.core.solo import Solo
 
 EVERY_MS = 500

@@ -1,7 +1,7 @@
-"""Two processes under one key: sentences about `quorum.core.processes`."""
+"""Two processes under one key: sentences about `quorum.core.protocol.processes`."""
 
-from metadata_log.errors import ErrorCode
-from quorum.core.effects import (
+from metadata_log.format.errors import ErrorCode
+from quorum.core.protocol.effects import (
     Effect,
     ElectionState,
     ReadsConfirmed,
@@ -10,9 +10,9 @@ from quorum.core.effects import (
     SaveElectionState,
     StopNode,
 )
-from quorum.core.inputs import ConfirmReads
-from quorum.core.messages import FetchRequest, FetchResponse
-from quorum.core.processes import RETURNS_MAX
+from quorum.core.protocol.inputs import ConfirmReads
+from quorum.core.protocol.messages import FetchRequest, FetchResponse
+from quorum.core.protocol.processes import RETURNS_MAX
 from tests.core.solo import Solo, key, none_of, only
 
 

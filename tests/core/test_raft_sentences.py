@@ -5,10 +5,10 @@ Stories that need several nodes to be understood are in `scripts/`, tables in `t
 
 from dataclasses import replace
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.records import LeaderChange, Voters
-from quorum.core.effects import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import LeaderChange, Voters
+from quorum.core.protocol.effects import (
     AppendBatches,
     AppendControl,
     Effect,
@@ -23,18 +23,18 @@ from quorum.core.effects import (
     StopNode,
     TruncateLog,
 )
-from quorum.core.inputs import (
+from quorum.core.protocol.inputs import (
     ConfirmReads,
     TimerFired,
 )
-from quorum.core.messages import (
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
     VoteRequest,
     VoteResponse,
 )
-from quorum.core.progress import FOREVER_MS
+from quorum.core.protocol.progress import FOREVER_MS
 from quorum.core.roles import Role
 from tests.core.cluster import voters_of
 from tests.core.situations import batches_after, fetch_reply, follower, leader, requests, working_leader

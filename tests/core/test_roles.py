@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from metadata_log.ids import ReplicaKey
+from metadata_log.format.ids import ReplicaKey
 from quorum.core import quorum_state
+from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.roles import TRANSITIONS, Role, Why
-from quorum.core.voters import VoterHistory, VoterSet
 from tests.core.cluster import Cluster, Node, directory, voter, voters_of
 from tests.core.solo import Solo, key
 from tests.core.test_chaos import live

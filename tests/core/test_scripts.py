@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.records import Endpoint
-from quorum.core.config import RaftConfig
-from quorum.core.effects import ElectionState
-from quorum.core.inputs import DamageFound, DamageRepaired
-from quorum.core.messages import (
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.inputs import DamageFound, DamageRepaired
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     RemoveVoterRequest,
     TransferLeadershipRequest,

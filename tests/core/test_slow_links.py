@@ -2,15 +2,15 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.pieces import BatchPart
-from metadata_log.records import Config
-from quorum.core.config import RaftConfig
-from quorum.core.effects import AppendBatches, ElectionState, SendRequest
-from quorum.core.inputs import Failure, RequestFailed
-from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotRequest
-from quorum.core.progress import ReplicaProgress
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.pieces import BatchPart
+from metadata_log.format.records import Config
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.effects import AppendBatches, ElectionState, SendRequest
+from quorum.core.protocol.inputs import Failure, RequestFailed
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse, FetchSnapshotRequest
+from quorum.core.protocol.progress import ReplicaProgress
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, Node
 from tests.core.slow_link import SlowLink

@@ -1,14 +1,15 @@
-"""What a node may do whose disk has broken a promise: sentences about `quorum.core.standing`."""
+"""What a node may do whose disk has broken a promise: sentences about `quorum.core.protocol.disk_trust`."""
 
 import random
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from quorum.core.effects import ElectionState, Reply, SendRequest
-from quorum.core.inputs import DamageFound, DamageRepaired
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.effects import ElectionState, Reply, SendRequest
+from quorum.core.protocol.inputs import DamageFound, DamageRepaired
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     ChainRequest,
     ChainResponse,
@@ -18,7 +19,6 @@ from quorum.core.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Role
-from quorum.core.standing import FULL, Lost, Standing
 from tests.core.cluster import Cluster
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
 from tests.core.test_chaos import turn

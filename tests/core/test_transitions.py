@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from quorum.core.effects import ElectionState
-from quorum.core.progress import ReplicaProgress
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.progress import ReplicaProgress
+from quorum.core.protocol.reads import ReadRounds
 from quorum.core.quorum_state import QuorumState
-from quorum.core.reads import ReadRounds
 from quorum.core.roles import (
     TRANSITIONS,
     Candidate,

@@ -2,11 +2,11 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch, ReplicaKey
-from quorum.core.effects import Effect, ElectionState, Reply, SaveElectionState, StopNode
-from quorum.core.epochs import EPOCHS_AHEAD_MAX
-from quorum.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch, ReplicaKey
+from quorum.core.protocol.effects import Effect, ElectionState, Reply, SaveElectionState, StopNode
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest, VoteResponse
 from quorum.core.roles import Role
 from quorum.core.votes import is_up_to_date
 from tests.core.cluster import directory

@@ -1,7 +1,7 @@
 """A follower hears of a new high watermark with the next batch, or soon: being told at once would double the messages."""
 
-from quorum.core.effects import Effect, Reply, ReplyWithBatches
-from quorum.core.messages import FetchResponse
+from quorum.core.protocol.effects import Effect, Reply, ReplyWithBatches
+from quorum.core.protocol.messages import FetchResponse
 from tests.core.solo import Solo
 
 LINGER_MS = 5

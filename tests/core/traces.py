@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from metadata_log.ids import ReplicaKey, uuid_text
-from quorum.core.effects import ElectionState
+from metadata_log.format.ids import ReplicaKey, uuid_text
+from quorum.core.protocol.effects import ElectionState
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import TRANSITIONS, Role, RoleState, Why
 

@@ -1,8 +1,8 @@
 """What the sentences about voters read off a node's effects."""
 
-from metadata_log.records import Endpoint, Voters
-from quorum.core.effects import AppendControl, Effect, Reply
-from quorum.core.messages import QuorumChangeResponse
+from metadata_log.format.records import Endpoint, Voters
+from quorum.core.protocol.effects import AppendControl, Effect, Reply
+from quorum.core.protocol.messages import QuorumChangeResponse
 from tests.core.solo import only
 
 ELSEWHERE = (Endpoint("CONTROLLER", "elsewhere", 9093),)

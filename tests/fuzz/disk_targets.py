@@ -13,15 +13,24 @@ from random import Random
 import msgpack
 
 from broker_agent.store import BrokerStore, WrongHistory
-from metadata_log.batch import decode_all
-from metadata_log.codec import UnknownRecord, decode_batch, decode_records, encode_record, record_to_json, split_payload
-from metadata_log.damage import DamagedRangeRead
-from metadata_log.errors import LogFormatError
-from metadata_log.identity import IDENTITY_NAME, Identity, read_identity, write_identity
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.image import MetadataImage, Provenance
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import (
+from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity, write_identity
+from metadata_log.format.batch import decode_all
+from metadata_log.format.codec import (
+    UnknownRecord,
+    decode_batch,
+    decode_records,
+    encode_record,
+    record_to_json,
+    split_payload,
+)
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Endpoint, NoOp, SnapshotMark
+from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.replay import Replay
+from metadata_log.store.damage import DamagedRangeRead
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import (
     FLUSHED_NAME,
     LOST_NAME,
     START_NAME,
@@ -33,15 +42,13 @@ from metadata_log.log_notes import (
     write_lost,
     write_start,
 )
-from metadata_log.records import FIRST_CONTROL_TYPE, TYPE_NUMBERS, Endpoint, NoOp, SnapshotMark
-from metadata_log.replay import Replay
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, unpack_header, walk
-from quorum.controller.decision import Decision
-from quorum.core.effects import ElectionState
-from quorum.runtime import election_file, recovery_plan
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.recovery_plan import PlannedDirectory, RecoveryPlan
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, unpack_header, walk
+from quorum.controller.protocol.decision import Decision
+from quorum.core.protocol.effects import ElectionState
+from quorum.runtime.disk import election_file, recovery_plan
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.disk.recovery_plan import PlannedDirectory, RecoveryPlan
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import FIRST_CHAIN, SnapshotMeta, genesis, snapshot_batches, snapshot_name
 from snapshots.reader import read_meta, read_records, read_snapshot
 from snapshots.store import SnapshotStore

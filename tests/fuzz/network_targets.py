@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import broker_pb2, common_pb2, voter_pb2
 
 from broker_agent import convert as broker_convert
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     EMPTY_POSITION,
     Applied,
     Fetch,
@@ -27,13 +27,13 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session import Session
-from broker_agent.session_config import SessionConfig
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH
-from quorum.core.messages import (
+from broker_agent.session.session import Session
+from broker_agent.session.session_config import SessionConfig
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     ChainRequest,
     EndQuorumEpochRequest,
@@ -46,11 +46,12 @@ from quorum.core.messages import (
     VoteRequest,
 )
 from quorum.runtime.node import Node
-from quorum.runtime.world import RaftRequest, RaftResponse, StopRequested
-from quorum.wire import convert, convert_membership
+from quorum.runtime.protocol.world import RaftRequest, RaftResponse, StopRequested
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
-from quorum.wire.errors import BadMessage
+from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert.errors import BadMessage
 from quorum.wire.voter import VoterService
 from tests.fuzz.disk_targets import packed, unpacked
 from tests.fuzz.mutation import Mutate, messages_mutated, mutated

@@ -12,8 +12,8 @@ from typing import Final
 
 import google_crc32c
 
-from metadata_log.batch import BATCH_BYTES_MAX, HEADER_BYTES
-from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from tests.fuzz.mutation import EXTREMES, Mutate, mutated
 
 

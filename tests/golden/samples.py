@@ -1,9 +1,9 @@
 """One sample of every record type, and of a batch: what the golden files are made of. Values never change once committed."""
 
-from metadata_log.batch import Batch, encode, genesis_chain
-from metadata_log.codec import encode_records
-from metadata_log.ids import NO_LEADER
-from metadata_log.records import (
+from metadata_log.format.batch import Batch, encode, genesis_chain
+from metadata_log.format.codec import encode_records
+from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.records import (
     NO_DATA_PLANE,
     AbortTransaction,
     AccessControlEntry,

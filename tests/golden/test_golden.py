@@ -7,13 +7,21 @@ run `python -m tests.golden.test_golden`, which adds missing entries and never c
 import json
 from pathlib import Path
 
-from metadata_log.batch import decode, verify_chain
-from metadata_log.codec import decode_records, encode_record
-from metadata_log.identity import IDENTITY_NAME, Identity, read_identity, write_identity
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log_notes import FLUSHED_NAME, START_NAME, Flushed, FlushedNote, LogStart, read_start, write_start
-from metadata_log.records import RECORD_TYPES
-from metadata_log.segment import SegmentHeader, pack_header, unpack_header
+from metadata_log.disk.identity import IDENTITY_NAME, Identity, read_identity, write_identity
+from metadata_log.format.batch import decode, verify_chain
+from metadata_log.format.codec import decode_records, encode_record
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import RECORD_TYPES
+from metadata_log.store.log_notes import (
+    FLUSHED_NAME,
+    START_NAME,
+    Flushed,
+    FlushedNote,
+    LogStart,
+    read_start,
+    write_start,
+)
+from metadata_log.store.segment import SegmentHeader, pack_header, unpack_header
 from tests.golden.samples import HASH, ID_A, RECORDS, late_batch, sample_batches
 from tests.sim.disk import MemoryDirectory
 

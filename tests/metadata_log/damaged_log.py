@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.damage import DamagedRange, DamagedRangeRead
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import SnapshotMark, Topic, Voters
-from metadata_log.segment import base_offset_of
+from metadata_log.format.batch import Batch
+from metadata_log.format.records import SnapshotMark, Topic, Voters
+from metadata_log.store.damage import DamagedRange, DamagedRangeRead
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import base_offset_of
 from tests.sim.disk import MemoryDirectory
 
 CONFIG = LogConfig(segment_bytes=1024, tail_bytes=400)

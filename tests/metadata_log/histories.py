@@ -3,13 +3,11 @@
 import random
 from collections.abc import Iterator
 
-from metadata_log import batch as batches
-from metadata_log.batch import Batch
-from metadata_log.codec import encode_records
-from metadata_log.delta import MetadataDelta
-from metadata_log.ids import NO_LEADER, Uuid
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import (
+from metadata_log.format import batch as batches
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import encode_records
+from metadata_log.format.ids import NO_LEADER, Uuid
+from metadata_log.format.records import (
     BROKER_RESOURCE,
     FROM_OFFSET,
     TOPIC_RESOURCE,
@@ -40,6 +38,8 @@ from metadata_log.records import (
     UnregisterBroker,
     UserScramCredential,
 )
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 
 NAMES = ("a", "a\x00", "a\x00b", "ab", "b", "é", "topic-1", "topic-10", "topic-2")
 """Names whose order is easily got wrong: a zero inside, one the beginning of another, beyond ASCII."""

@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 
 import metadata_log
-from metadata_log.delta import REPLAYS
-from metadata_log.records import Partition
+from metadata_log.format.records import Partition
+from metadata_log.image.delta import REPLAYS
 from tests.golden.samples import RECORDS
 
 RECORD = '''\
@@ -48,13 +48,13 @@ WALK = "        yield from self.licences.values()\n"
 EDITS = '    _licences: Edits[Uuid, Licence] = Edits("licences")\n'
 
 BEFORE: dict[str, list[tuple[str, str]]] = {
-    "records.py": [("ControlRecord: TypeAlias =", RECORD), ("    | NoOp\n", "    | Licence\n")],
-    "image.py": [
+    "format/records.py": [("ControlRecord: TypeAlias =", RECORD), ("    | NoOp\n", "    | Licence\n")],
+    "image/metadata_image.py": [
         ("    MetadataRecord,\n", IMPORT),
         ("\n    @property\n    def offset(", FIELD),
         ("\n    def check_invariants(", WALK),
     ],
-    "delta.py": [
+    "image/delta.py": [
         ("    MetadataRecord,\n", IMPORT),
         ("\n    def replay(", EDITS),
         ("    # --- brokers and controllers ---\n", REPLAY),
@@ -64,15 +64,15 @@ BEFORE: dict[str, list[tuple[str, str]]] = {
 """File -> what is inserted, each before the text that is named first."""
 
 LIFE = """\
-from metadata_log.changes import Changes
-from metadata_log.codec import decode_records, encode_record, record_to_json
-from metadata_log.delta import MetadataDelta
-from metadata_log.entities import entity_keys, fold, with_order_keys
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import uuid_text
-from metadata_log.image import EMPTY_IMAGE, Provenance
-from metadata_log.records import DelegationToken, FeatureLevel, Licence
-from metadata_log.replay import loading_delta
+from metadata_log.image.changes import Changes
+from metadata_log.format.codec import decode_records, encode_record, record_to_json
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.entities import entity_keys, fold, with_order_keys
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import uuid_text
+from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
+from metadata_log.format.records import DelegationToken, FeatureLevel, Licence
+from metadata_log.image.replay import loading_delta
 
 def replayed(image, records):
     delta = MetadataDelta(image)

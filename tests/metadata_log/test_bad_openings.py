@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from metadata_log.damage import LostTail
-from metadata_log.errors import CorruptLog
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log
-from metadata_log.log_notes import FLUSHED_NAME, FlushedNote
-from metadata_log.mending import REPAIR_SUFFIX
-from metadata_log.records import Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES, Segment, segment_name
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Topic
+from metadata_log.store.damage import LostTail
+from metadata_log.store.log import Log
+from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, Segment, segment_name
+from metadata_log.store.segment_repair import REPAIR_SUFFIX
 from tests.metadata_log.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
 from tests.sim.disk import MemoryDirectory, MemoryFile, PowerCut
 

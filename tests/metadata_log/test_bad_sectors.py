@@ -8,14 +8,14 @@ from functools import partial
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.damage import DamagedRange, LostTail
-from metadata_log.errors import CorruptLog
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import Flushed
-from metadata_log.records import Topic
-from metadata_log.segment import base_offset_of
-from metadata_log.segments import Extent, check
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.records import Topic
+from metadata_log.store.damage import DamagedRange, LostTail
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import Flushed
+from metadata_log.store.segment import base_offset_of
+from metadata_log.store.segments import Extent, check
 from tests.metadata_log.damaged_log import ID, check_damaged, contents, everything, segments, within
 from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
 from tests.sim.disk_content import SECTOR_BYTES

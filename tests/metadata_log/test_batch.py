@@ -3,7 +3,7 @@
 import google_crc32c
 import pytest
 
-from metadata_log.batch import (
+from metadata_log.format.batch import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
     CHAIN_BYTES,
@@ -17,8 +17,8 @@ from metadata_log.batch import (
     genesis_chain,
     verify_chain,
 )
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import EPOCH_MAX
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import EPOCH_MAX
 from tests.golden.samples import sample_batches
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log import records as r
-from metadata_log.batch import encode
-from metadata_log.codec import (
+from metadata_log.format import records as r
+from metadata_log.format.batch import encode
+from metadata_log.format.codec import (
     UnknownRecord,
     decode_batch,
     decode_records,
@@ -17,8 +17,8 @@ from metadata_log.codec import (
     encode_records,
     record_to_json,
 )
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import NO_LEADER, uuid_text
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NO_LEADER, uuid_text
 from tests.golden.samples import HASH, ID_A, ID_B, RECORDS
 
 uuids = st.binary(min_size=16, max_size=16)

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from metadata_log.batch import genesis_chain
-from metadata_log.damage import DamagedRangeRead, LostTail
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import FLUSHED_NAME, Flushed
-from metadata_log.records import SnapshotMark, Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of, segment_name
+from metadata_log.format.batch import genesis_chain
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import SnapshotMark, Topic
+from metadata_log.store.damage import DamagedRangeRead, LostTail
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import FLUSHED_NAME, Flushed
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, segment_name
 from tests.metadata_log.damaged_log import (
     CONFIG,
     ID,

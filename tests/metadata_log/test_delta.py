@@ -2,11 +2,9 @@
 
 import pytest
 
-from metadata_log.delta import REPLAYS, DeltaKind, InvalidRecord, MetadataDelta
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import NO_LEADER, ZERO_UUID
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import (
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NO_LEADER, ZERO_UUID
+from metadata_log.format.records import (
     FIRST_CONTROL_TYPE,
     FROM_OFFSET,
     RECORD_TYPES,
@@ -34,6 +32,8 @@ from metadata_log.records import (
     Topic,
     UnregisterBroker,
 )
+from metadata_log.image.delta import REPLAYS, DeltaKind, InvalidRecord, MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from tests.metadata_log.histories import History, broker, uuid
 
 TOPIC = uuid(7)

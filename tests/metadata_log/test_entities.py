@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.codec import encode_record
-from metadata_log.delta import EntityKey
-from metadata_log.digest import MODULUS, record_hash
-from metadata_log.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import Offset
-from metadata_log.records import (
+from metadata_log.format.codec import encode_record
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
     ClearElr,
@@ -24,6 +21,9 @@ from metadata_log.records import (
     RemoveTopic,
     Topic,
 )
+from metadata_log.image.delta import EntityKey
+from metadata_log.image.digest import MODULUS, record_hash
+from metadata_log.image.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
 from tests.metadata_log.histories import History, uuid
 
 Marker = tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]

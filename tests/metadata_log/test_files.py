@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, RealDirectory
+from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, RealDirectory
 from tests.sim.disk import MemoryDirectory, PowerCut
 from tests.sim.disk_content import SECTOR_BYTES
 

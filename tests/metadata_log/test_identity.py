@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.errors import LogFormatError
-from metadata_log.identity import (
+from metadata_log.disk.identity import (
     ForeignDirectory,
     Identity,
     UnformattedDirectory,
@@ -15,6 +14,7 @@ from metadata_log.identity import (
     read_identity,
     write_identity,
 )
+from metadata_log.format.errors import LogFormatError
 from tests.sim.disk import MemoryDirectory
 
 MINE = Identity("cluster-1", 3, bytes(range(16)), 1, "controller", bytes(range(32)))

@@ -5,11 +5,8 @@ from hashlib import sha256
 
 import pytest
 
-from metadata_log.codec import encode_record
-from metadata_log.delta import MetadataDelta
-from metadata_log.entities import with_order_keys
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import (
+from metadata_log.format.codec import encode_record
+from metadata_log.format.records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     Config,
@@ -20,8 +17,11 @@ from metadata_log.records import (
     RegisterBroker,
     Topic,
 )
-from metadata_log.replay import Replay, loading_delta
-from metadata_log.sharded_map import MapEditor, ShardedMap
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.entities import with_order_keys
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.image.replay import Replay, loading_delta
+from metadata_log.image.sharded_map import MapEditor, ShardedMap
 from tests.metadata_log.histories import History, broker, uuid
 
 

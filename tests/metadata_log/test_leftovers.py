@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.damage import DamagedRange, LostTail
-from metadata_log.errors import CorruptLog
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, pack_header, segment_name
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Topic
+from metadata_log.store.damage import DamagedRange, LostTail
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, pack_header, segment_name
 from tests.metadata_log.damaged_log import (
     CONFIG,
     ID,

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.batch import Batch, encode, genesis_chain
-from metadata_log.codec import encode_records
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import Directory, FlushFailed, RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_shape import EpochStart
-from metadata_log.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from metadata_log.segments import OPEN_FILES_MAX
+from metadata_log.disk.files import Directory, FlushFailed, RealDirectory
+from metadata_log.format.batch import Batch, encode, genesis_chain
+from metadata_log.format.codec import encode_records
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.log_shape import EpochStart
+from metadata_log.format.records import KRaftVersion, NoOp, Record, Topic, Voter, Voters
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from metadata_log.store.segments import OPEN_FILES_MAX
 from tests.sim.disk import MemoryDirectory
 
 SMALL = LogConfig(segment_bytes=1024, tail_bytes=600)

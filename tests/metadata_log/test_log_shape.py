@@ -2,8 +2,8 @@
 
 from random import Random
 
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log_shape import EpochStart, LogShape
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.log_shape import EpochStart, LogShape
 
 
 def shape_of(start: OffsetAndEpoch, epochs: list[int]) -> LogShape:

@@ -1,12 +1,12 @@
-"""Pieces that arrive in time, and batches that arrive in parts: sentences about `metadata_log.pieces`."""
+"""Pieces that arrive in time, and batches that arrive in parts: sentences about `metadata_log.format.pieces`."""
 
 import random
 
 import pytest
 
-from metadata_log.batch import BATCH_BYTES_MAX, Batch, encode
-from metadata_log.errors import LogFormatError
-from metadata_log.pieces import KNOWN_MS, BatchPart, PartialBatch, PieceSize, as_asked, held_at, joined
+from metadata_log.format.batch import BATCH_BYTES_MAX, Batch, encode
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.pieces import KNOWN_MS, BatchPart, PartialBatch, PieceSize, as_asked, held_at, joined
 
 TIMEOUT_MS = 500
 

@@ -7,16 +7,16 @@ from random import Random
 import google_crc32c
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.damage import LostTail
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.files import FlushFailed
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import FLUSHED_NAME, START_NAME, LogStart, write_start
-from metadata_log.log_shape import LogShape
-from metadata_log.records import NoOp, Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, base_offset_of, pack_header
+from metadata_log.disk.files import FlushFailed
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import NoOp, Topic
+from metadata_log.store.damage import LostTail
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import FLUSHED_NAME, START_NAME, LogStart, write_start
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, base_offset_of, pack_header
 from tests.sim.disk import MemoryDirectory, PowerCut
 
 CONFIG = LogConfig(segment_bytes=2048, tail_bytes=700)

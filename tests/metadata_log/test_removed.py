@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.files import Directory, FlushFailed, RealDirectory, Removed
-from metadata_log.log import Log
-from metadata_log.records import NoOp
+from metadata_log.disk.files import Directory, FlushFailed, RealDirectory, Removed
+from metadata_log.format.records import NoOp
+from metadata_log.store.log import Log
 from tests.sim.disk import MemoryDirectory
 
 

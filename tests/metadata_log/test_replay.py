@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from metadata_log import batch as batches
-from metadata_log.batch import Batch
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import EMPTY_IMAGE, Provenance
-from metadata_log.records import (
+from metadata_log.format import batch as batches
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
     Config,
@@ -21,7 +20,8 @@ from metadata_log.records import (
     SnapshotMark,
     Topic,
 )
-from metadata_log.replay import Replay, ReplayResult, ReplayStopped
+from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
+from metadata_log.image.replay import Replay, ReplayResult, ReplayStopped
 from tests.metadata_log.histories import History, LogWriter, broker, uuid
 
 POISON = PartitionChange(uuid(99), 0, leader=1)

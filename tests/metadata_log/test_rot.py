@@ -2,14 +2,14 @@
 
 import pytest
 
-from metadata_log.damage import DamagedRange, LostTail
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log, LogConfig
-from metadata_log.log_notes import Flushed
-from metadata_log.records import Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from metadata_log.segments import check
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Topic
+from metadata_log.store.damage import DamagedRange, LostTail
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.log_notes import Flushed
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from metadata_log.store.segments import check
 from tests.metadata_log.damaged_log import (
     CONFIG,
     ID,

@@ -3,11 +3,11 @@
 import google_crc32c
 import pytest
 
-from metadata_log.batch import HEADER_BYTES, Batch, encode
-from metadata_log.errors import CorruptLog, LogFormatError
-from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
-from metadata_log.salvage import intact_batches
-from metadata_log.segment import (
+from metadata_log.format.batch import HEADER_BYTES, Batch, encode
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
+from metadata_log.store.salvage import intact_batches
+from metadata_log.store.segment import (
     INDEX_STEP_BYTES,
     PREALLOCATE_BYTES,
     SEGMENT_HEADER_BYTES,

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from daemon.node_identity import Node, NodeNames
-from daemon.tls import TlsFiles
+from service_kit.security.node_identity import Node, NodeNames
+from service_kit.security.tls import TlsFiles
 
 _KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 

@@ -20,10 +20,10 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
-from quorum.cli.dev_cluster import DevCluster, DevNode
-from quorum.cli.dev_process import exit_code, log_tail
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
+from clients.admin import AdminClient
+from clients.errors import AdminError
+from quorum.devcluster.cluster import DevCluster, DevNode
+from quorum.devcluster.process import exit_code, log_tail
 
 T = TypeVar("T")
 POLL_S = 0.02

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from quorum.cli.dev_cluster import DevCluster
-from quorum.cli.dev_layout import DevNode
+from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import DevNode
 from tests.processes.conftest import run, running
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.errors import ErrorCode
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
+from clients.admin import AdminClient
+from clients.errors import AdminError
+from metadata_log.format.errors import ErrorCode
 from tests.processes.conftest import Cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

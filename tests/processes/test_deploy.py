@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from broker_agent.config import load
-from daemon.config import load_config
 from quorum.config import QuorumConfig
+from service_kit.process.config import load_config
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 

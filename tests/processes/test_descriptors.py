@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from quorum.cli.dev_layout import free_ports
-from quorum.cli.formatting import InitialController, format_directory
-from quorum.wire.client import AdminClient
+from clients.admin import AdminClient
+from quorum.devcluster.layout import free_ports
+from quorum.runtime.disk.format_directory import InitialController, format_directory
 from tests.processes.conftest import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.ballast import BALLAST_NAME
-from quorum.cli.dev_cluster import DevCluster
-from quorum.cli.dev_layout import free_ports
-from quorum.cli.dev_process import spawn
+from metadata_log.disk.ballast import BALLAST_NAME
+from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import free_ports
+from quorum.devcluster.process import spawn
 from tests.chaos.volume import Volume, why_not
 from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, said, until
 

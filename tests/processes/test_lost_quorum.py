@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from quorum.cli.dev_cluster import DevNode
+from quorum.devcluster.cluster import DevNode
 from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, quorumctl, running, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

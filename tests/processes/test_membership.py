@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.ids import uuid_text
-from quorum.cli.dev_cluster import DevCluster
-from quorum.cli.dev_layout import DevNode, free_ports
-from quorum.wire.client import AdminClient
+from clients.admin import AdminClient
+from metadata_log.format.ids import uuid_text
+from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import DevNode, free_ports
 from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, running, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

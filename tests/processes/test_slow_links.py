@@ -9,8 +9,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from quorum.cli.dev_cluster import DevCluster
-from quorum.cli.dev_layout import DevNode
+from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import DevNode
 from tests.chaos.network import HOST, Direction, Link, free_port
 from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, Cluster, image_at, said, until
 

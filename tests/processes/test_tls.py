@@ -17,15 +17,15 @@ import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 from quorum_rpc.v1.common_pb2 import Endpoint, ReplicaKey
 
-from daemon.dial import Dialer
-from daemon.tls import TlsFiles
-from metadata_log.errors import ErrorCode
-from quorum.cli.dev_cluster import DevCluster
-from quorum.cli.dev_layout import DevNode, free_ports
-from quorum.cli.dev_process import spawn
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import NoLeader, NotReached
+from clients.admin import AdminClient
+from clients.errors import NoLeader, NotReached
+from metadata_log.format.errors import ErrorCode
+from quorum.devcluster.cluster import DevCluster
+from quorum.devcluster.layout import DevNode, free_ports
+from quorum.devcluster.process import spawn
 from quorum.wire.server import serve
+from service_kit.rpc.dial import Dialer
+from service_kit.security.tls import TlsFiles
 from tests.processes.certificates import Authority
 from tests.processes.conftest import BROKER_SETTINGS, CONTROLLER_SETTINGS, STATE_NAMES, quorumctl, run, until
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from daemon.config import ConfigErrors, load_config
 from quorum.config import QuorumConfig
-from quorum.core.config import RaftConfig
-from quorum.runtime.node_config import NodeConfig
+from quorum.core.protocol.config import RaftConfig
+from quorum.runtime.protocol.node_config import NodeConfig
+from service_kit.process.config import ConfigErrors, load_config
 
 LEAST = "node.id: 1\nlisteners: CONTROLLER://127.0.0.1:9001\nmetadata.log.dir: /tmp/c\n"
 

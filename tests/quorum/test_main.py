@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch, parse_uuid
-from metadata_log.records import Endpoint
-from quorum.cli.formatting import InitialController, format_directory
-from quorum.runtime import recovery_plan
-from quorum.runtime.recovery_plan import PlannedDirectory, RecoveryPlan
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.ids import OffsetAndEpoch, parse_uuid
+from metadata_log.format.records import Endpoint
+from quorum.runtime.disk import recovery_plan
+from quorum.runtime.disk.format_directory import InitialController, format_directory
+from quorum.runtime.disk.recovery_plan import PlannedDirectory, RecoveryPlan
 from tests.processes.certificates import Authority
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker_agent.lifecycle import (
+from broker_agent.session.lifecycle import (
     AbandonFetch,
     Applied,
     ApplyBatches,
@@ -35,16 +35,21 @@ from broker_agent.lifecycle import (
     StoreRecovered,
     TimerFired,
 )
-from broker_agent.session import Session
+from broker_agent.session.session import Session
 from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
-from metadata_log.errors import ErrorCode, LogFormatError
-from metadata_log.files import FlushFailed
-from metadata_log.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.records import Endpoint, FeatureRange
-from metadata_log.replay import ReplayStopped
-from quorum.controller.commands import AlterPartition, AlterPartitionReply, RegisterBrokerCommand, RegisterBrokerReply
-from quorum.runtime.requests import MetadataFetch, MetadataFetched, Refused
-from quorum.runtime.world import Answer, BrokerFetch, Submission
+from metadata_log.disk.files import FlushFailed
+from metadata_log.format.errors import ErrorCode, LogFormatError
+from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
+from metadata_log.format.records import Endpoint, FeatureRange
+from metadata_log.image.replay import ReplayStopped
+from quorum.controller.protocol.commands import (
+    AlterPartition,
+    AlterPartitionReply,
+    RegisterBrokerCommand,
+    RegisterBrokerReply,
+)
+from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Refused
+from quorum.runtime.protocol.world import Answer, BrokerFetch, Submission
 from tests.sim.clock import Clock
 from tests.sim.controllers import Make, SimController
 from tests.sim.disk import MemoryDirectory, PowerCut

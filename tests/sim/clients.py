@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset
-from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
     Command,
@@ -27,8 +27,8 @@ from quorum.controller.commands import (
     UnregisterBroker,
     UnregisterBrokerReply,
 )
-from quorum.runtime.requests import ReadView, Refused, SnapshotMarked
-from quorum.runtime.world import Answer, Read, SnapshotWanted, Submission
+from quorum.runtime.protocol.requests import ReadView, Refused, SnapshotMarked
+from quorum.runtime.protocol.world import Answer, Read, SnapshotWanted, Submission
 from tests.sim.controllers import Make, SimController
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ import heapq
 import random
 from collections.abc import Callable
 
-from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, uuid_text
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY
+from metadata_log.disk.identity import Identity
+from metadata_log.format.ids import NodeId, uuid_text
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.store import SnapshotStore
 from tests.sim.brokers import SimBroker
 from tests.sim.clients import SimClient

@@ -5,17 +5,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.files import FlushFailed
-from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
-from metadata_log.log import Log
-from metadata_log.log_notes import Flushed
-from metadata_log.recovery import segment_names
-from metadata_log.segment import base_offset_of
-from quorum.core.effects import ElectionState
-from quorum.core.inputs import Failure
-from quorum.core.messages import (
+from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
+from metadata_log.store.log import Log
+from metadata_log.store.log_notes import Flushed
+from metadata_log.store.recovery import segment_names
+from metadata_log.store.segment import base_offset_of
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -23,13 +23,13 @@ from quorum.core.messages import (
     PeerResponse,
 )
 from quorum.core.raft import RaftCore
-from quorum.runtime import election_file
-from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.loop import ClientEvent
 from quorum.runtime.node import Node
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.runtime.world import (
+from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from broker_agent.lifecycle import EDGES, BrokerState
+from broker_agent.session.lifecycle import EDGES, BrokerState
 from quorum.core.roles import TRANSITIONS
 
 FAULTS = (

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from metadata_log.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
+from metadata_log.disk.files import Directory, DirectoryInUse, FileTooLarge, FlushFailed, Removed
 from tests.sim.disk_content import SECTOR_BYTES, Content, sectors_of
 
 _EIO: Final = 5

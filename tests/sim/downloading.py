@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker_agent.lifecycle import Applied, Input, SnapshotFailed
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.pieces import PieceSize
+from broker_agent.session.lifecycle import Applied, Input, SnapshotFailed
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.pieces import PieceSize
 from snapshots.store import SnapshotNotFound
 from tests.sim.controllers import SimController
 

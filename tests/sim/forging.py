@@ -10,8 +10,8 @@ A sender whose file itself is wrong would send it for ever; that is a matter for
 
 import random
 
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.records import Config, Partition, Record
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Config, Partition, Record
 from snapshots.format import snapshot_batches
 from snapshots.reader import read_snapshot
 from tests.sim.coverage import Coverage

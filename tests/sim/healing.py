@@ -8,7 +8,7 @@ leader again and again. At last they heal too. Some runs end behind slow links (
 import random
 from typing import TYPE_CHECKING
 
-from metadata_log.ids import Offset
+from metadata_log.format.ids import Offset
 from tests.sim.laws import LawBroken, hold
 from tests.sim.picture import describe
 from tests.sim.slow_links import SlowLinks

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from metadata_log.damage import DamagedRange
-from metadata_log.ids import Epoch, Offset
-from metadata_log.log_shape import LogShape
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.log_shape import LogShape
+from metadata_log.store.damage import DamagedRange
 
 
 class Held(NamedTuple):

@@ -10,15 +10,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from metadata_log.batch import Batch, verify_chain
-from metadata_log.codec import UnknownRecord, decode_batch
-from metadata_log.errors import CorruptLog
-from metadata_log.ids import Epoch, Offset
-from metadata_log.image import EMPTY_IMAGE, MetadataImage
-from metadata_log.log import Log
-from metadata_log.records import Record, Voters
-from metadata_log.replay import Replay
-from quorum.core.voters import VoterSet
+from metadata_log.format.batch import Batch, verify_chain
+from metadata_log.format.codec import UnknownRecord, decode_batch
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.records import Record, Voters
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
+from metadata_log.image.replay import Replay
+from metadata_log.store.log import Log
+from quorum.core.protocol.voters import VoterSet
 
 READ_BYTES = 1 << 20
 

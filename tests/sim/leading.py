@@ -10,10 +10,10 @@ import random
 from dataclasses import replace
 from typing import Final
 
-from metadata_log.ids import NodeId
-from metadata_log.image import MetadataImage
-from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS
-from quorum.controller.commands import AlterPartition, IsrMember, PartitionAlteration
+from metadata_log.format.ids import NodeId
+from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.commands import AlterPartition, IsrMember, PartitionAlteration
 
 PROPOSALS_MAX = 8
 STRANGER_ID: Final = 998

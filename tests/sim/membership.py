@@ -4,10 +4,10 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import Endpoint, Voter
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint, Voter
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeRequest,
     QuorumChangeResponse,
@@ -15,7 +15,7 @@ from quorum.core.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.runtime.world import Answer, RaftRequest
+from quorum.runtime.protocol.world import Answer, RaftRequest
 from tests.sim.controllers import SimController
 
 if TYPE_CHECKING:

@@ -9,11 +9,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from metadata_log import codec, digest, image, image_editor, log, replay, topic_image
-from metadata_log.batch import Batch
-from metadata_log.codec import UnknownRecord
-from metadata_log.ids import Uuid
-from metadata_log.records import MetadataRecord, Record
+from metadata_log.format import codec
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import UnknownRecord
+from metadata_log.format.ids import Uuid
+from metadata_log.format.records import MetadataRecord, Record
+from metadata_log.image import digest, image_editor, replay, topic_image
+from metadata_log.image import metadata_image as image
+from metadata_log.store import log
 from snapshots import reader
 
 _DECODERS = (log, replay, reader)

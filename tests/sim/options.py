@@ -3,12 +3,12 @@
 import random
 from typing import NamedTuple
 
-from broker_agent.session_config import SessionConfig
-from metadata_log.log import LogConfig
-from metadata_log.pieces import PIECE_BYTES_MIN
+from broker_agent.session.session_config import SessionConfig
+from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.store.log import LogConfig
 from quorum.controller.controller import ControllerConfig
-from quorum.core.config import RaftConfig
-from quorum.runtime.node_config import NodeConfig
+from quorum.core.protocol.config import RaftConfig
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
 UNLIMITED_BYTES = 1 << 30

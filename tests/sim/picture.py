@@ -11,8 +11,8 @@ time ms    who  event                   |  | |  log    flushed end
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from metadata_log.ids import Epoch, Offset
-from metadata_log.log_shape import LogShape
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.log_shape import LogShape
 from quorum.core.roles import Role
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset
-from quorum.controller.commands import Command
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.world import Answer, LocalRead, Submission
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset
+from quorum.controller.protocol.commands import Command
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.runtime.protocol.world import Answer, LocalRead, Submission
 from tests.sim.clients import TIMEOUT_MS, OnAnswer, SimClient
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ its time: the operating system has written the note back before, which it does w
 import random
 from typing import NamedTuple
 
-from metadata_log.batch import Batch
-from metadata_log.ids import Offset
-from metadata_log.log_notes import FLUSHED_NAME, Flushed, FlushedNote
-from metadata_log.recovery import segment_names
-from metadata_log.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
+from metadata_log.format.batch import Batch
+from metadata_log.format.ids import Offset
+from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote
+from metadata_log.store.recovery import segment_names
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
 from tests.sim.disk import MemoryDirectory, Observer
 from tests.sim.disk_content import SECTOR_BYTES
 

@@ -1,9 +1,9 @@
 """How much of the log, or of a snapshot, a message carries: what takes its time on a slow link."""
 
-from metadata_log import pieces
-from quorum.core.messages import FetchResponse, FetchSnapshotResponse, ReadLogResponse, ReadSnapshotResponse
-from quorum.runtime.requests import MetadataFetched
-from quorum.runtime.world import Answer
+from metadata_log.format import pieces
+from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, ReadLogResponse, ReadSnapshotResponse
+from quorum.runtime.protocol.requests import MetadataFetched
+from quorum.runtime.protocol.world import Answer
 
 
 def content_bytes(answer: Answer) -> int:

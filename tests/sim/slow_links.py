@@ -19,12 +19,12 @@ A slow link carries a smallest piece in a quarter of a request's timeout: 256 kb
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker_agent.lifecycle import BrokerState
-from metadata_log.ids import Offset
-from metadata_log.pieces import KNOWN_MS
-from quorum.controller.commands import CreateTopics, NewTopic
+from broker_agent.session.lifecycle import BrokerState
+from metadata_log.format.ids import Offset
+from metadata_log.format.pieces import KNOWN_MS
+from quorum.controller.protocol.commands import CreateTopics, NewTopic
 from quorum.core.roles import Role
-from quorum.runtime.world import Submission
+from quorum.runtime.protocol.world import Submission
 from tests.sim.laws import LawBroken, hold
 
 if TYPE_CHECKING:

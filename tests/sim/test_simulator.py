@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from metadata_log.ids import uuid_text
+from metadata_log.format.ids import uuid_text
 from quorum.core.raft import RaftCore
 from tests.sim import hunting
 from tests.sim.cluster import Cluster

@@ -1,8 +1,8 @@
 """Snapshots to try things on: an image of a random history, and what a log would say about it."""
 
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import MetadataImage, Provenance, evolved
-from metadata_log.records import Endpoint, Voter, Voters
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import Endpoint, Voter, Voters
+from metadata_log.image.metadata_image import MetadataImage, Provenance, evolved
 from snapshots.format import SnapshotMeta
 from tests.metadata_log.histories import History
 

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import msgpack
 
-from metadata_log.batch import encode
-from metadata_log.delta import MetadataDelta
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, write_identity
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.image import Provenance, evolved
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import (
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, write_identity
+from metadata_log.format.batch import encode
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.records import (
     AbortTransaction,
     BeginTransaction,
     Endpoint,
@@ -27,6 +24,9 @@ from metadata_log.records import (
     Voter,
     Voters,
 )
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import Provenance, evolved
+from metadata_log.store.log import Log, LogConfig
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.metadata_log.histories import History

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_log.batch import Batch, decode, encode
-from metadata_log.codec import decode_batch, encode_records
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log
-from metadata_log.records import LeaderChange, Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from snapshots.offline.audit import AuditResult, audit
-from snapshots.offline.findings import Severity
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import Batch, decode, encode
+from metadata_log.format.codec import decode_batch, encode_records
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import LeaderChange, Topic
+from metadata_log.store.log import Log
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from snapshots.offline.audit.findings import Severity
+from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.reader import read_snapshot
 from snapshots.writer import write_records
 from tests.snapshots.nodes import Node, copies, edit, flip, segments

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_log.files import RealDirectory
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import NoOp
-from snapshots.offline.audit import AuditResult, audit
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.records import NoOp
+from metadata_log.store.log import Log, LogConfig
+from snapshots.offline.audit.findings import Severity
+from snapshots.offline.audit.run import AuditResult, audit
 from snapshots.offline.compaction import compact
-from snapshots.offline.findings import Severity
 from tests.sim.cluster import Cluster
 from tests.sim.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies

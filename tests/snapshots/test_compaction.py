@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_log.ids import EPOCH_MAX
+from metadata_log.format.ids import EPOCH_MAX
 from snapshots.format import snapshot_name
-from snapshots.offline.audit import audit
+from snapshots.offline.audit.findings import Severity
+from snapshots.offline.audit.run import audit
 from snapshots.offline.compaction import CannotCompact, compact
 from snapshots.offline.dump import record_lines
-from snapshots.offline.findings import Severity
 from tests.snapshots.nodes import Node, flip, segments
 
 if TYPE_CHECKING:

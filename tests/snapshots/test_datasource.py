@@ -58,9 +58,9 @@ class TestTables:
 
     def test_a_live_log_is_read_to_its_durable_end(self, spark: "SparkSession", node: Node, tmp_path: Path) -> None:
         (path,) = copies(node, tmp_path, (1,))
-        from metadata_log.files import RealDirectory
-        from metadata_log.log import Log
-        from metadata_log.records import NoOp
+        from metadata_log.disk.files import RealDirectory
+        from metadata_log.format.records import NoOp
+        from metadata_log.store.log import Log
 
         log = Log.open(RealDirectory(path / "@metadata"))
         log.append([NoOp()], 99, node.wall_ms + 1)  # written, not flushed

@@ -5,15 +5,15 @@ import random
 
 import pytest
 
-from metadata_log.batch import BATCH_BYTES_MAX
-from metadata_log.codec import encode_record
-from metadata_log.delta import MetadataDelta
-from metadata_log.digest import digest_to_bytes
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import EPOCH_MAX, OffsetAndEpoch
-from metadata_log.image import EMPTY_IMAGE, Provenance
-from metadata_log.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
-from metadata_log.replay import Replay
+from metadata_log.format.batch import BATCH_BYTES_MAX
+from metadata_log.format.codec import encode_record
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
+from metadata_log.format.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.digest import digest_to_bytes
+from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
+from metadata_log.image.replay import Replay
 from snapshots import format as snapshot_format
 from snapshots.format import (
     FIRST_CHAIN,
@@ -141,7 +141,7 @@ def test_a_file_under_another_name_is_not_believed() -> None:
 @pytest.mark.parametrize("count", [0, 127, 128, 255, 256, 65_535, 65_536, 1 << 32])
 def test_a_footer_is_found_from_the_end_whatever_its_count(count: int) -> None:
     """The count's encoding has five lengths; `read_meta` finds the footer by each of them."""
-    from metadata_log.batch import encode
+    from metadata_log.format.batch import encode
 
     disk, meta = MemoryDirectory("/d"), meta_of(image_at(77))
     batches = list(snapshot_batches(meta, ()))

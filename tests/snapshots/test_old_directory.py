@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metadata_log.batch import verify_chain
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.log import Log
-from metadata_log.records import NoOp
-from metadata_log.segment import unpack_header
-from quorum.core.effects import ElectionState
-from quorum.runtime import election_file
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import verify_chain
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import NoOp
+from metadata_log.store.log import Log
+from metadata_log.store.segment import unpack_header
+from quorum.core.protocol.effects import ElectionState
+from quorum.runtime.disk import election_file
 from snapshots.format import genesis, snapshot_name
 from snapshots.reader import read_snapshot
 from snapshots.store import SnapshotStore

@@ -2,7 +2,7 @@
 
 import pytest
 
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.policy import MarkPolicy, RetentionPolicy, SnapshotSize
 
 

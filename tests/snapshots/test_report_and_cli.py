@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from snapshots.offline import __main__ as cli
-from snapshots.offline.audit import audit, lines_of, summary
-from snapshots.offline.report import report_html
+from snapshots.offline.audit.report import report_html
+from snapshots.offline.audit.run import audit, lines_of, summary
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.batch import HEADER_BYTES
-from metadata_log.files import RealDirectory
-from metadata_log.segment import SEGMENT_HEADER_BYTES
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.batch import HEADER_BYTES
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from snapshots.offline.dump import batch_lines, record_lines
 from snapshots.offline.inputs import NoLogHere, find_log, find_logs
 from snapshots.offline.rows import peek_type

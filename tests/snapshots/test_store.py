@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from metadata_log.files import FlushFailed
-from metadata_log.ids import OffsetAndEpoch
+from metadata_log.disk.files import FlushFailed
+from metadata_log.format.ids import OffsetAndEpoch
 from snapshots.format import SnapshotCorrupt, part_name, snapshot_name
 from snapshots.policy import RetentionPolicy
 from snapshots.reader import read_records

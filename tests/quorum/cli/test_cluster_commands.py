@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import Endpoint
-from quorum.cli.leaders import requests_for
-from quorum.runtime.requests import LeaderHint, Refused
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint
+from quorum.cli.commands.leaders import requests_for
+from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape

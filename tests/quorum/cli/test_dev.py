@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from quorum.cli import dev_layout as layouts
-from quorum.cli.dev_cluster import Conflict, DevCluster, DevClusterError, NotThere
-from quorum.cli.dev_layout import DevNode
-from quorum.cli.dev_views import _controller
+from clients.admin import AdminClient
+from clients.errors import AdminError
 from quorum.cli.main import cli
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
+from quorum.devcluster import layout as layouts
+from quorum.devcluster.cluster import Conflict, DevCluster, DevClusterError, NotThere
+from quorum.devcluster.layout import DevNode
+from quorum.devcluster.views import _controller
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 

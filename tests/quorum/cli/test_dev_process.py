@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from quorum.cli import dev_process
+from quorum.devcluster import process as dev_process
 
 FIRST_THREAD_ENDS = """
 import ctypes, sys, threading

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from metadata_log.files import RealDirectory
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log import Log
-from metadata_log.records import LeaderChange, Topic
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import LeaderChange, Topic
+from metadata_log.store.log import Log
 from quorum.cli.main import cli
 from tests.quorum.cli.shapes import shape
 

@@ -4,12 +4,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from metadata_log.errors import ErrorCode
+from clients.errors import AdminError
+from metadata_log.format.errors import ErrorCode
 from quorum.cli.errors import EXIT_TIMEOUT, EXIT_USAGE, of_admin_error
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.main import cli, main
 from quorum.cli.options import Options, command
-from quorum.wire.client_errors import AdminError
 
 CONTROLLER_VARIABLE = "QUORUMCTL_BOOTSTRAP_CONTROLLER"
 SERVER_VARIABLE = "QUORUMCTL_BOOTSTRAP_SERVER"

@@ -11,25 +11,25 @@ import pytest
 from click.testing import CliRunner, Result
 
 from broker_agent.store import BrokerStore
-from daemon.config import load_config
-from metadata_log.batch import Batch
-from metadata_log.codec import decode_batch
-from metadata_log.errors import CorruptLog
-from metadata_log.files import RealDirectory
-from metadata_log.identity import read_identity, write_identity
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.log import Log
-from metadata_log.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import read_identity, write_identity
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import decode_batch
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import LeaderChange, NoOp, Record, SnapshotMark, Voters
+from metadata_log.store.log import Log
 from quorum.__main__ import open_locked
-from quorum.cli.formatting import format_directory, parse_initial_controllers, voters_record
 from quorum.cli.main import cli
 from quorum.config import QuorumConfig
-from quorum.core.effects import ElectionState
-from quorum.core.epochs import EPOCHS_AHEAD_MAX
-from quorum.runtime import election_file
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, Opened, open_directory
-from quorum.runtime.recovery_plan import UnfinishedRecovery
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.format_directory import format_directory, parse_initial_controllers, voters_record
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, Opened, open_directory
+from quorum.runtime.disk.recovery_plan import UnfinishedRecovery
+from quorum.runtime.protocol.node_config import NodeConfig
+from service_kit.process.config import load_config
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 INITIAL = ",".join(f"{i}@127.0.0.1:900{i}:{c * 21}A" for i, c in ((1, "B"), (2, "C"), (3, "D")))

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.files import RealDirectory, RealFile
-from metadata_log.identity import read_identity
-from metadata_log.ids import Offset, OffsetAndEpoch
-from metadata_log.log import Log
-from metadata_log.log_notes import FlushedNote
-from metadata_log.records import NoOp, SnapshotMark
-from metadata_log.segment import segment_name
-from quorum.cli import recovering
-from quorum.cli.formatting import voters_record
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from metadata_log.disk.files import RealDirectory, RealFile
+from metadata_log.disk.identity import read_identity
+from metadata_log.format.batch import Batch
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.records import NoOp, SnapshotMark
+from metadata_log.store.log import Log
+from metadata_log.store.log_notes import FlushedNote
+from metadata_log.store.segment import segment_name
+from quorum.recovery import carry_out
+from quorum.runtime.disk.format_directory import voters_record
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.cli.test_recover import (
@@ -192,7 +192,7 @@ def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(recovering.recovery_plan, "save", kill)
+        patch.setattr(carry_out.recovery_plan, "save", kill)
         recover("--directory", path, "--yes", "--accept-loss")
     started = RealDirectory(shutil.copytree(path, tmp_path / "started"))
     identity = read_identity(started)
@@ -295,7 +295,7 @@ def test_a_source_whose_disk_fails_while_it_gives_is_named(tmp_path: Path, monke
     ahead = controller(tmp_path / "gone", MARKED, node_id=2)
     store, behind = broker(tmp_path / "b", ahead), controller(tmp_path / "c", MARKED[:4])
     read_at = RealFile.read_at
-    take_over = recovering._take_over
+    take_over = carry_out._take_over
 
     def unreadable(self: RealFile, position: int, length: int) -> bytes:
         if store in self._path.parents:
@@ -306,7 +306,7 @@ def test_a_source_whose_disk_fails_while_it_gives_is_named(tmp_path: Path, monke
         monkeypatch.setattr(RealFile, "read_at", unreadable)
         take_over(*arguments)
 
-    monkeypatch.setattr(recovering, "_take_over", fail_from_here)
+    monkeypatch.setattr(carry_out, "_take_over", fail_from_here)
     failed = recover("--directory", behind, "--from-broker", store, "--yes")
     assert failed.exit_code == 1 and "run the same command again" in failed.stderr, failed.output
     assert f"{store} gives its log up to 4 only, and gave it up to 10 before" in failed.stderr

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.files import RealDirectory
-from metadata_log.ids import EPOCH_MAX
-from quorum.core.effects import ElectionState
-from quorum.core.epochs import EPOCHS_AHEAD_MAX, reach
-from quorum.runtime import election_file
+from metadata_log.disk.files import RealDirectory
+from metadata_log.format.ids import EPOCH_MAX
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, reach
+from quorum.runtime.disk import election_file
 from tests.quorum.cli.test_recover import OLD, contents, controller, recover, recovered, reopened
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from metadata_log.files import RealDirectory, RealFile
-from metadata_log.records import NoOp
+from metadata_log.disk.files import RealDirectory, RealFile
+from metadata_log.format.records import NoOp
 from tests.quorum.cli.test_recover import OLD, batches, broker, controller, recover, reopened
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def test_killed_at_any_step_and_run_again_it_ends_as_if_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The survivor gives up records of its own and takes over a broker's: the hardest case."""
-    monkeypatch.setattr("daemon.clock.RealClock.wall_ms", lambda _: 5_000)
+    monkeypatch.setattr("service_kit.process.clock.RealClock.wall_ms", lambda _: 5_000)
     gone = controller(tmp_path / "gone", [*OLD, *[(2, NoOp())] * 4], node_id=2)
     before = controller(tmp_path / "before", [*OLD, *[(1, NoOp())] * 7])
     store = broker(tmp_path / "b", gone)

@@ -11,20 +11,20 @@ from typing import NamedTuple
 import pytest
 
 from broker_agent.store import BrokerStore
-from metadata_log.batch import Batch
-from metadata_log.files import FlushFailed
-from metadata_log.identity import Identity, read_identity, write_identity
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.log import Log
-from metadata_log.log_notes import FLUSHED_NAME, FlushedNote
-from metadata_log.records import NoOp, Record, SnapshotMark, Voters
-from quorum.cli.planning import plan
-from quorum.cli.recovering import carry_out
-from quorum.cli.surveying import CannotRecover, survey
-from quorum.core.effects import ElectionState
-from quorum.runtime import election_file, recovery_plan
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from metadata_log.disk.files import FlushFailed
+from metadata_log.disk.identity import Identity, read_identity, write_identity
+from metadata_log.format.batch import Batch
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.records import NoOp, Record, SnapshotMark, Voters
+from metadata_log.store.log import Log
+from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
+from quorum.core.protocol.effects import ElectionState
+from quorum.recovery.carry_out import carry_out
+from quorum.recovery.plan import plan
+from quorum.recovery.survey import CannotRecover, survey
+from quorum.runtime.disk import election_file, recovery_plan
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore, genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, voters_of

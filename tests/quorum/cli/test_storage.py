@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from daemon.config import load_config
-from metadata_log.files import RealDirectory
-from metadata_log.identity import read_identity
-from metadata_log.ids import OffsetAndEpoch, parse_uuid
-from quorum.cli import formatting
-from quorum.cli.formatting import parse_initial_controllers
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import read_identity
+from metadata_log.format.ids import OffsetAndEpoch, parse_uuid
 from quorum.cli.main import cli
 from quorum.config import QuorumConfig
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import open_directory
+from quorum.runtime.disk import format_directory
+from quorum.runtime.disk.format_directory import parse_initial_controllers
+from quorum.runtime.disk.open_directory import open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
+from service_kit.process.config import load_config
 from snapshots.format import snapshot_name
 from tests.quorum.cli.shapes import shape
 
@@ -107,7 +107,7 @@ def test_what_a_killed_format_has_left_is_formatted_anew(tmp_path: Path, monkeyp
 
     path = tmp_path / "data"
     with monkeypatch.context() as broken:
-        broken.setattr(formatting, "write_identity", killed)
+        broken.setattr(format_directory, "write_identity", killed)
         run(
             "storage", "format", "-t", CLUSTER_ID, "--directory", path, "--node-id", 1, "--role", "controller",
             "--initial-controllers", f"1@127.0.0.1:9009:{DIRECTORY_ID}",

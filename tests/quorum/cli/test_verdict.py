@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from quorum.cli.verdict import notes, pending, reasons
+from quorum.cli.commands.verdict import notes, pending, reasons
 
 
 def controller(node_id: int, status: str = "follower", **other: Any) -> dict[str, Any]:

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.files import RealDirectory
-from metadata_log.identity import read_identity
-from metadata_log.ids import ReplicaKey, uuid_text
-from metadata_log.records import Endpoint, Voter
-from quorum.core.messages import (
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import read_identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey, uuid_text
+from metadata_log.format.records import Endpoint, Voter
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     QuorumChangeResponse,
     RemoveVoterRequest,
     TransferLeadershipRequest,
 )
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.requests import NodeStatus
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.protocol.requests import NodeStatus
 from snapshots.store import SnapshotStore, genesis
 from tests.quorum.cli.shapes import shape
 from tests.quorum.cli.test_cluster_commands import Run, node, quorumctl, run

@@ -4,11 +4,12 @@ import random
 from dataclasses import dataclass
 from typing import TypeVar
 
-from metadata_log.delta import MetadataDelta
-from metadata_log.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import Endpoint, FeatureRange, MetadataRecord, Partition
-from quorum.controller.commands import (
+from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
+from metadata_log.format.records import Endpoint, FeatureRange, MetadataRecord, Partition
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from quorum.controller.controller import Controller
+from quorum.controller.protocol.commands import (
     BootstrapFeatures,
     BrokerContact,
     Command,
@@ -20,9 +21,8 @@ from quorum.controller.commands import (
     RegisterBrokerReply,
     TopicResult,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.controller import Controller
-from quorum.controller.decision import Decision
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import Decision
 
 R = TypeVar("R")
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import RECOVERING, PartitionChange
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import RECOVERING, PartitionChange
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterPartition,
     AlterPartitionReply,
@@ -17,7 +17,7 @@ from quorum.controller.commands import (
     PartitionAlteration,
     PartitionAlterationResult,
 )
-from quorum.controller.decision import ControllerError
+from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster
 
 

@@ -13,14 +13,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from metadata_log.batch import encode
-from metadata_log.codec import decode_batch, encode_records
-from metadata_log.delta import MetadataDelta
-from metadata_log.errors import BatchTooLarge
-from metadata_log.ids import NODE_ID_MAX
-from metadata_log.image import MetadataImage, Provenance
-from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Endpoint, FeatureRange, MetadataRecord, ProducerIds
-from quorum.controller.commands import (
+from metadata_log.format.batch import encode
+from metadata_log.format.codec import decode_batch, encode_records
+from metadata_log.format.errors import BatchTooLarge
+from metadata_log.format.ids import NODE_ID_MAX
+from metadata_log.format.records import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    Endpoint,
+    FeatureRange,
+    MetadataRecord,
+    ProducerIds,
+)
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import MetadataImage, Provenance
+from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
@@ -46,11 +53,11 @@ from quorum.controller.commands import (
     RegisterControllerCommand,
     UnregisterBroker,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.config_keys import KEYS
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.election_commands import ElectPreferredLeaders, TopicPartition
-from quorum.controller.request_outcomes import RequestIdentity, outcome_of
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.election_commands import ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.request_outcomes import RequestIdentity, outcome_of
+from quorum.controller.topics.config_keys import KEYS
 from tests.quorum.controller.cluster import Cluster, incarnation
 
 NAMES: Final = ("orders", "moved.a", "alone")

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER
+from quorum.controller.controller import Controller
+from quorum.controller.protocol.commands import (
     AlterPartition,
     AlterPartitionReply,
     CreatePartitions,
@@ -21,10 +22,9 @@ from quorum.controller.commands import (
     PartitionAlteration,
     UnregisterBroker,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.controller import Controller
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.election_commands import ElectPreferredLeaders, TopicPartition
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.election_commands import ElectPreferredLeaders, TopicPartition
 from tests.quorum.controller.cluster import Cluster, registration
 
 BROKERS = 4

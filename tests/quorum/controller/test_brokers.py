@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NO_LEADER
-from metadata_log.records import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.records import (
     BrokerRegistrationChange,
     Endpoint,
     FeatureRange,
@@ -17,8 +17,9 @@ from metadata_log.records import (
     PartitionChange,
     RegisterBroker,
 )
-from metadata_log.records import UnregisterBroker as UnregisterBrokerRecord
-from quorum.controller.commands import (
+from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
+from quorum.controller.controller import BrokerState, Controller
+from quorum.controller.protocol.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
     AlterConfigs,
@@ -39,9 +40,8 @@ from quorum.controller.commands import (
     RegisterBrokerReply,
     UnregisterBroker,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.controller import BrokerState, Controller
-from quorum.controller.decision import ControllerError
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster, incarnation, registration
 
 SESSION_MS = ControllerConfig().session_timeout_ms

@@ -2,19 +2,19 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.config_keys import KEYS
-from quorum.controller.configs import check_value, config_key
-from quorum.controller.decision import ControllerError
-from quorum.controller.topic_rules import Rejected
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.topics.config_keys import KEYS
+from quorum.controller.topics.configs import check_value, config_key
 from tests.quorum.controller.cluster import Cluster, Run
 
 SET, DELETE = ConfigOperationKind.SET, ConfigOperationKind.DELETE

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from metadata_log.records import BrokerRegistrationChange
-from quorum.controller.contact import RULES, BrokerState, Next, next_state
+from metadata_log.format.records import BrokerRegistrationChange
+from quorum.controller.brokers.contact import RULES, BrokerState, Next, next_state
 from tests.quorum.controller.cluster import Cluster
 
 BOOLEANS = (False, True)

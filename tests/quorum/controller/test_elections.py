@@ -2,12 +2,12 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import PartitionChange
-from quorum.controller.commands import AlterPartition, Command, IsrMember, PartitionAlteration
-from quorum.controller.config import ControllerConfig
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.election_commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import PartitionChange
+from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.election_commands import (
     ElectionResult,
     ElectPreferredLeaders,
     ElectPreferredLeadersReply,

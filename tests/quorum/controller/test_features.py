@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.image import EMPTY_IMAGE
-from metadata_log.records import Endpoint, FeatureLevel, FeatureRange, RegisterController
-from quorum.controller.commands import BootstrapFeatures, RegisterControllerCommand
-from quorum.controller.config import ControllerConfig
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint, FeatureLevel, FeatureRange, RegisterController
+from metadata_log.image.metadata_image import EMPTY_IMAGE
 from quorum.controller.controller import Controller
-from quorum.controller.decision import ControllerError
+from quorum.controller.protocol.commands import BootstrapFeatures, RegisterControllerCommand
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorum.controller.placement import Placer, UsableBroker
+from quorum.controller.partitions.placement import Placer, UsableBroker
 
 
 @st.composite

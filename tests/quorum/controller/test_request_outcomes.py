@@ -2,12 +2,12 @@
 
 import pytest
 
-from metadata_log.delta import InvalidRecord, MetadataDelta
-from metadata_log.errors import ErrorCode
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import NoOp, RequestOutcome
-from metadata_log.replay import loading_delta
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import NoOp, RequestOutcome
+from metadata_log.image.delta import InvalidRecord, MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from metadata_log.image.replay import loading_delta
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
     Command,
@@ -25,8 +25,8 @@ from quorum.controller.commands import (
     UnregisterBroker,
     UnregisterBrokerReply,
 )
-from quorum.controller.decision import ControllerError
-from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, is_done, outcome_of, recalled
 
 TOPICS = (
     TopicResult("a", topic_id=bytes([1]) * 16, partitions=3, replication_factor=2),

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import Config, Partition, RemoveTopic, Topic
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Config, Partition, RemoveTopic, Topic
+from quorum.controller.protocol.commands import (
     CreatePartitions,
     CreatePartitionsReply,
     CreateTopics,
@@ -16,8 +16,8 @@ from quorum.controller.commands import (
     NewPartitions,
     NewTopic,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.decision import ControllerError
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError
 from tests.quorum.controller.cluster import Cluster, Run
 
 

@@ -1,9 +1,15 @@
 """What an admin is shown: pages, counts, soft state where there is some."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import BROKER_RESOURCE, TOPIC_RESOURCE
-from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind, NewTopic
-from quorum.controller.contact import BrokerState
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+from quorum.controller.brokers.contact import BrokerState
+from quorum.controller.protocol.commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    NewTopic,
+)
 from quorum.controller.views import describe_configs, describe_topic, describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster
 

@@ -2,15 +2,15 @@
 
 from typing import NamedTuple
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic, Voters
-from metadata_log.replay import Replay
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
-from quorum.core.effects import ElectionState
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.format.records import Topic, Voters
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.replay import Replay
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import (
     ReadLogRequest,
     ReadLogResponse,
     ReadSnapshotRequest,
@@ -18,10 +18,10 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorum.runtime import election_file
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.world import RaftResponse, SnapshotWanted
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import RaftResponse, SnapshotWanted
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, formatted_disk, voters_of

@@ -7,11 +7,11 @@ the same calls give the same answers.
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from quorum.controller.commands import Command, CommandReply
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     FetchRequest,
     PeerRequest,
@@ -20,8 +20,8 @@ from quorum.core.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Transition
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.requests import (
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import (
     LeaderHint,
     MetadataFetch,
     MetadataFetched,
@@ -30,9 +30,8 @@ from quorum.runtime.requests import (
     Refused,
     SnapshotMarked,
 )
-from quorum.runtime.restarts import RestartAdvice, restart_advice
-from quorum.runtime.status import node_status
-from quorum.runtime.world import (
+from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.world import (
     Answer,
     BrokerFetch,
     Event,
@@ -44,6 +43,7 @@ from quorum.runtime.world import (
     SnapshotWanted,
     Submission,
 )
+from quorum.runtime.status import node_status
 from snapshots.store import PositionOutOfRange, SnapshotInfo, SnapshotNotFound
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 

@@ -3,17 +3,17 @@
 import random
 from collections.abc import Sequence
 
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, Offset, ReplicaKey, uuid_text
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse, VoteRequest, VoteResponse
-from quorum.runtime.forgotten import NewDirectoryId
-from quorum.runtime.jobs import FlushJob, Job
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, ReplicaKey, uuid_text
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse, VoteRequest, VoteResponse
+from quorum.runtime.disk.lost_vote import NewDirectoryId
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.runtime.world import Answer, Event, JobDone, RaftRequest, RaftResponse, ReplyTo, Tick
+from quorum.runtime.protocol.jobs import FlushJob, Job
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import Answer, Event, JobDone, RaftRequest, RaftResponse, ReplyTo, Tick
 from snapshots.store import SnapshotStore
 from tests.sim.disk import MemoryDirectory
 

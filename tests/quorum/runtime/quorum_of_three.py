@@ -9,23 +9,23 @@ from typing import Any, cast
 
 import grpc.aio
 
-from daemon.clock import RealClock
-from daemon.dial import open_channel
-from daemon.endpoints import HostPort
-from daemon.grpc_options import channel_options
-from daemon.node_identity import CONTROLLER, Node, NodeNames
-from daemon.tls import TlsFiles, channel_credentials
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, write_identity
-from metadata_log.ids import uuid_text
-from metadata_log.records import Endpoint, Voter, Voters
+from clients.admin import AdminClient
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, write_identity
+from metadata_log.format.ids import uuid_text
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.loop import NodeLoop
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
-from quorum.wire.client import AdminClient
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
+from service_kit.process.clock import RealClock
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.dial import open_channel
+from service_kit.rpc.grpc_options import channel_options
+from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
+from service_kit.security.tls import TlsFiles, channel_credentials
 from snapshots.store import SnapshotStore
 
 

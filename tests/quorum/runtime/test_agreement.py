@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.delta import MetadataDelta
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import FeatureLevel
-from quorum.runtime.digests import DIGESTS_KEPT, Digests
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import FeatureLevel
+from metadata_log.image.delta import MetadataDelta
+from quorum.runtime.image.digests import DIGESTS_KEPT, Digests
 from quorum.runtime.loop import NodeLoop
 from tests.quorum.runtime.quorum_of_three import Quorum, quorum_of_three, until
 

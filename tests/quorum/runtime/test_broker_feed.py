@@ -1,12 +1,12 @@
 """Brokers that wait for news, and what has become of the log when it comes."""
 
-from metadata_log.ids import NodeId
-from metadata_log.records import Endpoint, FeatureRange
-from quorum.controller.commands import RegisterBrokerCommand, RegisterBrokerReply
-from quorum.runtime.broker_feed import WAKE_AT_ONCE_MAX
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched
-from quorum.runtime.world import BrokerFetch, ReplyTo, SnapshotWanted, Submission
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import Endpoint, FeatureRange
+from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
+from quorum.runtime.active.broker_feed import WAKE_AT_ONCE_MAX
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched
+from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, SnapshotWanted, Submission
 from snapshots.policy import RetentionPolicy
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 

@@ -1,11 +1,11 @@
 """What reaches a leader before it is active: held, told "not ready", and never forgotten."""
 
-from metadata_log.errors import ErrorCode
-from quorum.core.effects import ElectionState
-from quorum.core.messages import VoteRequest, VoteResponse
-from quorum.runtime import election_file
-from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
-from quorum.runtime.world import BrokerFetch, RaftResponse, Read
+from metadata_log.format.errors import ErrorCode
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import VoteRequest, VoteResponse
+from quorum.runtime.disk import election_file
+from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
+from quorum.runtime.protocol.world import BrokerFetch, RaftResponse, Read
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 EPOCH = 7

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from metadata_log.ids import EPOCH_MAX, ReplicaKey
-from quorum.core.effects import ElectionState
-from quorum.runtime import election_file
+from metadata_log.format.ids import EPOCH_MAX, ReplicaKey
+from quorum.core.protocol.effects import ElectionState
+from quorum.runtime.disk import election_file
 from tests.sim.disk import MemoryDirectory, PowerCut
 
 OLD = ElectionState(epoch=3, voted_for=None, leader_id=2)

@@ -7,12 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.records import Endpoint, FeatureRange, NoOp, RemoveTopic, Topic
-from quorum.controller.commands import (
+from clients.errors import AdminError
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, OffsetAndEpoch
+from metadata_log.format.records import Endpoint, FeatureRange, NoOp, RemoveTopic, Topic
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.commands import (
     BrokerContact,
     Command,
     CreateTopics,
@@ -22,13 +23,12 @@ from quorum.controller.commands import (
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
-from quorum.controller.decision import Decision
-from quorum.runtime.deciding import LOG_INTERVAL_MS, SHOWN_MS, SHUNNED_MS
+from quorum.controller.protocol.decision import Decision
+from quorum.runtime.active.decisions import LOG_INTERVAL_MS, SHOWN_MS, SHUNNED_MS
 from quorum.runtime.loop import NodeLoop
-from quorum.runtime.requests import MetadataFetch, Refused
+from quorum.runtime.protocol.requests import MetadataFetch, Refused
+from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, Submission
 from quorum.runtime.status import node_status
-from quorum.runtime.world import BrokerFetch, ReplyTo, Submission
-from quorum.wire.client_errors import AdminError
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 from tests.quorum.runtime.test_request_ids import answer, identity, send, set_to

@@ -2,12 +2,12 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import NoOp
-from quorum.controller.commands import FenceBroker, FollowUpReply
-from quorum.controller.decision import Decision
-from quorum.runtime.requests import Refused
-from quorum.runtime.world import StopRequested, Submission
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import NoOp
+from quorum.controller.protocol.commands import FenceBroker, FollowUpReply
+from quorum.controller.protocol.decision import Decision
+from quorum.runtime.protocol.requests import Refused
+from quorum.runtime.protocol.world import StopRequested, Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 

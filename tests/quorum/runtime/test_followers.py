@@ -2,15 +2,15 @@
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.log import Log
-from metadata_log.records import Endpoint, Topic
-from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint, Topic
+from metadata_log.store.log import Log
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
 from quorum.runtime.addresses import Addresses
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.world import RaftRequest, RaftResponse
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import RaftRequest, RaftResponse
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory

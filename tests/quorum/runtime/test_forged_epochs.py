@@ -8,9 +8,9 @@ import grpc.aio
 import pytest
 from quorum_rpc.v1 import common_pb2, voter_pb2, voter_pb2_grpc
 
-from metadata_log.files import RealDirectory
-from quorum.core.epochs import EPOCHS_AHEAD_MAX
-from quorum.runtime import election_file
+from metadata_log.disk.files import RealDirectory
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX
+from quorum.runtime.disk import election_file
 from tests.quorum.runtime.quorum_of_three import Quorum, quorum_of_three, until
 
 STEPS = 2_160

@@ -2,15 +2,15 @@
 
 import pytest
 
-from metadata_log.archive import ARCHIVE_NAME
-from metadata_log.ballast import BALLAST_BYTES, BALLAST_NAME
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import Endpoint, Topic, Voter
+from metadata_log.disk.ballast import BALLAST_BYTES, BALLAST_NAME
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import Endpoint, Topic, Voter
+from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.log import Log, LogConfig
 from quorum.core.download import INSTALLS_MAX, NO_ROOM_REST_MS
-from quorum.core.inputs import Failure
-from quorum.core.messages import (
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -21,14 +21,14 @@ from quorum.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from quorum.runtime import election_file
-from quorum.runtime.jobs import LoadSnapshotJob
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.requests import Refused, SnapshotMarked
-from quorum.runtime.space import RETRY_MS
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.disk.space import RETRY_MS
+from quorum.runtime.protocol.jobs import LoadSnapshotJob
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import Refused, SnapshotMarked
+from quorum.runtime.protocol.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
 from quorum.runtime.status import node_status
-from quorum.runtime.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory

@@ -1,8 +1,8 @@
 """A controller whose disk lets a flush hang: it says so, and lets others lead."""
 
-from metadata_log.ids import ReplicaKey
+from metadata_log.format.ids import ReplicaKey
 from quorum.core.leader import FLUSH_PATIENCE
-from quorum.core.messages import EndQuorumEpochRequest
+from quorum.core.protocol.messages import EndQuorumEpochRequest
 from quorum.runtime.status import node_status
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 

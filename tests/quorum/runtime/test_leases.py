@@ -1,9 +1,9 @@
 """The lease that comes with a broker's fetch: given only while nothing is decided that takes its leaderships away."""
 
-from metadata_log.records import Endpoint, FeatureRange
-from quorum.controller.commands import RegisterBrokerCommand, RegisterBrokerReply
-from quorum.runtime.requests import MetadataFetch, MetadataFetched
-from quorum.runtime.world import BrokerFetch, Submission
+from metadata_log.format.records import Endpoint, FeatureRange
+from quorum.controller.protocol.commands import RegisterBrokerCommand, RegisterBrokerReply
+from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
+from quorum.runtime.protocol.world import BrokerFetch, Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 INCARNATION = bytes(15) + b"\x01"

@@ -1,14 +1,14 @@
 """Snapshots that are loaded in the background, while the node votes, replicates and may be sent a newer one."""
 
-from metadata_log.delta import MetadataDelta
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.image import EMPTY_IMAGE, MetadataImage, Provenance
-from metadata_log.records import FeatureLevel, Partition
-from quorum.core.effects import ElectionState
-from quorum.core.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
-from quorum.runtime import election_file
-from quorum.runtime.opening import LOG_DIRECTORY
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import FeatureLevel, Partition
+from metadata_log.image.delta import MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from snapshots.format import SnapshotMeta, part_name, snapshot_name
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records

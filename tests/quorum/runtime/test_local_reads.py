@@ -1,10 +1,10 @@
 """Any node answers from what it has applied; never from before what its client has seen."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset, ReplicaKey
-from quorum.core.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
-from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.world import LocalRead, RaftRequest, ReplyTo
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset, ReplicaKey
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchRequest, FetchResponse
+from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.runtime.protocol.world import LocalRead, RaftRequest, ReplyTo
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 

@@ -1,8 +1,8 @@
 """What a leader reads of its log for another controller."""
 
-from metadata_log.pieces import PartialBatch, joined
-from quorum.core.messages import FetchRequest, FetchResponse
-from quorum.runtime.world import RaftRequest
+from metadata_log.format.pieces import PartialBatch, joined
+from quorum.core.protocol.messages import FetchRequest, FetchResponse
+from quorum.runtime.protocol.world import RaftRequest
 from tests.quorum.runtime.lone_controller import key, leader
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.records import BROKER_RESOURCE
-from quorum.controller.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
-from quorum.core.config import RaftConfig
-from quorum.core.messages import FetchRequest, PeerRequest, PeerResponse
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE
+from quorum.controller.protocol.commands import AlterConfigs, ConfigAlteration, ConfigOperation, ConfigOperationKind
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse
 from quorum.core.roles import Role, Transition
 from quorum.runtime.loop import NodeLoop
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.requests import Refused
-from quorum.runtime.world import Event, RaftFailure, Submission
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import Refused
+from quorum.runtime.protocol.world import Event, RaftFailure, Submission
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
 pytestmark = pytest.mark.slow

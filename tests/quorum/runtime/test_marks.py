@@ -1,10 +1,10 @@
 """Snapshot marks that operators ask for."""
 
-from metadata_log.batch import BATCH_BYTES_MAX
-from metadata_log.errors import ErrorCode
-from quorum.runtime.active import MARK_REASON_CHARS_MAX
-from quorum.runtime.requests import Refused, SnapshotMarked
-from quorum.runtime.world import Answer, SnapshotWanted
+from metadata_log.format.batch import BATCH_BYTES_MAX
+from metadata_log.format.errors import ErrorCode
+from quorum.runtime.active.active_controller import MARK_REASON_CHARS_MAX
+from quorum.runtime.protocol.requests import Refused, SnapshotMarked
+from quorum.runtime.protocol.world import Answer, SnapshotWanted
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 

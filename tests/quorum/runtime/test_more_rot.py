@@ -2,13 +2,13 @@
 
 import pytest
 
-from metadata_log.errors import CorruptLog
-from metadata_log.log import LogConfig
-from metadata_log.segment import SEGMENT_HEADER_BYTES, base_offset_of
-from quorum.runtime.jobs import ScrubJob
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.repair import REST_MS
-from quorum.runtime.world import JobDone
+from metadata_log.format.errors import CorruptLog
+from metadata_log.store.log import LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of
+from quorum.runtime.disk.repair import REST_MS
+from quorum.runtime.protocol.jobs import ScrubJob
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import JobDone
 from tests.quorum.runtime.damaged_node import DamagedNode
 
 CONFIG = NodeConfig(log=LogConfig(segment_bytes=512, tail_bytes=700))

@@ -14,20 +14,20 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from daemon.clock import RealClock
-from daemon.endpoints import HostPort
-from metadata_log.files import RealDirectory
-from metadata_log.identity import Identity, write_identity
-from metadata_log.ids import uuid_text
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.core.config import RaftConfig
-from quorum.core.messages import TransferLeadershipRequest
+from metadata_log.disk.files import RealDirectory
+from metadata_log.disk.identity import Identity, write_identity
+from metadata_log.format.ids import uuid_text
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.core.protocol.config import RaftConfig
+from quorum.core.protocol.messages import TransferLeadershipRequest
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.loop import NodeLoop
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
+from service_kit.process.clock import RealClock
+from service_kit.process.endpoints import HostPort
 from snapshots.store import SnapshotStore
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.quorum_of_three import Later, peers_of, until

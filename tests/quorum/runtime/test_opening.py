@@ -7,25 +7,25 @@ from random import Random
 
 import pytest
 
-from metadata_log.archive import ARCHIVE_NAME
-from metadata_log.ballast import BALLAST_NAME
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.files import Directory, FlushFailed
-from metadata_log.identity import Identity, read_identity
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey, uuid_text
-from metadata_log.log import Log
-from metadata_log.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
-from metadata_log.records import NoOp, Voters
-from metadata_log.recovery import segment_names
-from metadata_log.segment import segment_name
-from quorum.core.effects import ElectionState
-from quorum.core.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
-from quorum.core.standing import FULL, Lost, Standing
-from quorum.runtime import election_file
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import Opened, open_directory
+from metadata_log.disk.ballast import BALLAST_NAME
+from metadata_log.disk.files import Directory, FlushFailed
+from metadata_log.disk.identity import Identity, read_identity
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey, uuid_text
+from metadata_log.format.records import NoOp, Voters
+from metadata_log.store.archive import ARCHIVE_NAME
+from metadata_log.store.log import Log
+from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
+from metadata_log.store.recovery import segment_names
+from metadata_log.store.segment import segment_name
+from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import Opened, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import RaftRequest, SnapshotWanted
 from quorum.runtime.status import node_status
-from quorum.runtime.world import RaftRequest, SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of

@@ -2,15 +2,15 @@
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.damage import DamagedRange
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from quorum.core.inputs import Failure
-from quorum.core.messages import ReadLogRequest, ReadLogResponse
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.repair import PATIENCE_ROUNDS, REST_MAX_MS, REST_MS
-from quorum.runtime.world import RaftFailure
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.store.damage import DamagedRange
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.disk.repair import PATIENCE_ROUNDS, REST_MAX_MS, REST_MS
+from quorum.runtime.protocol.world import RaftFailure
 from snapshots.format import snapshot_name
 from tests.quorum.runtime.damaged_node import LAST_EPOCH, DamagedNode, lone_voter_with_sealed_segments
 

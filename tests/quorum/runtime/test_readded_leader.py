@@ -4,18 +4,18 @@ import random
 
 import grpc.aio
 
-from daemon.clock import RealClock
-from metadata_log.identity import Identity
-from metadata_log.ids import ReplicaKey
-from metadata_log.log import Log
-from metadata_log.records import Endpoint
-from quorum.core.effects import ElectionState
-from quorum.core.messages import BeginQuorumEpochRequest
-from quorum.runtime import election_file
+from metadata_log.disk.identity import Identity
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint
+from metadata_log.store.log import Log
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import BeginQuorumEpochRequest
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.loop import NodeLoop
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.wire.peers import Peers
+from service_kit.process.clock import RealClock
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id, formatted_disk, voters_of
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.ids import ReplicaKey
-from quorum.core.messages import VoteRequest
-from quorum.runtime.disk import LOOK_MS
-from quorum.runtime.world import RaftRequest
+from metadata_log.format.ids import ReplicaKey
+from quorum.core.protocol.messages import VoteRequest
+from quorum.runtime.disk.node_disk import LOOK_MS
+from quorum.runtime.protocol.world import RaftRequest
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 from tests.quorum.runtime.quorum_of_three import quorum_of_three, until
 

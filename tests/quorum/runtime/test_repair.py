@@ -2,21 +2,21 @@
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.log import Log, LogConfig
-from metadata_log.records import Topic
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from metadata_log.segments import check
-from quorum.core.inputs import Failure
-from quorum.core.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse
-from quorum.runtime.jobs import ScrubJob
-from quorum.runtime.lending import read_log
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Topic
+from metadata_log.store.log import Log, LogConfig
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from metadata_log.store.segments import check
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import FetchRequest, FetchResponse, ReadLogRequest, ReadLogResponse
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY
+from quorum.runtime.disk.peer_reads import read_log
+from quorum.runtime.disk.repair import REST_MS
 from quorum.runtime.node import Node
-from quorum.runtime.opening import LOG_DIRECTORY
-from quorum.runtime.repair import REST_MS
-from quorum.runtime.world import RaftFailure, RaftRequest, SnapshotWanted
+from quorum.runtime.protocol.jobs import ScrubJob
+from quorum.runtime.protocol.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
 from snapshots.policy import RetentionPolicy
 from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode, lone_voter_with_sealed_segments

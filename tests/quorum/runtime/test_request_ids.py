@@ -2,10 +2,10 @@
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId
-from metadata_log.records import BROKER_RESOURCE, NoOp
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import BROKER_RESOURCE, NoOp
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
     Command,
@@ -22,10 +22,10 @@ from quorum.controller.commands import (
     NewTopic,
     RegisterBrokerReply,
 )
-from quorum.controller.decision import ControllerError, Decision
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.runtime.requests import MetadataFetch, Refused
-from quorum.runtime.world import Answer, BrokerFetch, ReplyTo, StopRequested, Submission
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.protocol.requests import MetadataFetch, Refused
+from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, StopRequested, Submission
 from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from quorum.runtime.requests import LeaderHint, NodeStatus, Refused, ReplicaView
-from quorum.runtime.restarts import restart_advice
+from metadata_log.format.errors import ErrorCode
+from quorum.runtime.protocol.requests import LeaderHint, NodeStatus, Refused, ReplicaView
+from quorum.runtime.protocol.restarts import restart_advice
 from tests.quorum.wire.fake_node import FakeNode
 
 WITHIN_MS = 1_000

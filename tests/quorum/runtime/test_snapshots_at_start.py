@@ -7,14 +7,14 @@ from functools import partial
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.identity import Identity
-from metadata_log.log import LogConfig
-from metadata_log.log_notes import FLUSHED_NAME, FlushedNote
-from metadata_log.recovery import segment_names
-from quorum.core.standing import FULL
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import Opened, open_directory
+from metadata_log.disk.identity import Identity
+from metadata_log.format.batch import Batch
+from metadata_log.store.log import LogConfig
+from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
+from metadata_log.store.recovery import segment_names
+from quorum.core.protocol.disk_trust import FULL
+from quorum.runtime.disk.open_directory import Opened, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.damaged_node import DamagedNode

@@ -1,11 +1,11 @@
 """What a controller says of itself and of the others: nothing that it only remembers, and no voter is well unheard."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from quorum.core.messages import BeginQuorumEpochRequest, FetchResponse
-from quorum.runtime.requests import NodeStatus, Refused, ReplicaView
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from quorum.core.protocol.messages import BeginQuorumEpochRequest, FetchResponse
+from quorum.runtime.protocol.requests import NodeStatus, Refused, ReplicaView
+from quorum.runtime.protocol.world import RaftRequest, RaftResponse, Read
 from quorum.runtime.status import node_status
-from quorum.runtime.world import RaftRequest, RaftResponse, Read
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 ME, SECOND = ReplicaKey(1, directory_id(1)), ReplicaKey(2, directory_id(2))

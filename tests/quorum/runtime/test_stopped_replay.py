@@ -2,18 +2,18 @@
 
 import pytest
 
-from metadata_log.batch import Batch
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.log import Log
-from metadata_log.records import RemoveTopic, Topic
-from quorum.core.messages import (
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import RemoveTopic, Topic
+from metadata_log.store.log import Log
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
 )
-from quorum.runtime.world import PeerGone, RaftRequest, RaftResponse
+from quorum.runtime.protocol.world import PeerGone, RaftRequest, RaftResponse
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory

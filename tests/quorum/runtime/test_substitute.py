@@ -2,14 +2,14 @@
 
 import pytest
 
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.segment import SEGMENT_HEADER_BYTES
-from quorum.core.inputs import Failure
-from quorum.core.messages import ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse, VoteRequest
-from quorum.runtime.lending import read_snapshot
-from quorum.runtime.repair import PATIENCE_ROUNDS, READ_TIMEOUT_MS, REST_MS
-from quorum.runtime.world import RaftFailure, RaftRequest, RaftResponse
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse, VoteRequest
+from quorum.runtime.disk.peer_reads import read_snapshot
+from quorum.runtime.disk.repair import PATIENCE_ROUNDS, READ_TIMEOUT_MS, REST_MS
+from quorum.runtime.protocol.world import RaftFailure, RaftRequest, RaftResponse
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
 from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, DamagedNode, Snapshot

@@ -6,26 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.image import MetadataImage, Provenance
-from metadata_log.partition_state import ISR
-from metadata_log.records import BROKER_RESOURCE, Endpoint, Partition, PartitionChange, RegisterBroker, Topic
-from metadata_log.replay import loading_delta
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.partition_state import ISR
+from metadata_log.format.records import BROKER_RESOURCE, Endpoint, Partition, PartitionChange, RegisterBroker, Topic
+from metadata_log.image.metadata_image import MetadataImage, Provenance
+from metadata_log.image.replay import loading_delta
+from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.commands import (
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
 )
-from quorum.controller.config import ControllerConfig
-from quorum.controller.walks import PartitionWalk, Visited
-from quorum.runtime import active
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.runtime import loop as runtime_loop
-from quorum.runtime.active import BACKLOG_PER_TURN_MAX
+from quorum.runtime.active import active_controller
+from quorum.runtime.active.active_controller import BACKLOG_PER_TURN_MAX
 from quorum.runtime.loop import TURN_REQUESTS_MAX
-from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.world import Event, Read, Submission
+from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.runtime.protocol.world import Event, Read, Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
 
@@ -87,7 +87,7 @@ def test_what_came_early_is_taken_in_parts() -> None:
 
 
 def test_what_came_early_and_writes_much_is_taken_in_smaller_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(active, "BACKLOG_RECORDS_PER_TURN_MAX", 6)
+    monkeypatch.setattr(active_controller, "BACKLOG_RECORDS_PER_TURN_MAX", 6)
     lone = LoneNode(formatted_disk(voters_of([1])))
     asked = [Submission(_configs(n), lone.new_reply_to(), lone.now_ms + 1_000) for n in range(5)]
     lone.turn(*asked)

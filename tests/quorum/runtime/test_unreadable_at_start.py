@@ -2,14 +2,14 @@
 
 import pytest
 
-from metadata_log.identity import Identity
-from metadata_log.ids import OffsetAndEpoch
-from metadata_log.log_notes import FLUSHED_NAME, START_NAME
-from metadata_log.records import NoOp
-from quorum.runtime import election_file
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.opening import LOG_DIRECTORY, Opened, open_directory
-from quorum.runtime.world import SnapshotWanted
+from metadata_log.disk.identity import Identity
+from metadata_log.format.ids import OffsetAndEpoch
+from metadata_log.format.records import NoOp
+from metadata_log.store.log_notes import FLUSHED_NAME, START_NAME
+from quorum.runtime.disk import election_file
+from quorum.runtime.disk.open_directory import LOG_DIRECTORY, Opened, open_directory
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import SnapshotWanted
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory

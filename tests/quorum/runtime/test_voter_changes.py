@@ -1,13 +1,13 @@
 """Voter sets that are appended while the controller decides: neither gets in the way of the other."""
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import Endpoint, FeatureRange, Voter
-from quorum.controller.commands import RegisterControllerCommand, RegisterControllerReply
-from quorum.core.messages import QuorumChangeResponse, UpdateVoterRequest
-from quorum.runtime.node_config import NodeConfig
-from quorum.runtime.requests import ReadView, SnapshotMarked
-from quorum.runtime.world import RaftRequest, Read, SnapshotWanted, Submission
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint, FeatureRange, Voter
+from quorum.controller.protocol.commands import RegisterControllerCommand, RegisterControllerReply
+from quorum.core.protocol.messages import QuorumChangeResponse, UpdateVoterRequest
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import ReadView, SnapshotMarked
+from quorum.runtime.protocol.world import RaftRequest, Read, SnapshotWanted, Submission
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 

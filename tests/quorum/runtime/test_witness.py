@@ -1,9 +1,9 @@
 """A node that is asked for its chain at a disputed place: it says what is on its disk, or nothing."""
 
-from metadata_log.errors import CorruptLog, ErrorCode
-from metadata_log.ids import ReplicaKey
-from quorum.core.messages import ChainRequest, ChainResponse, FetchResponse
-from quorum.runtime.world import RaftRequest
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from quorum.core.protocol.messages import ChainRequest, ChainResponse, FetchResponse
+from quorum.runtime.protocol.world import RaftRequest
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 ASKER = ReplicaKey(3, directory_id(3))

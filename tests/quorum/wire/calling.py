@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 from quorum_rpc.v1 import admin_pb2, broker_pb2, voter_pb2
 
-from metadata_log.errors import ErrorCode
+from metadata_log.format.errors import ErrorCode
 
 SERVICES = {
     name: file.DESCRIPTOR.services_by_name[name]

@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from daemon.endpoints import HostPort
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.records import Endpoint, Voter, Voters
-from quorum.controller.commands import Command, CommandReply
-from quorum.controller.decision import ControllerError
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.core.messages import (
+from metadata_log.disk.identity import Identity
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.format.records import Endpoint, Voter, Voters
+from quorum.controller.protocol.commands import Command, CommandReply
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
     ChainRequest,
@@ -35,7 +34,7 @@ from quorum.core.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Transition
-from quorum.runtime.requests import (
+from quorum.runtime.protocol.requests import (
     FetchResult,
     LeaderHint,
     LocalView,
@@ -46,7 +45,8 @@ from quorum.runtime.requests import (
     Refused,
     ReplicaView,
 )
-from quorum.runtime.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from service_kit.process.endpoints import HostPort
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
 
-from metadata_log.ids import NodeId, OffsetAndEpoch
+from metadata_log.format.ids import NodeId, OffsetAndEpoch
 from tests.quorum.controller.cluster import incarnation
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 

@@ -18,17 +18,17 @@ from quorum_rpc.v1 import admin_pb2, broker_pb2, client_pb2, client_pb2_grpc, vo
 
 from broker_agent.admin import AdminForwarding
 from broker_agent.cache import MetadataCache
-from broker_agent.lifecycle import BrokerState
+from broker_agent.session.lifecycle import BrokerState
 from broker_agent.wire import ClusterMetadata
-from daemon.dial import Dialer
-from daemon.doors import Access, Doors
-from daemon.forwarding import PRINCIPAL
-from daemon.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
-from daemon.reaching import Reaching
-from daemon.server import serving
-from daemon.tls import TlsFiles
-from metadata_log.errors import ErrorCode
+from metadata_log.format.errors import ErrorCode
 from quorum.wire.server import serve
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer
+from service_kit.rpc.doors import Access, Doors
+from service_kit.rpc.forwarding import PRINCIPAL
+from service_kit.rpc.server import serving
+from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
+from service_kit.security.tls import TlsFiles
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.lone_node import CLUSTER_ID
 from tests.quorum.wire.calling import codes_of
@@ -290,7 +290,7 @@ async def test_a_vote_in_anothers_name_changes_nothing(
         SERVICES[service].methods_by_name[name]
         for service, name in (("VoterService", "Vote"), ("BrokerService", "RegisterBroker"))
     )
-    with caplog.at_level(logging.WARNING, "daemon.doors"):
+    with caplog.at_level(logging.WARNING, "service_kit.rpc.doors"):
         for _ in range(20):
             answer = await served.knocking.ask("intern", "VoterService", voting, vote)
             assert not answer.vote_granted
@@ -299,7 +299,7 @@ async def test_a_vote_in_anothers_name_changes_nothing(
             assert answer.broker_epoch == 0
             assert "broker-7." in answer.error.message, "the refusal says which name the certificate lacks"
     assert not served.node.asked
-    lines = [record.getMessage() for record in caplog.records if record.name == "daemon.doors"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "service_kit.rpc.doors"]
     assert 1 <= len(lines) < 20
     for part in ("127.0.0.1:", "CN=intern", "intern@example.org", "only controller 2 may say this", "controller-2."):
         assert part in lines[0], lines[0]

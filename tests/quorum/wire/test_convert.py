@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from quorum_rpc.v1 import common_pb2, voter_pb2
 
-from metadata_log.batch import CHAIN_BYTES, Batch, encode
-from metadata_log.errors import ErrorCode
-from metadata_log.identity import Identity
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.pieces import BatchPart
-from quorum.core import messages as m
-from quorum.wire import convert
-from quorum.wire.errors import BadMessage
+from metadata_log.disk.identity import Identity
+from metadata_log.format.batch import CHAIN_BYTES, Batch, encode
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.pieces import BatchPart
+from quorum.core.protocol import messages as m
+from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert.errors import BadMessage
 
 INT32 = st.integers(0, (1 << 31) - 1)
 INT64 = st.integers(0, (1 << 63) - 1)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.errors import ErrorCode
+from clients.admin import AdminClient
+from clients.errors import AdminError
+from metadata_log.format.errors import ErrorCode
 from quorum.wire.admin import AdminService
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError
 from tests.fuzz.network_targets import IDENTITY, busy
 from tests.quorum.controller.cluster import Cluster
 from tests.quorum.controller.test_elections import back_in_sync

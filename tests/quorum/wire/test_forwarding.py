@@ -9,16 +9,16 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from daemon.dial import Dialer
-from daemon.endpoints import HostPort
-from daemon.forwarding import PRINCIPAL_CHARS_MAX, READS, STAY_HERE, Forwarder, NoAnswer, principal_of
-from daemon.reaching import Reaching
-from metadata_log import records
-from metadata_log.errors import ErrorCode
-from metadata_log.records import Endpoint
-from quorum.runtime.requests import LeaderHint, Refused
+from metadata_log.format import records
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint
+from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.forwarding import METHODS
 from quorum.wire.server import serve
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer
+from service_kit.rpc.forwarding import PRINCIPAL_CHARS_MAX, READS, STAY_HERE, Forwarder, NoAnswer, principal_of
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 
 FOLLOWER = IDENTITY._replace(node_id=2)

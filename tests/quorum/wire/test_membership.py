@@ -6,10 +6,12 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2, voter_pb2_grpc
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import Endpoint, Voter
-from quorum.core.messages import (
+from clients.admin import AdminClient
+from clients.errors import AdminError, MayHaveHappened, NoLeader
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint, Voter
+from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
     FetchRequest,
@@ -20,10 +22,9 @@ from quorum.core.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.wire import convert, convert_membership
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader
-from quorum.wire.errors import BadMessage
+from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert.errors import BadMessage
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode

@@ -6,11 +6,11 @@ import io
 import json
 from dataclasses import replace
 
-from daemon.health import ADMIN, LIVE, QUORUM, Health
-from daemon.logs import Logs
-from daemon.metrics import Metrics
-from quorum.runtime.requests import LeaderHint, NodeStatus
+from quorum.runtime.protocol.requests import LeaderHint, NodeStatus
 from quorum.wire.observe import add_metrics, watch
+from service_kit.process.logs import Logs
+from service_kit.process.metrics import Metrics
+from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
 from tests.quorum.wire.fake_node import FakeNode
 
 

@@ -8,11 +8,11 @@ from typing import NoReturn
 import grpc
 import pytest
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.records import Endpoint
-from quorum.core.inputs import Failure
-from quorum.core.messages import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
+from metadata_log.format.records import Endpoint
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import (
     ChainRequest,
     FetchRequest,
     FetchResponse,

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import EPOCH_MAX
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import EPOCH_MAX
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
 from tests.quorum.runtime.lone_node import LoneNode

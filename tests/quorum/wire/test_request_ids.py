@@ -6,12 +6,12 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from metadata_log.errors import ErrorCode
-from quorum.controller.commands import Command, CommandReply, CreateTopicsReply
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.runtime.requests import Refused
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened
+from clients.admin import AdminClient
+from clients.errors import AdminError, MayHaveHappened
+from metadata_log.format.errors import ErrorCode
+from quorum.controller.protocol.commands import Command, CommandReply, CreateTopicsReply
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.protocol.requests import Refused
 from tests.quorum.wire.fake_node import FakeNode
 
 

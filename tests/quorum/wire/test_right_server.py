@@ -13,22 +13,22 @@ import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, voter_pb2_grpc
 
 from broker_agent.client import ControllerClient
-from broker_agent.lifecycle import FetchFailed, Input, LeaderHint, Registered, RegisterFailed
-from daemon.dial import Dialer, WrongServer, is_wrong_server
-from daemon.doors import Access
-from daemon.endpoints import HostPort
-from daemon.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
-from daemon.reaching import Reaching
-from daemon.tls import TlsFiles
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import ReplicaKey
-from metadata_log.records import Endpoint
+from broker_agent.session.lifecycle import FetchFailed, Input, LeaderHint, Registered, RegisterFailed
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import Endpoint
 from quorum.__main__ import _peers
-from quorum.core.inputs import Failure
-from quorum.core.messages import ChainRequest, ChainResponse, PeerResponse
-from quorum.runtime.requests import LeaderHint as Hint
-from quorum.runtime.requests import Refused
+from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.messages import ChainRequest, ChainResponse, PeerResponse
+from quorum.runtime.protocol.requests import LeaderHint as Hint
+from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.dial import Dialer, WrongServer, is_wrong_server
+from service_kit.rpc.doors import Access
+from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
+from service_kit.security.tls import TlsFiles
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 from tests.quorum.test_config import LEAST, load
@@ -228,7 +228,7 @@ async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files
 async def test_many_who_ask_at_once_share_one_handshake(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     """A paused controller takes connections and answers none. A hundred requests that a broker is to hand on wait for one
     handshake, which costs one file and a moment of the event loop, and hear why nothing came of it."""
-    monkeypatch.setattr("daemon.reaching.HANDSHAKE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("service_kit.rpc.controller_channels.HANDSHAKE_TIMEOUT_S", 0.1)
     connections = 0
 
     async def paused(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,10 +4,10 @@ import io
 import json
 from typing import Any
 
-from daemon.logs import Logs
-from quorum.core.following import Followed
+from quorum.core.current_leader import Followed
 from quorum.core.roles import Role
 from quorum.wire.role_lines import RoleLines
+from service_kit.process.logs import Logs
 from tests.core.situations import follower, working_leader
 from tests.core.solo import Solo
 

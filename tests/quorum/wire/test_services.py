@@ -13,17 +13,17 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
 from broker_agent import convert as broker_convert
-from daemon.endpoints import HostPort
-from daemon.server import PortInUse
-from metadata_log.errors import ErrorCode
-from metadata_log.records import Endpoint, FeatureRange
+from clients.admin import AdminClient
+from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint, FeatureRange
 from quorum.cli.errors import of_admin_error
-from quorum.controller.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
-from quorum.runtime.requests import LeaderHint, Refused
-from quorum.wire import convert
-from quorum.wire.client import AdminClient
-from quorum.wire.client_errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
+from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
+from quorum.runtime.protocol.requests import LeaderHint, Refused
+from quorum.wire.convert import convert_raft as convert
 from quorum.wire.server import serve
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.server import PortInUse
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
 
 

@@ -16,13 +16,13 @@ The checks are incremental: each looks at what the event may have changed. `hist
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from metadata_log.ids import NodeId
-from metadata_log.records import Voters
-from quorum.controller.commands import AlterPartition, AlterPartitionReply
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.core.messages import PeerRequest, PeerResponse
-from quorum.runtime.requests import MetadataFetched, ReadView, Refused
-from quorum.runtime.world import Answer, BrokerFetch, Event, RaftRequest, Read, Submission
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import Voters
+from quorum.controller.protocol.commands import AlterPartition, AlterPartitionReply
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.messages import PeerRequest, PeerResponse
+from quorum.runtime.protocol.requests import MetadataFetched, ReadView, Refused
+from quorum.runtime.protocol.world import Answer, BrokerFetch, Event, RaftRequest, Read, Submission
 from tests.sim.coverage import Coverage
 from tests.sim.disk import Observer
 from tests.sim.history import History

@@ -12,10 +12,10 @@ although no session ends before 3,200.
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, Offset, Uuid
-from metadata_log.partition_state import LEADER
-from quorum.runtime.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, Offset, Uuid
+from metadata_log.format.partition_state import LEADER
+from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
 from tests.sim.coverage import Coverage
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold

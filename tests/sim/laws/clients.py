@@ -5,9 +5,9 @@ linearizable if that order never contradicts real time: what was answered before
 The highest offset answered so far is the floor of every later answer.
 """
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset
-from metadata_log.image import MetadataImage
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset
+from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.history import History
 from tests.sim.laws.broken import hold
 from tests.sim.laws.metadata import MetadataLaws

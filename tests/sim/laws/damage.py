@@ -1,14 +1,14 @@
 """The laws of damage (D3): whose log has a hole does not lead; who has lost its durable end is nobody until that is made good.
 
-What a controller had is remembered here when it is lost, for the node itself cannot know it (`quorum.core.standing`).
+What a controller had is remembered here when it is lost, for the node itself cannot know it (`quorum.core.protocol.disk_trust`).
 """
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from metadata_log.damage import DamagedRange
-from metadata_log.ids import Epoch, Offset, ReplicaKey
-from metadata_log.log_shape import LogShape
-from quorum.core.messages import FetchRequest, FetchSnapshotRequest, PeerRequest, VoteRequest, VoteResponse
+from metadata_log.format.ids import Epoch, Offset, ReplicaKey
+from metadata_log.format.log_shape import LogShape
+from metadata_log.store.damage import DamagedRange
+from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest, PeerRequest, VoteRequest, VoteResponse
 from tests.sim.coverage import Coverage
 from tests.sim.held import Held, has
 from tests.sim.history import History
@@ -80,7 +80,7 @@ class DamageLaws:
             del self._losses[controller.key]
 
     def _is_restored(self, controller: "SimController", loss: _Loss) -> bool:
-        """See `quorum.core.standing`: all that it had is committed and here, or here is a record of a later epoch.
+        """See `quorum.core.protocol.disk_trust`: all that it had is committed and here, or here is a record of a later epoch.
 
         Or what is committed here is of a later epoch than the end of what it had: then that end never can be. (A leader that
         is cut off appends up to 26 in epoch 7, hears of epoch 8, loses its end, and finds 24 to 25 of epoch 8 committed.)

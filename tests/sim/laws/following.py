@@ -8,10 +8,10 @@ after the read; and for a lease voter 2 has followed until 100, not until 140.
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from metadata_log.ids import Epoch, ReplicaKey
-from quorum.core.messages import FetchRequest, FetchSnapshotRequest, PeerRequest
-from quorum.core.voters import VoterSet
-from quorum.runtime.world import ReplyTo
+from metadata_log.format.ids import Epoch, ReplicaKey
+from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest, PeerRequest
+from quorum.core.protocol.voters import VoterSet
+from quorum.runtime.protocol.world import ReplyTo
 from tests.sim.laws.broken import LawBroken, hold
 from tests.sim.options import Options
 

@@ -7,10 +7,9 @@ changed. Now and then, and at the end, the whole image is checked against itself
 from collections.abc import Callable
 from typing import NamedTuple
 
-from metadata_log.ids import NO_LEADER, NodeId, Offset, Uuid
-from metadata_log.image import MetadataImage
-from metadata_log.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
-from metadata_log.records import (
+from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
+from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH, REPLICAS, PartitionState
+from metadata_log.format.records import (
     BrokerRegistrationChange,
     Config,
     Partition,
@@ -20,6 +19,7 @@ from metadata_log.records import (
     Topic,
     UnregisterBroker,
 )
+from metadata_log.image.metadata_image import MetadataImage
 from tests.sim.coverage import Coverage
 from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold

@@ -6,11 +6,11 @@ leads it still, and is in the ISR; each member is the process that the proposer 
 would outlast it; the state would look right to everybody who replays it.
 """
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import NodeId, Uuid
-from metadata_log.partition_state import ISR, PARTITION_EPOCH
-from metadata_log.records import PartitionChange
-from quorum.controller.commands import (
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.format.partition_state import ISR, PARTITION_EPOCH
+from metadata_log.format.records import PartitionChange
+from quorum.controller.protocol.commands import (
     ANY_BROKER_EPOCH,
     AlterPartition,
     AlterPartitionReply,

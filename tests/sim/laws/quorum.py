@@ -6,20 +6,20 @@ What is remembered across crashes (who led an epoch, who was voted for) is remem
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from metadata_log.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.log import Log
-from metadata_log.log_shape import LogShape
-from metadata_log.records import Voters
-from quorum.core.effects import ElectionState
-from quorum.core.messages import (
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import Voters
+from metadata_log.store.log import Log
+from quorum.core.protocol.effects import ElectionState
+from quorum.core.protocol.messages import (
     FetchRequest,
     PeerRequest,
     PeerResponse,
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.voters import VoterSet
 from quorum.core.roles import Follower, Leader, Role
-from quorum.core.voters import VoterSet
 from tests.sim.coverage import Coverage
 from tests.sim.held import Held, has
 from tests.sim.history import History, Step

@@ -1,6 +1,7 @@
 """Requests with ids: each takes effect once, and what nobody can know any more is refused (C3).
 
-What was done is remembered for a while only; then the *horizon* says where that ends (`quorum.controller.request_outcomes`). The
+What was done is remembered for a while only; then the *horizon* says where that ends
+(`quorum.controller.protocol.request_outcomes`). The
 observer remembers everything. So a horizon that is one too low is seen as soon as it is written, and a request that is decided
 although it may have been done before, and been forgotten, whether it had been or not. For example the outcome at offset 40 has
 just been forgotten: the horizon is 41, and a request whose client had seen 40 when it first sent it may be that very request. One
@@ -9,13 +10,13 @@ whose client had seen 41 is not, and must not be refused for that.
 
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Offset, Uuid
-from metadata_log.records import RequestOutcome, Topic
-from quorum.controller.commands import Command, CreateTopics
-from quorum.controller.request_outcomes import RequestIdentity
-from quorum.runtime.requests import Refused
-from quorum.runtime.world import Answer
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Offset, Uuid
+from metadata_log.format.records import RequestOutcome, Topic
+from quorum.controller.protocol.commands import Command, CreateTopics
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.protocol.requests import Refused
+from quorum.runtime.protocol.world import Answer
 from tests.sim.history import Step
 from tests.sim.laws.broken import hold
 

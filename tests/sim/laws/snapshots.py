@@ -7,11 +7,11 @@ the history's image at that offset. And a log may only begin where a snapshot on
 import hashlib
 from typing import TYPE_CHECKING
 
-from metadata_log.errors import LogFormatError
-from metadata_log.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.image import Provenance
-from metadata_log.log_shape import LogShape
-from metadata_log.replay import Replay
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
+from metadata_log.format.log_shape import LogShape
+from metadata_log.image.metadata_image import Provenance
+from metadata_log.image.replay import Replay
 from snapshots.reader import read_snapshot
 from tests.sim.history import History
 from tests.sim.laws.broken import LawBroken, hold

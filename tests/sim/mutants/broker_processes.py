@@ -1,11 +1,11 @@
 """Bugs of the broker's own process: what it believes of whom, and when it gives up."""
 
-from broker_agent import session
-from broker_agent.asking import Asking, Sent
-from broker_agent.lease import Lease
-from broker_agent.lifecycle import FetchAnswered, FetchRequest, Input
-from broker_agent.session import Session
-from metadata_log.errors import ErrorCode
+from broker_agent.session import session
+from broker_agent.session.fetch_schedule import Asking, Sent
+from broker_agent.session.lease import Lease
+from broker_agent.session.lifecycle import FetchAnswered, FetchRequest, Input
+from broker_agent.session.session import Session
+from metadata_log.format.errors import ErrorCode
 from tests.sim.mutants.patching import Mutant, patched
 
 _take = Session._take

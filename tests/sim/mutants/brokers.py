@@ -5,31 +5,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from metadata_log import delta
-from metadata_log.ids import NO_LEADER, NodeId, Offset, Uuid
-from metadata_log.image import MetadataImage
-from metadata_log.log import Log
-from metadata_log.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
-from metadata_log.records import MetadataRecord, PartitionChange, RegisterBroker
-from quorum.controller import alter_partition, topics, walks
-from quorum.controller import brokers as controller_brokers
-from quorum.controller.broker_view import BrokerView
-from quorum.controller.brokers import Brokers
-from quorum.controller.commands import AlterPartition, Command, IsrMember, PartitionAlteration
-from quorum.controller.contact import BrokerState, Next, next_state
+from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
+from metadata_log.format.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
+from metadata_log.format.records import MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.image import delta
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.store.log import Log
+from quorum.controller.brokers import broker_commands as controller_brokers
+from quorum.controller.brokers.broker_commands import Brokers
+from quorum.controller.brokers.contact import BrokerState, Next, next_state
+from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.controller import BrokerStanding, Controller
-from quorum.controller.decision import Decision
-from quorum.controller.partitions import PartitionChangeBuilder
-from quorum.controller.placement import Placer
-from quorum.controller.sessions import Sessions
-from quorum.controller.topic_rules import Rejected
-from quorum.controller.topics import Topics
-from quorum.runtime import metadata_feed
-from quorum.runtime.broker_feed import BrokerFeed
+from quorum.controller.partitions import alter_partition, walks
+from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.partitions.placement import Placer
+from quorum.controller.protocol.commands import AlterPartition, Command, IsrMember, PartitionAlteration
+from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.topics import topic_commands
+from quorum.controller.topics.topic_commands import Topics
+from quorum.runtime.active import metadata_feed
+from quorum.runtime.active.broker_feed import BrokerFeed
+from quorum.runtime.active.waiting_room import ParkedFetch, ParkedFetches
+from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.node import Node
-from quorum.runtime.requests import MetadataFetch, MetadataFetched
-from quorum.runtime.state_machine import StateMachine
-from quorum.runtime.waiting import ParkedFetch, ParkedFetches
+from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched
 from tests.sim.mutants.patching import Mutant, patched
 
 _check_isr, _check_members = alter_partition._check_isr, alter_partition._check_members
@@ -308,7 +309,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "placed-unasked": Mutant(
         "replicas are placed without asking whether there are so many brokers, or any that could lead",
-        lambda: patched(topics, "check_replication_factor", _any_number_of_replicas),
+        lambda: patched(topic_commands, "check_replication_factor", _any_number_of_replicas),
     ),
     "isr-changed-by-stale-epoch": Mutant(
         "a leader's proposal is taken whatever epochs it was made for (KIP-497)",

@@ -4,28 +4,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
-from metadata_log.errors import ErrorCode
-from metadata_log.ids import Epoch, NodeId, Offset
-from metadata_log.log_shape import LogShape
-from metadata_log.pieces import PartialBatch
-from metadata_log.records import MetadataRecord
-from quorum.controller.commands import CommandReply, RegisterBrokerReply
-from quorum.controller.decision import Decision
-from quorum.core import follower, high_watermark, leader, serving
-from quorum.core.divergence import Valid, Verdict, judge_fetch
-from quorum.core.messages import FetchRequest, FetchResponse
-from quorum.core.progress import ReplicaProgress
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, Offset
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.pieces import PartialBatch
+from metadata_log.format.records import MetadataRecord
+from quorum.controller.protocol.commands import CommandReply, RegisterBrokerReply
+from quorum.controller.protocol.decision import Decision
+from quorum.core import fetch_service, follower, leader
+from quorum.core.protocol import high_watermark
+from quorum.core.protocol.divergence import Valid, Verdict, judge_fetch
+from quorum.core.protocol.messages import FetchRequest, FetchResponse
+from quorum.core.protocol.progress import ReplicaProgress
+from quorum.core.protocol.reads import ReadRounds
 from quorum.core.quorum_state import QuorumState
-from quorum.core.reads import ReadRounds
 from quorum.core.roles import Follower, Leader
-from quorum.runtime import active
-from quorum.runtime.active import ActiveController
-from quorum.runtime.deciding import Deciding, Prepared
+from quorum.runtime.active import active_controller
+from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.decisions import Deciding, Prepared
+from quorum.runtime.active.waiting_room import Deferred, DeferredAnswers
 from quorum.runtime.local_reads import LocalReads
 from quorum.runtime.node import Node
-from quorum.runtime.requests import ReadView, Refused
-from quorum.runtime.waiting import Deferred, DeferredAnswers
-from quorum.runtime.world import LocalRead, ReplyTo
+from quorum.runtime.protocol.requests import ReadView, Refused
+from quorum.runtime.protocol.world import LocalRead, ReplyTo
 from tests.sim.mutants.patching import Mutant, patched
 
 # --- what a leader counts --------------------------------------------------------------------------------------------
@@ -148,7 +149,12 @@ _confirm, _echoed = ReadRounds.confirm, ReplicaProgress.echoed
 
 
 def _read_at_once(
-    self: ActiveController, reply_to: ReplyTo, reply: active.Pending, deadline_ms: int, *, wrote: bool = False
+    self: ActiveController,
+    reply_to: ReplyTo,
+    reply: active_controller.Pending,
+    deadline_ms: int,
+    *,
+    wrote: bool = False,
 ) -> None:
     if reply is not None:
         _wait_confirmed(self, reply_to, reply, deadline_ms, wrote=wrote)
@@ -232,7 +238,7 @@ COMMITS: dict[str, Mutant] = {
     ),
     "divergence-not-seen": Mutant(
         "a leader takes any log that ends at a boundary of its own for a prefix of its own",
-        _patch(serving, "judge_fetch", _judge_by_offset),
+        _patch(fetch_service, "judge_fetch", _judge_by_offset),
     ),
     "watermark-not-verified": Mutant(
         "a follower takes min(the leader's high watermark, its own end) of answers that have verified nothing",
@@ -272,6 +278,6 @@ COMMITS: dict[str, Mutant] = {
     ),
     "unknown-called-refused": Mutant(
         "what may have happened is reported as certainly not done",
-        _patch(active, "unknown_outcome", _refuse_for_good),
+        _patch(active_controller, "unknown_outcome", _refuse_for_good),
     ),
 }

@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from metadata_log.flush_ticket import FlushTicket
-from metadata_log.ids import Epoch, Offset, OffsetAndEpoch
-from metadata_log.image import MetadataImage
-from metadata_log.log_notes import Flushed
-from metadata_log.log_shape import LogShape
-from metadata_log.records import MetadataRecord, SnapshotFooter
-from metadata_log.recovery import Damage, Recovery
-from metadata_log.segment import Segment
-from quorum.core import download, serving
-from quorum.core.divergence import UseSnapshot, Valid, Verdict, judge_fetch
+from metadata_log.disk.flush_ticket import FlushTicket
+from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.log_shape import LogShape
+from metadata_log.format.records import MetadataRecord, SnapshotFooter
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.store.log_notes import Flushed
+from metadata_log.store.recovery import Damage, Recovery
+from metadata_log.store.segment import Segment
+from quorum.core import download, fetch_service
+from quorum.core.protocol.disk_trust import Standing
+from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Download, Follower
-from quorum.core.standing import Standing
 from quorum.runtime.applier import Applier
-from quorum.runtime.jobs import FlushJob, Job, LoadSnapshotJob
+from quorum.runtime.image.state_machine import Mark, StateMachine
 from quorum.runtime.node import Node
-from quorum.runtime.state_machine import Mark, StateMachine
+from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob
 from snapshots import reader, writer
 from snapshots.format import SnapshotMeta
 from snapshots.writer import SnapshotInfo
@@ -123,7 +123,7 @@ def _install_what_is_offered(q: QuorumState, role: Follower, snapshot: OffsetAnd
 @contextmanager
 def _install_the_past() -> Iterator[None]:
     with (
-        patched(serving, "judge_fetch", _offer_snapshot_to_whoever_lags),
+        patched(fetch_service, "judge_fetch", _offer_snapshot_to_whoever_lags),
         patched(download, "begin", _install_what_is_offered),
     ):
         yield

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from metadata_log.files import Directory
-from metadata_log.ids import ReplicaKey
-from metadata_log.log_notes import LogStart
+from metadata_log.disk.files import Directory
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.store.log_notes import LogStart
 from quorum.core import leader, votes
-from quorum.core.effects import Effect, ElectionState, SaveElectionState
-from quorum.core.messages import VoteRequest
-from quorum.core.progress import FOREVER_MS
+from quorum.core.protocol.effects import Effect, ElectionState, SaveElectionState
+from quorum.core.protocol.messages import VoteRequest
+from quorum.core.protocol.progress import FOREVER_MS
+from quorum.core.protocol.voters import VoterSet
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Role, RoleState, Unattached, Votes, Why
-from quorum.core.voters import VoterSet
-from quorum.runtime import election_file, opening
+from quorum.runtime.disk import election_file, open_directory
 from quorum.runtime.node import Node
 from tests.sim.disk import MemoryDirectory
 from tests.sim.mutants.patching import Mutant, patched
@@ -22,7 +22,7 @@ from tests.sim.mutants.patching import Mutant, patched
 _save, _load = election_file.save, election_file.load
 _grants, _on_vote_request = votes.grants, votes.on_vote_request
 _carry_out = Node._carry_out
-_write_again = opening._write_again
+_write_again = open_directory._write_again
 
 
 def _forget_vote(directory: Directory, state: ElectionState) -> None:
@@ -49,7 +49,7 @@ def _write_all_but_the_vote(
 def _speak_of_what_was_read() -> Iterator[None]:
     with (
         patched(election_file, "load", _load_without_flush),
-        patched(opening, "_write_again", _write_all_but_the_vote),
+        patched(open_directory, "_write_again", _write_all_but_the_vote),
     ):
         yield
 
@@ -118,7 +118,7 @@ ELECTIONS: dict[str, Mutant] = {
     ),
     "vote-read-not-written-again": Mutant(
         "a vote whose directory's fsync has failed is flushed again, and spoken of",
-        lambda: patched(opening, "_write_again", _write_all_but_the_vote),
+        lambda: patched(open_directory, "_write_again", _write_all_but_the_vote),
     ),
     "second-vote-granted": Mutant(
         "a voter says yes to whoever asks, again and again in one epoch",

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from metadata_log.ids import NodeId, Offset
-from metadata_log.pieces import PartialBatch, PieceSize
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.pieces import PartialBatch, PieceSize
 from quorum.core import follower
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower

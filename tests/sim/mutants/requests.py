@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from metadata_log.image import MetadataImage
-from metadata_log.records import MetadataRecord, RequestOutcome
-from quorum.controller.commands import CommandReply
-from quorum.controller.decision import Decision
-from quorum.controller.request_outcomes import RequestIdentity, earlier_outcome, outcome_of
-from quorum.runtime import active, deciding
-from quorum.runtime.active import ActiveController
-from quorum.runtime.deciding import Deciding, Prepared
-from quorum.runtime.waiting import FollowUp
+from metadata_log.format.records import MetadataRecord, RequestOutcome
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.commands import CommandReply
+from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, outcome_of
+from quorum.runtime.active import active_controller, decisions
+from quorum.runtime.active.active_controller import ActiveController
+from quorum.runtime.active.decisions import Deciding, Prepared
+from quorum.runtime.active.waiting_room import FollowUp
 from tests.sim.mutants.patching import Mutant, patched
 
 _staged = Deciding._staged
@@ -61,7 +61,7 @@ REQUESTS: dict[str, Mutant] = {
     ),
     "forgotten-request-done-again": Mutant(
         "an id that may have been forgotten is taken for a new one",
-        lambda: patched(active, "earlier_outcome", _remember_all_that_is_remembered),
+        lambda: patched(active_controller, "earlier_outcome", _remember_all_that_is_remembered),
     ),
     "nothing-to-do-forgotten": Mutant(
         "a request that found nothing to do is answered, and not remembered",
@@ -69,15 +69,15 @@ REQUESTS: dict[str, Mutant] = {
     ),
     "request-horizon-one-too-low": Mutant(
         "the outcome that was forgotten last counts as remembered",
-        lambda: patched(deciding, "outcome_of", _forget_one_more),
+        lambda: patched(decisions, "outcome_of", _forget_one_more),
     ),
     "forgotten-by-one-done-again": Mutant(
         "a request that may be the one that was forgotten last is taken for a new one",
-        lambda: patched(active, "earlier_outcome", _one_below_the_horizon_will_do),
+        lambda: patched(active_controller, "earlier_outcome", _one_below_the_horizon_will_do),
     ),
     "new-request-called-forgotten": Mutant(
         "a request whose client has seen no more than the horizon is refused, although it is new",
-        lambda: patched(active, "earlier_outcome", _one_above_the_horizon_will_not_do),
+        lambda: patched(active_controller, "earlier_outcome", _one_above_the_horizon_will_not_do),
     ),
     "outcome-in-another-batch": Mutant(
         "what was done is remembered in a batch of its own, which may be lost alone",

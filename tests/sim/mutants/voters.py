@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from metadata_log.ids import ReplicaKey
+from metadata_log.format.ids import ReplicaKey
 from quorum.core import membership
 from quorum.core.membership import Refusal
-from quorum.core.messages import QuorumChangeRequest, TransferLeadershipRequest
+from quorum.core.protocol.messages import QuorumChangeRequest, TransferLeadershipRequest
+from quorum.core.protocol.voters import VoterSet
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
-from quorum.core.voters import VoterSet
 from tests.sim.mutants.patching import Mutant, patched
 
 _refusal = membership._refusal

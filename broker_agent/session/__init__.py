@@ -1,0 +1,1 @@
+"""The broker's session: registration, fetching, lease, state. Pure."""

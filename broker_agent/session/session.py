@@ -1,0 +1,437 @@
+"""A broker's session with the controllers: registering, fetching (which is its heartbeat), its lease, and leaving.
+
+Pure: `step(input, now_ms)` returns what the world should do, `next_deadline_ms()` says when to come back with a
+`TimerFired`. The agent drives it in production and the simulator drives the very same class.
+
+It is made of four things, each with a rule of its own: `registration` (who this process is to the controllers), `asking` (one
+request in flight, and never a busy loop), `following` (the store goes along the log, and never back in time) and `lease`
+(for how long it may act unheard). What is here joins them to the states of a broker's life:
+
+*The lease counts from sending* (see `lease`), and an answer without one, of a leader that has not heard a majority lately,
+renews nothing.
+
+*Contact goes on while the store works.* Loading a snapshot of millions of partitions takes longer than a session. While
+the store is busy, small fetches that wait for nothing keep the session and the lease; what they bring is dropped, because
+the position that they name is no longer the one to continue from.
+
+*Whose store was dropped is nobody to ask.* The broker asks to be fenced until it has applied its own registration again. To
+a later generation of the cluster it goes over with an empty store; never to an earlier one.
+"""
+
+import random
+from typing import assert_never
+
+from broker_agent.session.fetch_schedule import Asking, Sent
+from broker_agent.session.lease import Lease
+from broker_agent.session.lifecycle import (
+    EDGES,
+    AbandonFetch,
+    Applied,
+    BatchesRefused,
+    BrokerState,
+    CannotFollow,
+    Effect,
+    Exit,
+    FetchAnswer,
+    FetchAnswered,
+    FetchFailed,
+    FetchRequest,
+    FetchResult,
+    FindController,
+    Input,
+    LeaderHint,
+    LeaseLapsed,
+    LeaseMode,
+    LeaseRenewed,
+    Position,
+    Registered,
+    RegisterFailed,
+    SnapshotFailed,
+    StateChanged,
+    StopRequested,
+    StoreBroken,
+    StoreRecovered,
+    TimerFired,
+)
+from broker_agent.session.registration import Registration
+from broker_agent.session.session_config import SessionConfig
+from broker_agent.session.store_position import Following, Work
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, Offset
+
+_FATAL = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Trying again cannot help: somebody must change something. CLUSTER_AUTHORIZATION_FAILED says so of a process that was never
+registered; of one that was, it is the mistake of the controller that says it, and the next controller is asked."""
+
+_NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+
+class Session:
+    """One broker process's session. Attributes without an underscore are for reading only."""
+
+    def __init__(self, config: SessionConfig, rng: random.Random, generation: int = 1) -> None:
+        self.state = BrokerState.OFFLINE
+        self.reason = "recovering the local store"
+        self.generation = generation
+        """Of the cluster: grows when an operator recovers it without a majority, and then begins another history."""
+        self.high_watermark: Offset = 0
+        self.exited = False
+        self._config = config
+        self._registration = Registration(config.initial_registration_timeout_ms)
+        self._asking = Asking(config, rng)
+        self._following = Following()
+        self._lease = Lease()
+        self._controller_epoch: Epoch = 0
+        self._stop_until_ms = 0
+        self._fenced_while_stopping = False
+        """Nothing is led, so nobody has to be waited for, and clients are not served."""
+        self._effects: list[Effect] = []
+
+    # --- what the world calls ----------------------------------------------------------------------------------------
+
+    def step(self, happened: Input, now_ms: int) -> list[Effect]:
+        """What follows from `happened`. Effects are to be carried out in order; none is repeated."""
+        if self.exited:
+            return []
+        assert not self._effects
+        self._check_lease(now_ms)
+        self._take(happened, now_ms)
+        if not self.exited:
+            self._run_deadlines(now_ms)
+        self.check_invariants()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        """When `step(TimerFired(), ...)` is due at the latest; None where only something else can move the session."""
+        if self.exited:
+            return None
+        deadlines = [
+            self._asking.next_deadline_ms(),
+            self._lease.until_ms if self._needs_lease and not self._lease.lapsed else None,
+            self._stop_until_ms if self.state is BrokerState.STOPPING else None,
+        ]
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def may_serve(self, now_ms: int) -> bool:
+        """Whether clients may be answered now. Asked at each request: a process that was paused has not stepped since."""
+        if self.state not in (BrokerState.ONLINE, BrokerState.STOPPING) or self._fenced_while_stopping:
+            return False
+        return self._config.lease_mode is LeaseMode.ADVISORY or self._lease.holds(now_ms)
+
+    @property
+    def lease_lapsed(self) -> bool:
+        """No controller has confirmed this broker for too long, and it was neither fenced nor confirmed since."""
+        return self._lease.lapsed
+
+    @property
+    def lease_until_ms(self) -> int:
+        """Exclusive: at this very moment the lease has lapsed."""
+        return self._lease.until_ms
+
+    @property
+    def broker_epoch(self) -> int | None:
+        """None while it is not registered."""
+        return self._registration.broker_epoch
+
+    @property
+    def position(self) -> Position:
+        """Where the store stands."""
+        return self._following.position
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether this broker has applied its own registration (M3: only then may it be unfenced)."""
+        return self._registration.is_applied(self.position)
+
+    def check_invariants(self) -> None:
+        self._asking.check_invariants()
+        assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
+        assert not self.lease_lapsed or self._needs_lease, "only who serves can have a lapsed lease"
+
+    # --- inputs ------------------------------------------------------------------------------------------------------
+
+    def _take(self, happened: Input, now_ms: int) -> None:
+        match happened:
+            case StoreRecovered():
+                self._following.recovered(happened.position)
+                self._registration.recovered(happened.previous_incarnations)
+                self.reason = "registering"
+                self._begin_registering(now_ms)
+            case Registered():
+                self._on_registered(happened, now_ms)
+            case RegisterFailed():
+                if self._asking.registration_completed(happened.number):
+                    self._on_register_failed(happened, now_ms)
+            case FetchAnswered():
+                sent = self._asking.fetch_completed(happened.answer.number)
+                if sent is not None:
+                    self._on_answer(happened.answer, *sent, now_ms)
+            case FetchFailed():
+                if self._asking.fetch_completed(happened.number):
+                    self._on_fetch_failed(happened, now_ms)
+            case Applied():
+                self._on_applied(happened, now_ms)
+            case SnapshotFailed():
+                self._following.failed()
+                self._ask_again(now_ms, f"snapshot: {happened.reason}", None)
+            case BatchesRefused():
+                self._following.failed()
+                self._ask_again(now_ms, f"batches: {happened.reason}", None)
+            case StoreBroken():
+                self._give_work(self._following.reset(happened.reason))
+            case CannotFollow():
+                self._exit(1, happened.reason)
+            case StopRequested():
+                self._on_stop(now_ms)
+            case TimerFired():
+                pass
+            case _:
+                assert_never(happened)
+
+    # --- registering -------------------------------------------------------------------------------------------------
+
+    def _begin_registering(self, now_ms: int) -> None:
+        self._registration.begin(now_ms)
+        self._asking.ask_at(now_ms)
+
+    def _on_registered(self, registered: Registered, now_ms: int) -> None:
+        if not self._asking.registration_completed(registered.number):
+            return
+        self._registration.complete(registered.broker_epoch)
+        self._asking.forget_failures()
+        self._become(BrokerState.FENCED, f"registered with broker epoch {registered.broker_epoch}")
+        self._asking.ask_at(now_ms)
+
+    def _on_register_failed(self, failed: RegisterFailed, now_ms: int) -> None:
+        text = f"registration refused: {failed.code.name}: {failed.message}"
+        if self._is_left_behind(failed):
+            self._join_generation(failed.generation, text)
+        elif self._is_fatal(failed.code):
+            self._exit(1, text)
+        elif self._registration.is_given_up(failed.code, now_ms):
+            waited_ms = self._config.initial_registration_timeout_ms
+            self._exit(
+                1, f"not registered within {waited_ms} ms (initial.broker.registration.timeout.ms); last: {text}"
+            )
+        else:
+            # A duplicate is refused by the right controller: only time can help, not another node.
+            turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            self._ask_again(now_ms, text, _hint_of(failed), find_controller=turn)
+
+    def _is_fatal(self, code: ErrorCode) -> bool:
+        is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self._registration.was_registered
+        return code in _FATAL and not is_one_controllers
+
+    def _register_anew(self, reason: str, now_ms: int) -> None:
+        if self.state is BrokerState.STOPPING:
+            # Whoever holds the id now, nothing is led under the epoch that this process had.
+            self._exit(0, f"no longer registered while stopping: {reason}")
+            return
+        self._become(BrokerState.FENCED, reason)
+        self._begin_registering(now_ms)
+        self._asking.back_off(now_ms)
+
+    # --- generations -------------------------------------------------------------------------------------------------
+
+    def _is_left_behind(self, failed: RegisterFailed | FetchFailed) -> bool:
+        """Whether the controller is of a later generation. One of an earlier is a ghost: another controller is looked for.
+
+        While the store works nothing is begun; the next answer will say it again.
+        """
+        is_said = failed.code is ErrorCode.INVALID_CONTROL_GENERATION and failed.generation > self.generation
+        return is_said and not self._following.is_busy
+
+    def _join_generation(self, generation: int, reason: str) -> None:
+        """What was learned before counts no more: offsets and epochs of the old generation are not comparable."""
+        if self.state is BrokerState.STOPPING:
+            self._exit(0, f"the cluster was recovered while stopping: {reason}")
+            return
+        if self.state is not BrokerState.OFFLINE:
+            self._become(BrokerState.FENCED, reason)
+        self.generation = generation
+        self.high_watermark = 0
+        self._controller_epoch = 0
+        self._registration.end()
+        self._give_work(self._following.join_generation(generation))
+
+    # --- fetching ----------------------------------------------------------------------------------------------------
+
+    def _on_answer(self, answer: FetchAnswer, sent: Sent, request: FetchRequest, now_ms: int) -> None:
+        if 0 < answer.controller_epoch < self._controller_epoch:
+            text = f"an answer of epoch {answer.controller_epoch}, after one of epoch {self._controller_epoch}"
+            self._ask_again(now_ms, text, None)
+            return
+        self._controller_epoch = max(self._controller_epoch, answer.controller_epoch)
+        self._asking.answered()
+        if answer.result is FetchResult.NOT_READY:
+            self._asking.ask_when_ready(now_ms)
+            return
+        self.high_watermark = max(self.high_watermark, answer.high_watermark)
+        if self.state is BrokerState.STOPPING and answer.should_shut_down:
+            self._exit(0, "the controller says that it may go")
+            return
+        self._hear_standing(answer, sent, now_ms)
+        busy = self._following.is_busy
+        if answer.content_bytes and answer.end_offset < answer.high_watermark:
+            self._asking.piece_came(sent, answer.content_bytes, now_ms)
+        brought, leased = answer.content_bytes > 0, answer.lease_ms > 0
+        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=brought, leased=leased, now_ms=now_ms)
+        if not busy and request.position == self.position:
+            self._give_work(self._following.take(answer, request.broker_epoch))
+        self._maybe_go_online(now_ms)
+
+    def _on_fetch_failed(self, failed: FetchFailed, now_ms: int) -> None:
+        text = f"fetch failed: {failed.code.name}: {failed.message}"
+        if self._is_left_behind(failed):
+            self._join_generation(failed.generation, text)
+        elif failed.code in _NOT_REGISTERED:
+            self._register_anew(text, now_ms)
+        elif self._is_fatal(failed.code):
+            self._exit(1, text)
+        elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._following.is_busy:
+            self._asking.ask_at(now_ms)
+            self._give_work(self._following.reset(text))
+        else:
+            self._ask_again(now_ms, text, _hint_of(failed))
+
+    def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
+        """After a failure: with back-off, except that a hint is followed at once."""
+        if self._fenced_while_stopping:
+            self._exit(0, f"fenced and told to stop; {reason}")
+            return
+        if find_controller:
+            self._effects.append(FindController(leader, reason))
+        self._asking.try_elsewhere(leader, now_ms)
+
+    # --- the store ---------------------------------------------------------------------------------------------------
+
+    def _give_work(self, work: Work | None) -> None:
+        """The store is to do this; until it is done, contact is enough."""
+        if work is not None:
+            self._effects.append(work)
+            self._asking.postpone()
+
+    def _on_applied(self, applied: Applied, now_ms: int) -> None:
+        self._following.applied(applied.position)
+        if self._asking.in_flight is None and self.broker_epoch is not None:
+            # A store that had to be dropped again and again is not hammered on.
+            is_empty = applied.position.offset == 0
+            delay_ms = self._asking.reset_backoff_ms(self._following.resets) if is_empty else 0
+            self._asking.ask_at(now_ms + delay_ms)
+        if self.broker_epoch is None and self._asking.is_idle:
+            self._begin_registering(now_ms)  # the first thing in a new generation
+        self._give_work(self._following.compare_digests())
+        self._maybe_go_online(now_ms)
+
+    # --- lease and state ---------------------------------------------------------------------------------------------
+
+    @property
+    def _needs_lease(self) -> bool:
+        """Whether clients are served as long as there is a lease."""
+        return self.state in (BrokerState.ONLINE, BrokerState.STOPPING) and not self._fenced_while_stopping
+
+    def _check_lease(self, now_ms: int) -> None:
+        if self._needs_lease and self._lease.notice(now_ms):
+            self._effects.append(LeaseLapsed(self._lease.until_ms))
+
+    def _hear_standing(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
+        """What the controller says of this broker, and for how long."""
+        registration = self._registration
+        if answer.state is not None:
+            registration.hear(unfenced=answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE))
+        if not registration.unfenced and self.state is BrokerState.ONLINE:
+            self._become(BrokerState.FENCED, "fenced by the controller")
+        elif not registration.unfenced and self.state is BrokerState.STOPPING:
+            self._fenced_while_stopping = True
+            self._lease.end()
+        if answer.lease_ms > 0 and registration.unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
+            self._effects.append(LeaseRenewed(self._lease.until_ms))
+
+    def _maybe_go_online(self, now_ms: int) -> None:
+        is_confirmed = self._registration.unfenced and self._lease.holds(now_ms)
+        is_ready = self.is_caught_up and not self._following.is_busy
+        if is_confirmed and is_ready and self.state is BrokerState.FENCED:
+            self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
+
+    def _become(self, state: BrokerState, reason: str) -> None:
+        self.reason = reason
+        if state is self.state:
+            return
+        assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
+        self.state = state
+        if state in (BrokerState.FENCED, BrokerState.OFFLINE):
+            self._lease.end()
+        self._effects.append(StateChanged(state, reason))
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def _on_stop(self, now_ms: int) -> None:
+        if self.state is BrokerState.STOPPING:
+            return
+        abandoned = self._asking.abandon()
+        if abandoned is not None:
+            self._effects.append(abandoned)
+        if self.broker_epoch is None:
+            self._exit(0, "told to stop while not registered")
+            return
+        self._fenced_while_stopping = self.state is BrokerState.FENCED
+        self._become(BrokerState.STOPPING, "told to stop; leaders are to move away first")
+        self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
+        self._asking.ask_at(now_ms)
+
+    def _exit(self, code: int, reason: str) -> None:
+        self._become(BrokerState.OFFLINE, reason)
+        self.exited = True
+        self._asking.stop()
+        self._effects.append(Exit(code, reason))
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _run_deadlines(self, now_ms: int) -> None:
+        if self.state is BrokerState.STOPPING and now_ms >= self._stop_until_ms:
+            limit_ms = self._config.shutdown_deadline_ms
+            self._exit(0, f"leaders did not move away within {limit_ms} ms (controlled.shutdown.deadline.ms)")
+            return
+        sent = self._asking.take_overdue(now_ms)
+        if sent is not None:
+            self._on_timeout(sent, now_ms)
+        if not self.exited and self._asking.is_due(now_ms):
+            self._ask(now_ms)
+
+    def _on_timeout(self, sent: Sent, now_ms: int) -> None:
+        waited = f"no answer within {sent.timeout_at_ms - sent.sent_ms} ms"
+        if sent.request is None:
+            self._on_register_failed(RegisterFailed(sent.number, ErrorCode.REQUEST_TIMED_OUT, waited), now_ms)
+            return
+        self._effects.append(AbandonFetch(sent.number))
+        self._on_fetch_failed(FetchFailed(sent.number, ErrorCode.REQUEST_TIMED_OUT, waited), now_ms)
+
+    def _ask(self, now_ms: int) -> None:
+        registration, asking = self._registration, self._asking
+        if registration.broker_epoch is None:
+            self._effects.append(asking.register(registration.predecessor(asking.failures), now_ms))
+            return
+        self._effects.append(
+            asking.fetch(
+                registration.broker_epoch,
+                self.position,
+                self.state,
+                part_position=self._following.part_position,
+                busy=self._following.is_busy,
+                wants_fence=not self.is_caught_up,
+                now_ms=now_ms,
+            )
+        )
+
+
+def _hint_of(failed: RegisterFailed | FetchFailed) -> LeaderHint | None:
+    """Whom to ask instead. A controller that does not authorize this broker is not believed: it may name itself for ever."""
+    return None if failed.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else failed.leader

@@ -1,0 +1,1 @@
+"""What a client of the service imports: the admin client, the submit stream, errors, and client metadata."""

@@ -1,0 +1,138 @@
+"""What may come of a call, told apart by what the caller can do about it.
+
+AdminError           refused, with a code; nothing was done
+  NotReached         nobody was there; nothing was done
+  NoLeader           nobody led before the deadline; nothing was done, unless `last` is a MayHaveHappened
+  Unanswered         the answer of a read is missing; nothing was changed, so it may be asked again
+    MayHaveHappened  the answer of a change is missing, so look before you repeat it
+"""
+
+from typing import Any, Final, Self
+
+import grpc
+from quorum_rpc.v1 import common_pb2
+
+from metadata_log.format.errors import ErrorCode
+
+
+class AdminError(Exception):
+    """A refusal. `hint` is `host:port` of the leader, where one was named."""
+
+    def __init__(self, code: ErrorCode, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    @classmethod
+    def of(
+        cls,
+        error: common_pb2.Error,
+        leader: common_pb2.LeaderHint | None = None,
+        target: str = "",
+        *,
+        is_read: bool = False,
+    ) -> "AdminError":
+        """The error that a response carries."""
+        code = ErrorCode.of(error.code)
+        message = error.message or code.name
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            return _missing(is_read)(code, f"{target}: {message}" if target else message)
+        return AdminError(code, message, None if leader is None else target_of(leader))
+
+
+class NotReached(AdminError):
+    """No connection: nothing was done."""
+
+
+class NoLeader(AdminError):
+    """Within the whole timeout no active controller answered. `last` is what was heard last."""
+
+    last: AdminError | None = None
+
+    @classmethod
+    def after(cls, timeout_s: float, last: AdminError) -> Self:
+        """The error of a call that found no leader in `timeout_s`."""
+        error = cls(last.code, f"no active controller answered within {timeout_s:g} s; the last answer: {last.message}")
+        error.last = last
+        return error
+
+
+class Unanswered(AdminError):
+    """The answer is missing. Of a read that is all: nothing was changed."""
+
+
+class MayHaveHappened(Unanswered):
+    """The change may have been made or not. Look (list, describe) before repeating it."""
+
+
+def _missing(is_read: bool) -> type[Unanswered]:
+    return Unanswered if is_read else MayHaveHappened
+
+
+def target_of(leader: common_pb2.LeaderHint) -> str | None:
+    """`host:port` of the leader; None where the answering node could not say."""
+    if not leader.HasField("endpoint") or not leader.endpoint.host:
+        return None
+    host = leader.endpoint.host
+    return f"[{host}]:{leader.endpoint.port}" if ":" in host else f"{host}:{leader.endpoint.port}"
+
+
+def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int, is_read: bool = False) -> AdminError:
+    """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
+    code, details, missing = e.code(), e.details() or "", _missing(is_read)
+    match code:
+        # One status, three meanings; only the text tells what became of the request.
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT: " in details:
+            text = "its answer is larger than a client takes at once: ask for less, or for less at a time"
+            return missing(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "limit exceeded" in details:
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} has too many calls to answer: {details}")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED:
+            text = f"the request has {size:,} bytes, more than a controller takes at once: send it in smaller parts"
+            return AdminError(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
+        case grpc.StatusCode.UNIMPLEMENTED:
+            text = "does not answer admin calls; is it a controller's address (option -C)?"
+            return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
+        case grpc.StatusCode.UNAVAILABLE if not sent:
+            return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details)}")
+        case grpc.StatusCode.UNAVAILABLE:
+            text = "the connection broke before the answer came"
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {text} ({_short(details)})")
+        case grpc.StatusCode.CANCELLED:
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} stopped before the answer came")
+        case grpc.StatusCode.DEADLINE_EXCEEDED:
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target} did not answer in time")
+        case grpc.StatusCode.UNKNOWN:
+            text = "the server made a mistake with this request, and its log says more; it is not repeated"
+            return missing(ErrorCode.UNKNOWN_SERVER_ERROR, f"{target}: {text} ({_short(details)})")
+        case _:
+            name = getattr(code, "name", str(code))
+            return missing(ErrorCode.REQUEST_TIMED_OUT, f"{target}: {name}: {_short(details)}")
+
+
+_MEANINGS: Final = (
+    ("errors resolving", "its name cannot be resolved"),
+    ("DNS resolution failed", "its name cannot be resolved"),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the authority that is trusted here"),
+    ("Hostname Verification Check failed", "its certificate is not for this host; give an address that stands in it"),
+    ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
+)
+"""What gRPC says where no connection came about, and what that means: of names, and of two sides that do not agree about TLS."""
+
+
+def _why_not(details: str) -> str:
+    """Why there is no connection. A server that demands a certificate just hangs up on whoever shows none."""
+    text = _short(details)
+    meaning = next((meaning for sign, meaning in _MEANINGS if sign in text), None)
+    return text if meaning is None else f"{meaning} ({text})"
+
+
+def _short(details: Any) -> str:
+    """gRPC's text without the list of addresses it tried."""
+    text = str(details)
+    for marker in ("last error: UNKNOWN: ", "last error: "):
+        if marker in text:
+            return text.split(marker, 1)[1]
+    return text

@@ -1,0 +1,1 @@
+"""A client's view of topics, partitions and leaders. Pure."""

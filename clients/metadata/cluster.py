@@ -1,0 +1,120 @@
+"""The cluster as one client knows it: an immutable view, which each update replaces as a whole. Like Kafka's `Cluster`.
+
+A view is a record of what was told, and draws no conclusions of its own: what a client may believe is decided before it is
+made (`client_metadata`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import Epoch, NodeId, Uuid
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class ClusterNode(NamedTuple):
+    """A broker as this client reaches it."""
+
+    node_id: NodeId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionView(NamedTuple):
+    """One partition as the client was last told, with good reason."""
+
+    topic: str
+    partition: int
+    leader_id: NodeId | None
+    leader_epoch: Epoch | None
+    replicas: tuple[NodeId, ...] = ()
+    isr: tuple[NodeId, ...] = ()
+    offline_replicas: tuple[NodeId, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def key(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster as this client knows it. Immutable; the derived views are made when first asked for."""
+
+    cluster_id: str | None = None
+    nodes: Mapping[NodeId, ClusterNode] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, PartitionView] = field(default_factory=dict)
+    topic_ids: Mapping[str, Uuid] = field(default_factory=dict)
+    internal_topics: frozenset[str] = frozenset()
+    invalid_topics: frozenset[str] = frozenset()
+    unauthorized_topics: frozenset[str] = frozenset()
+    controller_id: NodeId | None = None
+    is_bootstrap: bool = False
+    """Only the configured addresses are known yet; their ids are negative."""
+
+    @staticmethod
+    def bootstrap(addresses: Sequence[tuple[str, int]]) -> "Cluster":
+        """What a client knows before its first answer."""
+        nodes = {-1 - i: ClusterNode(-1 - i, host, port) for i, (host, port) in enumerate(addresses)}
+        return Cluster(nodes=nodes, is_bootstrap=True)
+
+    @cached_property
+    def partitions_by_topic(self) -> Mapping[str, tuple[PartitionView, ...]]:
+        """Topic -> its partitions, by number."""
+        found: dict[str, list[PartitionView]] = {}
+        for view in sorted(self.partitions.values()):
+            found.setdefault(view.topic, []).append(view)
+        return {topic: tuple(views) for topic, views in found.items()}
+
+    @cached_property
+    def available_by_topic(self) -> Mapping[str, tuple[PartitionView, ...]]:
+        """Topic -> those of its partitions that have a leader."""
+        by_topic = self.partitions_by_topic.items()
+        return {topic: tuple(view for view in views if view.leader_id is not None) for topic, views in by_topic}
+
+    @cached_property
+    def partitions_by_node(self) -> Mapping[NodeId, tuple[PartitionView, ...]]:
+        """Node -> the partitions that it leads; every known node is in it."""
+        found: dict[NodeId, list[PartitionView]] = {node_id: [] for node_id in self.nodes}
+        for view in sorted(self.partitions.values()):
+            if view.leader_id in found:
+                found[view.leader_id].append(view)
+        return {node_id: tuple(views) for node_id, views in found.items()}
+
+    @cached_property
+    def topic_names(self) -> Mapping[Uuid, str]:
+        return {topic_id: topic for topic, topic_id in self.topic_ids.items()}
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Topics of which partitions are known."""
+        return frozenset(self.partitions_by_topic)
+
+    @property
+    def controller(self) -> ClusterNode | None:
+        return None if self.controller_id is None else self.nodes.get(self.controller_id)
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions of the topic are known; None where the topic is not."""
+        views = self.partitions_by_topic.get(topic)
+        return None if views is None else len(views)
+
+    def leader_of(self, key: TopicPartition) -> ClusterNode | None:
+        """Where to send; None if nobody leads or the leader's address is not known."""
+        view = self.partitions.get(key)
+        return None if view is None or view.leader_id is None else self.nodes.get(view.leader_id)
+
+
+def least_loaded_node(
+    cluster: Cluster, in_flight: Mapping[NodeId, int], unreachable: frozenset[NodeId]
+) -> NodeId | None:
+    """Whom to ask for metadata: the reachable node with the fewest requests under way; the least id among equals."""
+    usable = [node_id for node_id in cluster.nodes if node_id not in unreachable]
+    return min(usable, key=lambda node_id: (in_flight.get(node_id, 0), node_id), default=None)

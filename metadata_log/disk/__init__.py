@@ -1,0 +1,1 @@
+"""Files that keep what was written: the only room that fsyncs."""

@@ -1,0 +1,219 @@
+"""A batch: the unit in which records are appended, hashed, fetched, flushed and truncated.
+
+All records of one append are one batch, so an append is all or nothing everywhere: on disk, on the wire, at replay and
+in snapshots. Once encoded, a batch is never opened again on its way: disk -> wire -> disk.
+
+Layout, big-endian, 80 bytes of header and then the records:
+
+    offset  size  field
+         0     1  format version (1)
+         1     1  flags (bit 0: control batch)
+         2     2  reserved, zero
+         4     4  length of the whole batch, header included
+         8     4  CRC-32C over everything from byte 12 on
+        12     4  epoch, its lower half
+        16     8  base offset
+        24     4  record count
+        28     4  epoch, its upper half
+        32     8  first timestamp, ms since 1970
+        40     8  last timestamp
+        48    32  chain
+        80     -  records, MessagePack arrays end to end
+
+The chain is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs that agree
+on the chain at one offset therefore agree on every byte before it. The first previous chain is the genesis: the hash of
+the cluster id and the bootstrap voters, so clusters that were formatted apart refuse each other at the first fetch.
+
+An epoch has 64 bits, of which the first is zero. Its upper half stands where four zero bytes were reserved before: an older
+batch is the same batch in both readings, and one of an epoch below 2^32 has the same bytes whoever writes it. So logs,
+chains and snapshots of older and newer nodes stay equal, byte for byte. A release that knows 32 bits only refuses the others.
+
+The CRC leaves out the first twelve bytes. Version and reserved bits have one value only, and a wrong length sums up other
+bytes. The control flag is all that it cannot vouch for: that is proven by the chain, and compared with each record's type
+by whoever decodes them (`codec.decode_batch`); with neither checked, it is not to be believed.
+"""
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import google_crc32c
+
+from metadata_log.format.errors import BatchTooLarge, LogFormatError
+from metadata_log.format.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
+
+FORMAT_VERSION: Final = 1
+HEADER_BYTES: Final = 80
+BATCH_BYTES_MAX: Final = 1 << 20
+"""No batch is larger, header included."""
+BATCH_RECORDS_MAX: Final = 12_000
+"""No batch holds more records, and so no single operation does. There is room for the 10,000 partitions that one request may ask
+for, and for what stands beside them: their topics, configs, and the request's outcome."""
+CONTROL_FLAG: Final = 1
+CHAIN_BYTES: Final = 32
+
+_HEADER = struct.Struct(">BBHIIIQIIQQ32s")
+_CRC_AT: Final = 8
+_CRC_START: Final = 12
+_CHAIN_START: Final = 48
+_HALF: Final = 0xFFFFFFFF
+_EPOCH_ABOVE_MAX: Final = EPOCH_MAX >> 32
+
+assert _HEADER.size == HEADER_BYTES
+
+HEADER_PATTERN: Final = re.compile(
+    rb"\x01[\x00\x01]\x00\x00"  # version, flags, reserved
+    rb"\x00[\x00-\x10].{18}"  # no longer than BATCH_BYTES_MAX; then CRC, the epoch's lower half and base offset
+    rb"\x00\x00..[\x00-\x7f].{51}",  # no more than BATCH_RECORDS_MAX; the epoch's upper half; then timestamps and chain
+    re.DOTALL,
+)
+"""What every header that `batch_length` lets pass looks like, and few other bytes do: for who looks for batches in damage."""
+
+
+class Batch(NamedTuple):
+    """One encoded batch: the header's fields, and all the bytes. Made by `encode` or `decode`, never by hand.
+
+    A tuple, for reading a log makes one after the other, and a frozen dataclass of eight fields takes three times as long.
+    """
+
+    base_offset: Offset
+    epoch: Epoch
+    record_count: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+    is_control: bool
+    chain: bytes
+    data: bytes
+
+    @property
+    def end_offset(self) -> Offset:
+        """One past the last record."""
+        return self.base_offset + self.record_count
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.end_offset, self.epoch)
+
+    @property
+    def payload(self) -> bytes:
+        """The packed records, without the header."""
+        return self.data[HEADER_BYTES:]
+
+    def __str__(self) -> str:
+        kind = "control" if self.is_control else "data"
+        return f"[{self.base_offset},{self.end_offset})@{self.epoch} {kind} {len(self.data)}B"
+
+
+def genesis_chain(cluster_id: str, bootstrap_voters: bytes) -> bytes:
+    """The chain before the first batch: what makes two clusters' logs strangers from offset 0."""
+    return hashlib.sha256(b"metaquorum genesis 1\x00" + cluster_id.encode() + b"\x00" + bootstrap_voters).digest()
+
+
+def _chain(previous_chain: bytes, head: bytes, payload: bytes) -> bytes:
+    """`head` begins with the packed header, of which the CRC (8..12) and the chain (48..80) are left out of the hash."""
+    digest = hashlib.sha256(b"".join((previous_chain, head[:_CRC_AT], head[_CRC_START:_CHAIN_START])))
+    digest.update(payload)
+    return digest.digest()
+
+
+def encode(
+    payload: bytes,
+    *,
+    base_offset: Offset,
+    epoch: Epoch,
+    record_count: int,
+    first_timestamp_ms: int,
+    last_timestamp_ms: int,
+    is_control: bool,
+    previous_chain: bytes,
+) -> Batch:
+    """Seals `payload` (packed records) into a batch that continues `previous_chain`.
+
+    Raises:
+        BatchTooLarge: if the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
+    """
+    length = HEADER_BYTES + len(payload)
+    if length > BATCH_BYTES_MAX:
+        raise BatchTooLarge(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}")
+    if not 0 < record_count <= BATCH_RECORDS_MAX:
+        raise BatchTooLarge(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
+    assert len(previous_chain) == CHAIN_BYTES
+    assert 0 <= epoch <= EPOCH_MAX, epoch
+    flags = CONTROL_FLAG if is_control else 0
+    head = _HEADER.pack(
+        FORMAT_VERSION, flags, 0, length, 0, epoch & _HALF, base_offset, record_count, epoch >> 32,
+        first_timestamp_ms, last_timestamp_ms, b"",
+    )  # fmt: skip
+    chain = _chain(previous_chain, head, payload)
+    summed = b"".join((head[_CRC_START:_CHAIN_START], chain, payload))
+    data = b"".join((head[:_CRC_AT], google_crc32c.value(summed).to_bytes(4, "big"), summed))
+    return Batch(base_offset, epoch, record_count, first_timestamp_ms, last_timestamp_ms, is_control, chain, data)
+
+
+def _header(data: bytes, position: int) -> tuple[Any, ...]:
+    """The fields of the header that begins at `position`, checked against the limits before anybody allocates by them.
+
+    Raises:
+        LogFormatError: if no batch of this format begins there.
+    """
+    if len(data) - position < HEADER_BYTES:
+        raise LogFormatError(f"{max(0, len(data) - position)} bytes where a header of {HEADER_BYTES} should be")
+    header = _HEADER.unpack_from(data, position)
+    version, flags, reserved, length, _, _, _, count, epoch_above, _, _, _ = header
+    if version != FORMAT_VERSION:
+        raise LogFormatError(f"batch format version {version}; this code reads {FORMAT_VERSION}")
+    if flags & ~CONTROL_FLAG or reserved:
+        raise LogFormatError(f"flags {flags:#x} or reserved bits that this format does not have")
+    if not HEADER_BYTES < length <= BATCH_BYTES_MAX:
+        raise LogFormatError(f"a batch length of {length}; at most {BATCH_BYTES_MAX}")
+    if not 0 < count <= BATCH_RECORDS_MAX:
+        raise LogFormatError(f"a record count of {count}; at least 1 and at most {BATCH_RECORDS_MAX}")
+    if epoch_above > _EPOCH_ABOVE_MAX:
+        raise LogFormatError(f"an epoch beyond {EPOCH_MAX}, the last one")
+    return header
+
+
+def batch_length(data: bytes, position: int = 0) -> int:
+    """The length that the header at `position` claims, checked against the limits.
+
+    Raises:
+        LogFormatError: if no batch of this format begins there.
+    """
+    return int(_header(data, position)[3])
+
+
+def decode(data: bytes, position: int = 0) -> Batch:
+    """The batch that begins at `position` of `data`, its CRC checked. The chain is checked by `verify_chain`.
+
+    Raises:
+        LogFormatError: if the bytes there are not a whole, intact batch.
+    """
+    _, flags, _, length, crc, epoch, base_offset, count, epoch_above, first_ms, last_ms, chain = _header(data, position)
+    whole = data[position : position + length]
+    if len(whole) < length:
+        raise LogFormatError(f"a batch of {length} bytes, of which {len(whole)} are there")
+    if google_crc32c.value(whole[_CRC_START:]) != crc:
+        raise LogFormatError(f"CRC-32C mismatch in the batch at offset {base_offset}")
+    if epoch_above:
+        epoch |= epoch_above << 32
+    return Batch(base_offset, epoch, count, first_ms, last_ms, bool(flags & CONTROL_FLAG), chain, whole)
+
+
+def decode_all(data: bytes) -> Iterator[Batch]:
+    """The batches that lie end to end in `data`.
+
+    Raises:
+        LogFormatError: at the first place where no intact batch begins.
+    """
+    position = 0
+    while position < len(data):
+        batch = decode(data, position)
+        yield batch
+        position += len(batch.data)
+
+
+def verify_chain(batch: Batch, previous_chain: bytes) -> bool:
+    """Whether `batch` continues the history whose hash is `previous_chain`."""
+    return _chain(previous_chain, batch.data, batch.payload) == batch.chain

@@ -1,0 +1,155 @@
+"""What the annotations of the record classes say, made ready for checking millions of records.
+
+They are the only schema there is: the exact type of every field, which bytes are ids, and what the items of a list are. Most
+records of a type share a signature (the tuple of their fields' types), so one lookup of that replaces a check per field; only
+containers and ids are looked into.
+"""
+
+import types
+import typing
+from collections.abc import Callable
+from functools import cache
+from typing import Annotated, Any, Final, TypeAlias, cast
+
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Uuid
+
+UUID_BYTES: Final = 16
+
+Fields: TypeAlias = tuple[Any, ...]
+Converter: TypeAlias = Callable[[Any], Any]
+
+
+class _Mismatch(Exception):
+    """A field is not what its annotation says. Becomes a LogFormatError that names type and field."""
+
+
+def _uuid(value: bytes) -> bytes:
+    if len(value) != UUID_BYTES:
+        raise _Mismatch(f"an id of {len(value)} bytes")
+    return value
+
+
+def _tuple_of(item: Any) -> Converter:
+    item_type = _runtime_type(item)
+
+    def check(value: Fields) -> Fields:
+        for each in value:
+            if type(each) is not item_type:
+                raise _Mismatch(f"{each!r:.40} in a list of {item_type.__name__}")
+        return value
+
+    def check_ids(value: Fields) -> Fields:
+        for each in value:
+            if type(each) is not bytes or len(each) != UUID_BYTES:
+                raise _Mismatch(f"{each!r:.40} in a list of ids")
+        return value
+
+    return check_ids if item == Uuid else check
+
+
+def _tuple_of_structs(cls: type[tuple[Any, ...]]) -> Converter:
+    shape = Shape(cls)
+
+    def rebuild(value: Fields) -> Fields:
+        return tuple([shape.rebuild(item) for item in value])
+
+    return rebuild
+
+
+@cache
+def hints_of(cls: type[tuple[Any, ...]]) -> dict[str, Any]:
+    return typing.get_type_hints(cls, include_extras=True)
+
+
+def alternatives_of(annotation: Any) -> tuple[Any, ...]:
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        return typing.get_args(annotation)
+    return (annotation,)
+
+
+def _runtime_type(annotation: Any) -> type[Any]:
+    """What `type(value)` is: `bytes` for `Uuid`, `tuple` for `tuple[int, ...]`."""
+    bare = annotation.__origin__ if typing.get_origin(annotation) is Annotated else annotation
+    return cast(type[Any], typing.get_origin(bare) or bare)
+
+
+def _converter(name: str, annotation: Any) -> Converter | None:
+    """What must be looked at beyond the field's own type; None where nothing must."""
+    for alternative in alternatives_of(annotation):
+        if typing.get_origin(alternative) is tuple:
+            (item, dots) = typing.get_args(alternative)
+            assert dots is Ellipsis, f"{name}: only tuples of any length are in the format"
+            return _tuple_of_structs(item) if hasattr(item, "_fields") else _tuple_of(item)
+        if alternative == Uuid:
+            return _uuid
+    return None
+
+
+class Shape:
+    """What the annotations of one NamedTuple say, made ready for checking many of them."""
+
+    def __init__(self, cls: type[tuple[Any, ...]]) -> None:
+        self.cls = cls
+        self.names: tuple[str, ...] = cast(Any, cls)._fields
+        defaults: dict[str, object] = cast(Any, cls)._field_defaults
+        self.required = len(self.names) - len(defaults)
+        self.defaults = tuple(defaults.values())
+        hints = hints_of(cls)
+        self.allowed = tuple(frozenset(map(_runtime_type, alternatives_of(hints[name]))) for name in self.names)
+        converters = ((i, _converter(name, hints[name])) for i, name in enumerate(self.names))
+        self.converters = tuple((i, convert) for i, convert in converters if convert is not None)
+        self.signatures: set[tuple[type, ...]] = set()
+        """Signatures that were found right. At most the product of the fields' alternatives, so it stays small."""
+
+    def rebuild(self, fields: Fields) -> tuple[Any, ...]:
+        """The NamedTuple of which `fields` are the first, or all, fields.
+
+        Raises:
+            LogFormatError: a field is missing, too many or not of its type.
+        """
+        if type(fields) is not tuple and type(fields) is not self.cls:
+            raise LogFormatError(f"{self.cls.__name__}: {fields!r:.40} where an array should be")
+        missing = len(self.names) - len(fields)
+        if missing:
+            if not 0 < missing <= len(self.defaults):
+                raise LogFormatError(
+                    f"{self.cls.__name__}: {len(fields)} fields; {self.required} to {len(self.names)} are possible"
+                )
+            fields += self.defaults[-missing:]
+        if tuple(map(type, fields)) not in self.signatures:
+            self.check_signature(fields)
+        changed: list[Any] | None = None
+        i = 0
+        try:
+            for i, convert in self.converters:
+                value = fields[i]
+                if value:
+                    converted = convert(value)
+                    if converted is not value:
+                        changed = changed or list(fields)
+                        changed[i] = converted
+                elif convert is _uuid and value == b"":
+                    raise _Mismatch("an id of 0 bytes")
+        except _Mismatch as e:
+            raise LogFormatError(f"{self.cls.__name__}.{self.names[i]}: {e}") from None
+        return tuple.__new__(self.cls, fields if changed is None else changed)
+
+    def check_signature(self, fields: Fields) -> None:
+        signature = tuple(map(type, fields))
+        if signature in self.signatures:
+            return
+        for name, value, allowed in zip(self.names, fields, self.allowed, strict=True):
+            # exact types: True is an int to isinstance, and would come back from the disk as another value's bytes
+            if not (type(value) in allowed or (value is None and types.NoneType in allowed)):
+                raise LogFormatError(f"{self.cls.__name__}.{name}: {value!r:.40} is not what this field holds")
+        self.signatures.add(signature)
+
+    def shortest(self, record: tuple[Any, ...]) -> Fields:
+        """The record's fields without those at the end that have their defaults."""
+        length = len(record)
+        for default in reversed(self.defaults):
+            if record[length - 1] != default:
+                break
+            length -= 1
+        return record[:length]

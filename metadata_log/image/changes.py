@@ -1,0 +1,104 @@
+"""What differs between two images: for publishers, for soft state, and for brokers whose leaders moved.
+
+It names entities, not values: who wants those asks the image before or the image after. It holds also across several
+deltas: a topic that was created and deleted again in between appears nowhere.
+
+A delta fills this in as it replays. After a snapshot was loaded `between` compares whole images, field by field; a field
+of the image that has no place of its own here is one of the `others`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from itertools import zip_longest
+from typing import Any, Final, TypeVar
+
+from metadata_log.format.ids import NodeId, Uuid
+from metadata_log.image.metadata_image import MetadataImage
+
+K = TypeVar("K")
+
+_SUMS: Final = {"provenance", "digest", "record_count", "partition_count"}
+_NAMED: Final = {"topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features"}
+"""Fields of the image whose changes are told apart by entity."""
+_OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
+
+
+def _differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
+    return {key for key in {*before, *after} if before.get(key) != after.get(key)}
+
+
+@dataclass(slots=True)
+class Changes:
+    """The entities that differ. Filled while records are replayed; not to be written to afterwards."""
+
+    created_topics: set[Uuid] = field(default_factory=set)
+    """Live now and not before. All their partitions are new, and are not listed below."""
+    deleted_topics: dict[Uuid, str] = field(default_factory=dict)
+    """Live before and not now: id -> name."""
+    partitions: dict[Uuid, set[int]] = field(default_factory=dict)
+    """Topics live before and now -> numbers of the partitions that changed or are new."""
+    brokers: set[NodeId] = field(default_factory=set)
+    """Registrations that came, went or changed."""
+    controllers: set[NodeId] = field(default_factory=set)
+    config_resources: set[tuple[int, str]] = field(default_factory=set)
+    """Resources of which a key was set or removed."""
+    features: set[str] = field(default_factory=set)
+    others: bool = False
+    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, requests done."""
+
+    def topic_created(self, topic_id: Uuid) -> None:
+        self.created_topics.add(topic_id)
+
+    def topic_deleted(self, topic_id: Uuid, name: str) -> None:
+        if topic_id in self.created_topics:
+            self.created_topics.discard(topic_id)
+        else:
+            self.deleted_topics[topic_id] = name
+            self.partitions.pop(topic_id, None)
+
+    def partitions_changed(self, topic_id: Uuid, partitions: set[int]) -> None:
+        if topic_id not in self.created_topics and partitions:
+            known = self.partitions.get(topic_id)
+            self.partitions[topic_id] = partitions if known is None else known | partitions
+
+    def add(self, later: "Changes") -> None:
+        """Joins what changed directly afterwards."""
+        for topic_id, name in later.deleted_topics.items():
+            self.topic_deleted(topic_id, name)
+        self.created_topics |= later.created_topics
+        for topic_id, partitions in later.partitions.items():
+            self.partitions_changed(topic_id, partitions)
+        self.brokers |= later.brokers
+        self.controllers |= later.controllers
+        self.config_resources |= later.config_resources
+        self.features |= later.features
+        self.others = self.others or later.others
+
+    @classmethod
+    def between(cls, before: MetadataImage, after: MetadataImage) -> "Changes":
+        """What differs between two images that no delta connects: after a snapshot was loaded. O(images)."""
+        changes = cls()
+        for topic in before.topics_by_id.unordered_values():
+            later = after.topic_by_id(topic.topic_id)
+            if later is None:
+                changes.deleted_topics[topic.topic_id] = topic.name
+            elif later.digest != topic.digest:
+                states = zip_longest(topic.states(), later.states())
+                changes.partitions[topic.topic_id] = {n for n, (old, new) in enumerate(states) if old != new}
+        changes.created_topics = {
+            topic.topic_id
+            for topic in after.topics_by_id.unordered_values()
+            if topic.topic_id not in before.topics_by_id
+        }
+        changes.brokers = _differing(before.brokers, after.brokers)
+        changes.controllers = _differing(before.controllers, after.controllers)
+        changes.config_resources = _differing(before.configs, after.configs)
+        changes.features = _differing(before.features, after.features)
+        changes.others = any(getattr(before, name) != getattr(after, name) for name in _OTHERS)
+        return changes
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.created_topics or self.deleted_topics or self.partitions or self.brokers or self.controllers
+            or self.config_resources or self.features or self.others
+        )  # fmt: skip

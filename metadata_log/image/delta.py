@@ -1,0 +1,478 @@
+"""The delta: what each record of the log does to an image, said once for controllers, brokers, snapshots and Spark.
+
+A delta is opened on an image, takes records in log order, and is finished into the next image; each shard and chunk that
+the records touch is copied once. `REPLAYS`, at the end of this file, has one row for each type of record: what it does,
+which entities it changes, and, if it may stand in a snapshot, where.
+
+Replay is strict: a record that does not fit (an unknown topic, a leader outside the ISR, a stale broker epoch) raises
+`InvalidRecord`, because a node that guesses on holds another image than its peers. It is a function of image, record and
+offset alone: nothing may depend on which records share a delta, since nodes cut the log into deltas differently. So a
+topic id is checked against the live ones only; that none is used again for ever is for who makes the ids.
+
+Two looser kinds of delta exist. A *loading* delta takes canonical records alone, as they stand in a snapshot, where a
+replica may be on a broker that was unregistered since. A *folding* delta sees the records of one entity and nothing of
+others, so it trusts every reference.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import NODE_ID_MAX, ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.partition_state import (
+    REPLICAS,
+    NodeIds,
+    Unsound,
+    intern_state,
+    merge,
+    misfit,
+    state_of,
+    without_elr,
+)
+from metadata_log.format.records import (
+    FROM_OFFSET,
+    PAYLOAD_HASH_BYTES,
+    PRINCIPAL_CHARS_MAX,
+    REMEMBERED_REPLY_BYTES_MAX,
+    REQUEST_SLOTS_MAX,
+    TOPIC_RESOURCE,
+    AccessControlEntry,
+    BrokerRegistrationChange,
+    ClearElr,
+    ClientQuota,
+    Config,
+    DelegationToken,
+    FeatureLevel,
+    MetadataRecord,
+    NoOp,
+    Partition,
+    PartitionChange,
+    ProducerIds,
+    RegisterBroker,
+    RegisterController,
+    RemoveAccessControlEntry,
+    RemoveDelegationToken,
+    RemoveTopic,
+    RemoveUserScramCredential,
+    RequestOutcome,
+    Topic,
+    UnregisterBroker,
+    UserScramCredential,
+)
+from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
+from metadata_log.image.image_editor import Edits, ImageEditor, Misfit
+from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
+from metadata_log.image.topic_image import TopicEditor
+
+
+class InvalidRecord(LogFormatError):
+    """A record that does not fit the image that it meets."""
+
+    def __init__(self, offset: Offset, reason: str) -> None:
+        super().__init__(f"the record at offset {offset} does not fit: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
+    """The epoch that a repeated registration of the same incarnation keeps."""
+    return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
+
+
+class DeltaKind(Enum):
+    """How far records are trusted."""
+
+    STRICT = auto()
+    """They come from the log: everything is checked."""
+    LOADING = auto()
+    """They come from a snapshot: canonical records only, broker epochs filled in."""
+    FOLDING = auto()
+    """They are all records of one entity: references to others are not checked."""
+
+
+class MetadataDelta(ImageEditor):
+    """The changes to one image, collected record by record. Spent once finished; after `InvalidRecord` it must be dropped."""
+
+    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
+        super().__init__(image)
+        self._kind = kind
+        self._all_registered: set[NodeIds] = set()
+        """Lists of replicas that `_check_registered` has passed, while no broker goes."""
+
+    _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
+    _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
+    _controllers: Edits[NodeId, RegisterController] = Edits("controllers")
+    _features: Edits[str, int] = Edits("features")
+    _quotas: Edits[QuotaKey, ClientQuota] = Edits("quotas")
+    _acls: Edits[Uuid, AccessControlEntry] = Edits("acls")
+    _scram: Edits[ScramKey, UserScramCredential] = Edits("scram_credentials")
+    _tokens: Edits[str, DelegationToken] = Edits("delegation_tokens")
+    _request_outcomes: Edits[int, RequestOutcome] = Edits("request_outcomes")
+    _request_slots: Edits[Uuid, int] = Edits("request_slots")
+
+    def replay(self, record: MetadataRecord, offset: Offset) -> None:
+        """Takes the record that stands at `offset`.
+
+        Raises:
+            InvalidRecord: it does not fit; the delta is then of no further use.
+        """
+        row = REPLAYS.get(type(record))
+        if row is None:
+            raise InvalidRecord(offset, f"{type(record).__name__} does not speak to the image")
+        if self._kind is DeltaKind.LOADING and row.order is None:
+            raise InvalidRecord(offset, f"{type(record).__name__} cannot stand in a snapshot")
+        try:
+            row.apply(self, record, offset)
+        except Misfit as e:
+            raise InvalidRecord(offset, str(e)) from None
+
+    # --- entities that are one record each ---
+
+    def _no_op(self, record: NoOp, offset: Offset) -> None:
+        pass
+
+    def _feature(self, record: FeatureLevel, offset: Offset) -> None:
+        level = self._features.get(record.name)
+        if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
+            raise Misfit(f"level {record.level} of feature {record.name}")
+        old = None if level is None else FeatureLevel(record.name, level)
+        self._exchange(old, record if record.level else None)
+        if record.level:
+            self._features[record.name] = record.level
+        elif level is not None:
+            del self._features[record.name]
+        self.changed.features.add(record.name)
+
+    def _quota(self, record: ClientQuota, offset: Offset) -> None:
+        key = (record.entity, record.key)
+        types = [part.entity_type for part in record.entity]
+        if not types or types != sorted(set(types)):
+            raise Misfit(f"a quota for {record.entity}: at least one part, sorted by type, each type once")
+        self.changed.others = True
+        if record.value is not None:
+            self._put(self._quotas, key, record)
+        elif self._kind is DeltaKind.LOADING:
+            raise Misfit("a quota without a value")
+        elif key in self._quotas:
+            self._drop(self._quotas, key, "quota")
+
+    def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
+        old = self._single("producer_ids")
+        if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
+            raise Misfit(f"next producer id {record.next_producer_id}, after {old}")
+        self._put_single("producer_ids", record)
+        self.changed.others = True
+
+    def _acl(self, record: AccessControlEntry, offset: Offset) -> None:
+        if record.entry_id in self._acls:
+            raise Misfit(f"ACL {uuid_text(record.entry_id)} exists")
+        self._put(self._acls, record.entry_id, record)
+        self.changed.others = True
+
+    def _remove_acl(self, record: RemoveAccessControlEntry, offset: Offset) -> None:
+        self._drop(self._acls, record.entry_id, f"ACL {uuid_text(record.entry_id)}")
+        self.changed.others = True
+
+    def _credential(self, record: UserScramCredential, offset: Offset) -> None:
+        self._put(self._scram, (record.user, record.mechanism), record)
+        self.changed.others = True
+
+    def _remove_credential(self, record: RemoveUserScramCredential, offset: Offset) -> None:
+        self._drop(self._scram, (record.user, record.mechanism), f"credential of {record.user}")
+        self.changed.others = True
+
+    def _token(self, record: DelegationToken, offset: Offset) -> None:
+        self._put(self._tokens, record.token_id, record)
+        self.changed.others = True
+
+    def _remove_token(self, record: RemoveDelegationToken, offset: Offset) -> None:
+        self._drop(self._tokens, record.token_id, f"token {record.token_id}")
+        self.changed.others = True
+
+    def _request_outcome(self, record: RequestOutcome, offset: Offset) -> None:
+        if record.offset == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
+            record = record._replace(offset=offset)
+        elif record.offset < 0 or self._kind is DeltaKind.STRICT:
+            raise Misfit(f"the outcome of a request with offset {record.offset}")
+        if not (
+            0 <= record.slot < REQUEST_SLOTS_MAX
+            and 0 <= record.horizon <= record.offset
+            and len(record.payload_hash) == PAYLOAD_HASH_BYTES
+            and len(record.principal) <= PRINCIPAL_CHARS_MAX
+            and len(record.reply or b"") <= REMEMBERED_REPLY_BYTES_MAX
+        ):
+            raise Misfit(f"the outcome of a request in slot {record.slot}: a field is out of its limits")
+        if record.request_id in self._request_slots:
+            raise Misfit(f"request {uuid_text(record.request_id)} was done already")
+        replaced = self._request_outcomes.get(record.slot)
+        if replaced is not None:
+            del self._request_slots[replaced.request_id]
+        self._put(self._request_outcomes, record.slot, record)
+        self._request_slots[record.request_id] = record.slot
+        newest = self._single("newest_request")
+        if newest is None or newest.offset < record.offset:
+            self._singles["newest_request"] = record  # a second reference: it counts once, in its slot
+        self.changed.others = True
+
+    # --- brokers and controllers ---
+
+    def _register_broker(self, record: RegisterBroker, offset: Offset) -> None:
+        """An epoch is the offset of the registration (M1); the same incarnation may amend its record and keep its epoch."""
+        old = self._brokers.get(record.broker_id)
+        if not 0 <= record.broker_id <= NODE_ID_MAX:
+            raise Misfit(f"broker id {record.broker_id}")
+        if record.broker_epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
+            record = record._replace(broker_epoch=offset)
+        elif record.broker_epoch < 0:
+            raise Misfit(f"broker {record.broker_id} without an epoch")
+        elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
+            raise Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
+        self._put(self._brokers, record.broker_id, record)
+        self.changed.brokers.add(record.broker_id)
+
+    def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
+        found = self._brokers.get(broker_id)
+        if found is None:
+            raise Misfit(f"broker {broker_id} is not registered")
+        if found.broker_epoch != broker_epoch:
+            raise Misfit(f"broker {broker_id} has epoch {found.broker_epoch}, not {broker_epoch}")
+        return found
+
+    def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
+        old = self._registration(record.broker_id, record.broker_epoch)
+        new = old._replace(
+            fenced=old.fenced if record.fenced is None else record.fenced,
+            in_controlled_shutdown=old.in_controlled_shutdown
+            if record.in_controlled_shutdown is None
+            else record.in_controlled_shutdown,
+            log_dirs=old.log_dirs if record.log_dirs is None else record.log_dirs,
+        )
+        self._put(self._brokers, record.broker_id, new)
+        self.changed.brokers.add(record.broker_id)
+
+    def _unregister_broker(self, record: UnregisterBroker, offset: Offset) -> None:
+        self._registration(record.broker_id, record.broker_epoch)
+        self._drop(self._brokers, record.broker_id, "broker")
+        self._all_registered.clear()
+        self.changed.brokers.add(record.broker_id)
+
+    def _register_controller(self, record: RegisterController, offset: Offset) -> None:
+        self._put(self._controllers, record.controller_id, record)
+        self.changed.controllers.add(record.controller_id)
+
+    # --- configs ---
+
+    def _config(self, record: Config, offset: Offset) -> None:
+        resource = (record.resource_type, record.resource_name)
+        is_alone = self._kind is DeltaKind.FOLDING or record.resource_type != TOPIC_RESOURCE
+        if not is_alone and record.resource_name not in self._topic_ids:
+            raise Misfit(f"a config of topic {record.resource_name!r}, which does not exist")
+        if self._kind is DeltaKind.LOADING and record.value is None:
+            raise Misfit("a config without a value")
+        self.changed.config_resources.add(resource)
+        config = self._configs.get(resource)
+        old = None if config is None else config.get(record.key)
+        if old is None and record.value is None:
+            return
+        if config is None or resource not in self._owned_configs:
+            config = {} if config is None else dict(config)
+            self._owned_configs.add(resource)
+            self._configs[resource] = config
+        self._exchange(
+            None if old is None else Config(*resource, record.key, old), record if record.value is not None else None
+        )
+        if record.value is not None:
+            config[record.key] = record.value
+            return
+        del config[record.key]
+        if not config:
+            del self._configs[resource]
+
+    # --- topics and partitions ---
+
+    def _topic(self, record: Topic, offset: Offset) -> None:
+        if not record.name or record.topic_id == ZERO_UUID:
+            raise Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        if record.name in self._topic_ids:
+            raise Misfit(f"topic {record.name!r} exists")
+        if record.topic_id in self._topics or record.topic_id in self._open:
+            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
+        if self._kind is DeltaKind.LOADING:
+            # A snapshot's topics come one after the other: the one before is whole, and need not wait in bulky lists.
+            for topic_id in [*self._open]:
+                self._close_topic(topic_id)
+        self._topic_ids[record.name] = record.topic_id
+        self._open[record.topic_id] = editor = TopicEditor(record.name, record.topic_id, None)
+        self._digest += editor.digest
+        self._record_count += 1
+        self.changed.topic_created(record.topic_id)
+
+    def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
+        """The configs of the topic go with it."""
+        if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
+            self._drop_configs((TOPIC_RESOURCE, record.name))
+            return
+        if self._topic_ids.get(record.name) != record.topic_id:
+            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        self._open_topic(record.topic_id)
+        self._close_topic(record.topic_id)
+        topic = self._topics.get(record.topic_id)
+        assert topic is not None
+        del self._topics[record.topic_id]
+        del self._topic_ids[record.name]
+        self._digest -= topic.digest
+        self._record_count -= 1 + topic.partition_count
+        self._partition_count -= topic.partition_count
+        self._drop_configs((TOPIC_RESOURCE, record.name))
+        self.changed.topic_deleted(record.topic_id, record.name)
+
+    def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
+        """Whoever a partition newly names has registered (M7); whom it named before may have been unregistered since."""
+        if self._kind is DeltaKind.STRICT:
+            for broker_id in broker_ids:
+                if broker_id not in known and broker_id not in self._brokers:
+                    raise Misfit(f"broker {broker_id} is not registered")
+
+    def _partition(self, record: Partition, offset: Offset) -> None:
+        # Nearly always open: a call less for each of millions of partitions.
+        editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
+        if record.partition != editor.partition_count:
+            raise Misfit(
+                f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"
+            )
+        try:
+            state = state_of(record)
+        except Unsound as e:
+            raise Misfit(f"partition {editor.name}-{record.partition}: {e}") from None
+        replicas = state[REPLICAS]
+        if replicas not in self._all_registered:
+            self._check_registered(replicas, ())
+            self._all_registered.add(replicas)
+        editor.append(state)
+        self._partition_count += 1
+        self._record_count += 1
+
+    def _change_partition(self, record: PartitionChange, offset: Offset) -> None:
+        editor = self._open_topic(record.topic_id)
+        old = editor.state(record.partition)
+        if old is None:
+            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}")
+        new = merge(old, record)
+        why = misfit(new)
+        if why is not None:
+            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
+        if record.replicas is not None:
+            self._check_registered(new[REPLICAS], old[REPLICAS])
+        editor.change(record.partition, new)
+
+    def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
+        """Only partitions that have something to forget are changed, and counted as changed (KIP-966)."""
+        if record.topic_id is not None:
+            topic_ids = [record.topic_id]
+        elif record.topic_name is not None:
+            topic_id = self._topic_ids.get(record.topic_name)
+            if topic_id is None and self._kind is not DeltaKind.FOLDING:
+                raise Misfit(f"there is no topic {record.topic_name!r}")
+            topic_ids = [] if topic_id is None else [topic_id]
+        else:
+            topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
+            topic_ids = [each for each in {*topic_ids, *self._open} if each in self._topics or each in self._open]
+        for topic_id in topic_ids:
+            editor = self._open_topic(topic_id)
+            for partition in range(editor.partition_count):
+                old = editor.state(partition)
+                assert old is not None
+                new = without_elr(old)
+                if new is not old:
+                    editor.change(partition, intern_state(new))
+
+
+# --- the table -----------------------------------------------------------------------------------------------------
+
+EntityKey: TypeAlias = tuple[str, ...]
+"""What a change is a change of, in words: `("topic", id)`, `("broker", "7")`, `("config", "2", name)` ..."""
+
+EVERY_TOPIC: Final[EntityKey] = ("topic", "*")
+"""The record must be folded into every topic."""
+
+
+def _topic_key(topic_id: Uuid) -> EntityKey:
+    return ("topic", uuid_text(topic_id))
+
+
+def _remove_topic_keys(record: RemoveTopic) -> tuple[EntityKey, ...]:
+    return (_topic_key(record.topic_id), ("config", str(TOPIC_RESOURCE), record.name))
+
+
+def _clear_elr_keys(record: ClearElr) -> tuple[EntityKey, ...]:
+    return (EVERY_TOPIC if record.topic_id is None else _topic_key(record.topic_id),)
+
+
+def _quota_keys(record: ClientQuota) -> tuple[EntityKey, ...]:
+    parts = [
+        text for part in record.entity for text in (part.entity_type, "" if part.name is None else "=" + part.name)
+    ]
+    return (("quota", *parts, record.key),)
+
+
+class Replays(NamedTuple):
+    """What replay knows of one type of record."""
+
+    apply: Callable[[MetadataDelta, Any, Offset], None]
+    entities: Callable[[Any], tuple[EntityKey, ...]]
+    order: Callable[[Any], OrderKey] | None = None
+    """Of a canonical record: where it stands in a snapshot, section first (a `Partition`: within its topic)."""
+
+
+REPLAYS: Final[dict[type, Replays]] = {
+    RegisterBroker: Replays(
+        MetadataDelta._register_broker,
+        lambda r: (("broker", str(r.broker_id)),),
+        lambda r: b"\x02" + by_number(r.broker_id),
+    ),
+    UnregisterBroker: Replays(MetadataDelta._unregister_broker, lambda r: (("broker", str(r.broker_id)),)),
+    BrokerRegistrationChange: Replays(MetadataDelta._change_registration, lambda r: (("broker", str(r.broker_id)),)),
+    RegisterController: Replays(
+        MetadataDelta._register_controller,
+        lambda r: (("controller", str(r.controller_id)),),
+        lambda r: b"\x01" + by_number(r.controller_id),
+    ),
+    Topic: Replays(MetadataDelta._topic, lambda r: (_topic_key(r.topic_id),), lambda r: b"\x03" + by_text(r.name)),
+    RemoveTopic: Replays(MetadataDelta._remove_topic, _remove_topic_keys),
+    Partition: Replays(MetadataDelta._partition, lambda r: (_topic_key(r.topic_id),), lambda r: by_number(r.partition)),
+    PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (_topic_key(r.topic_id),)),
+    ClearElr: Replays(MetadataDelta._clear_elr, _clear_elr_keys),
+    Config: Replays(
+        MetadataDelta._config,
+        lambda r: (("config", str(r.resource_type), r.resource_name),),
+        lambda r: b"\x04" + by_number(r.resource_type) + by_text(r.resource_name) + by_text(r.key),
+    ),
+    FeatureLevel: Replays(
+        MetadataDelta._feature, lambda r: (("feature", r.name),), lambda r: b"\x00" + by_text(r.name)
+    ),
+    ClientQuota: Replays(MetadataDelta._quota, _quota_keys, lambda r: b"\x05" + by_quota((r.entity, r.key))),
+    ProducerIds: Replays(MetadataDelta._producer_id_block, lambda r: (("producer-ids",),), lambda r: b"\x06"),
+    AccessControlEntry: Replays(
+        MetadataDelta._acl, lambda r: (("acl", uuid_text(r.entry_id)),), lambda r: b"\x07" + by_bytes(r.entry_id)
+    ),
+    RemoveAccessControlEntry: Replays(MetadataDelta._remove_acl, lambda r: (("acl", uuid_text(r.entry_id)),)),
+    UserScramCredential: Replays(
+        MetadataDelta._credential,
+        lambda r: (("scram", r.user, str(r.mechanism)),),
+        lambda r: b"\x08" + by_text(r.user) + by_number(r.mechanism),
+    ),
+    RemoveUserScramCredential: Replays(
+        MetadataDelta._remove_credential, lambda r: (("scram", r.user, str(r.mechanism)),)
+    ),
+    DelegationToken: Replays(
+        MetadataDelta._token, lambda r: (("token", r.token_id),), lambda r: b"\x09" + by_text(r.token_id)
+    ),
+    RemoveDelegationToken: Replays(MetadataDelta._remove_token, lambda r: (("token", r.token_id),)),
+    RequestOutcome: Replays(
+        MetadataDelta._request_outcome,
+        lambda r: (("request", str(r.slot)),),
+        lambda r: b"\x0a" + by_number(r.slot),
+    ),
+    NoOp: Replays(MetadataDelta._no_op, lambda r: ()),
+}

@@ -1,0 +1,130 @@
+"""An image under change: the maps and topics that were touched, and what they add up to.
+
+This is the bookkeeping under `MetadataDelta`, which says what the records mean. It keeps one promise: whatever is put in or
+dropped here, the digest and the counts of the finished image agree with its canonical records, and each shard and chunk
+of the image that it began with is copied at most once, and never changed.
+
+The maps whose contents are looked into here have their `Edits` here; all others are declared, and filled, where the meaning
+of their records is known: on `MetadataDelta`.
+"""
+
+from typing import Any, Generic, TypeVar
+
+from metadata_log.format.ids import Uuid, uuid_text
+from metadata_log.format.records import Config, MetadataRecord
+from metadata_log.image.changes import Changes
+from metadata_log.image.digest import MODULUS, record_hash
+from metadata_log.image.metadata_image import ConfigResource, MetadataImage, Provenance, evolved
+from metadata_log.image.sharded_map import MapEditor
+from metadata_log.image.topic_image import TopicEditor, TopicImage
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Misfit(Exception):
+    """The reason of an InvalidRecord, raised where the offset is not at hand."""
+
+
+class Edits(Generic[K, V]):
+    """The editor of one of the image's maps, made when it is first asked for: most commits touch one map of ten."""
+
+    def __init__(self, image_field: str) -> None:
+        self._image_field = image_field
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, image_editor: "ImageEditor", owner: type) -> MapEditor[K, V]:
+        editor: MapEditor[K, V] = MapEditor(getattr(image_editor.image, self._image_field))
+        image_editor._editors[self._image_field] = editor
+        image_editor.__dict__[self._name] = editor  # found there from now on, before this descriptor
+        return editor
+
+
+class ImageEditor:
+    """Changes to one image, collected until `finish`."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.changed = Changes()
+        """Complete once the image is finished."""
+        self._digest = image.digest
+        self._record_count = image.record_count
+        self._partition_count = image.partition_count
+        self._open: dict[Uuid, TopicEditor] = {}
+        """Topics with changes that are not in `_topics` yet."""
+        self._owned_configs: set[ConfigResource] = set()
+        self._editors: dict[str, MapEditor[Any, Any]] = {}
+        """Of the maps that were looked into so far, by the name of the image's field."""
+        self._singles: dict[str, MetadataRecord] = {}
+        """New records of the image's fields that hold just one, by the name of the field."""
+
+    _topics: Edits[Uuid, TopicImage] = Edits("topics_by_id")
+    _configs: Edits[ConfigResource, dict[str, str]] = Edits("configs")
+
+    def finish(self, provenance: Provenance) -> MetadataImage:
+        """The image after all records that were taken."""
+        for topic_id in [*self._open]:
+            self._close_topic(topic_id)
+        changes: dict[str, Any] = {name: editor.finish() for name, editor in self._editors.items()}
+        changes["provenance"] = provenance
+        changes["digest"] = self._digest % MODULUS
+        changes["record_count"] = self._record_count
+        changes["partition_count"] = self._partition_count
+        changes.update(self._singles)
+        return evolved(self.image, changes)
+
+    def _put(self, editor: MapEditor[Any, Any], key: Any, record: MetadataRecord) -> None:
+        old = editor.get(key)
+        self._exchange(old, record)
+        editor[key] = record
+
+    def _drop(self, editor: MapEditor[Any, Any], key: Any, what: str) -> None:
+        old = editor.get(key)
+        if old is None:
+            raise Misfit(f"there is no {what} to remove")
+        self._exchange(old, None)
+        del editor[key]
+
+    def _single(self, image_field: str) -> Any:
+        """The record that the image's field holds by now; None where it holds none."""
+        return self._singles.get(image_field, getattr(self.image, image_field))
+
+    def _put_single(self, image_field: str, record: MetadataRecord) -> None:
+        self._exchange(self._single(image_field), record)
+        self._singles[image_field] = record
+
+    def _exchange(self, old: MetadataRecord | None, new: MetadataRecord | None) -> None:
+        """One canonical record for another in the digest and the count."""
+        if old is not None:
+            self._digest -= record_hash(old)
+            self._record_count -= 1
+        if new is not None:
+            self._digest += record_hash(new)
+            self._record_count += 1
+
+    def _drop_configs(self, resource: tuple[int, str]) -> None:
+        config = self._configs.get(resource)
+        if config is not None:
+            for key, value in config.items():
+                self._exchange(Config(*resource, key, value), None)
+            del self._configs[resource]
+            self.changed.config_resources.add(resource)
+
+    def _open_topic(self, topic_id: Uuid) -> TopicEditor:
+        editor = self._open.get(topic_id)
+        if editor is None:
+            topic = self._topics.get(topic_id)
+            if topic is None:
+                raise Misfit(f"there is no topic {uuid_text(topic_id)}")
+            editor = self._open[topic_id] = TopicEditor(topic.name, topic_id, topic)
+        return editor
+
+    def _close_topic(self, topic_id: Uuid) -> None:
+        editor = self._open.pop(topic_id)
+        topic = editor.finish()
+        if topic_id not in self.changed.created_topics:
+            self.changed.partitions_changed(topic_id, editor.changed_partitions())
+        self._digest += topic.digest - editor.counted_digest
+        self._topics[topic_id] = topic

@@ -1,0 +1,251 @@
+"""The image: what the cluster's metadata is after the first so many records of the log. Immutable.
+
+    provenance  the image is the state after [0, provenance.offset)
+    maps        every entity as its canonical record, in sharded maps; partitions in chunks inside their topic
+    digest      the sum of all canonical records' hashes (see `digest`)
+
+Holding an image costs a reference, whatever is replayed meanwhile: "proposed but not committed" is a second image,
+a snapshot is written from one while the log runs on, and a broker's cache is swapped in one assignment. A new image shares
+with its predecessor every shard and chunk that did not change.
+
+Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
+are one to one; every topic has partitions 0..n-1 with leader in isr (or none) and isr within replicas; the index from
+broker to topics counts exactly the replicas; configs of topics belong to live topics; ids and slots of requests are one
+to one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.records import (
+    TOPIC_RESOURCE,
+    AccessControlEntry,
+    ClientQuota,
+    Config,
+    DelegationToken,
+    FeatureLevel,
+    MetadataRecord,
+    Partition,
+    ProducerIds,
+    QuotaEntity,
+    RegisterBroker,
+    RegisterController,
+    RequestOutcome,
+    Topic,
+    UserScramCredential,
+)
+from metadata_log.image.canonical_order import by_quota
+from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
+from metadata_log.image.sharded_map import ShardedMap
+from metadata_log.image.topic_image import TopicImage, check_topic
+
+ConfigResource: TypeAlias = tuple[int, str]
+"""Resource type and resource name."""
+QuotaKey: TypeAlias = tuple[tuple[QuotaEntity, ...], str]
+ScramKey: TypeAlias = tuple[str, int]
+"""User and mechanism."""
+
+_NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class Provenance(NamedTuple):
+    """Which log prefix an image is the sum of. `offset` is exclusive; epoch and time are those of the last batch below it."""
+
+    offset: Offset
+    epoch: Epoch
+    timestamp_ms: int
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.offset, self.epoch)
+
+
+NOWHERE: Final = Provenance(0, 0, 0)
+"""Before the first record."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MetadataImage:
+    """All metadata at one offset. Compares by provenance and digest; made by `MetadataDelta.finish`."""
+
+    provenance: Provenance = NOWHERE
+    digest: int = 0
+    """In [0, 2**256)."""
+    record_count: int = 0
+    """How many canonical records there are."""
+    partition_count: int = 0
+    brokers: ShardedMap[NodeId, RegisterBroker] = field(default_factory=ShardedMap)
+    """Registrations, each with its broker epoch filled in."""
+    controllers: ShardedMap[NodeId, RegisterController] = field(default_factory=ShardedMap)
+    topics_by_id: ShardedMap[Uuid, TopicImage] = field(default_factory=ShardedMap)
+    topic_ids: ShardedMap[str, Uuid] = field(default_factory=ShardedMap)
+    """Name -> id."""
+    configs: ShardedMap[ConfigResource, dict[str, str]] = field(default_factory=ShardedMap)
+    """Only resources that have at least one key. Not to be written to: `config` is the face of it."""
+    features: ShardedMap[str, int] = field(default_factory=ShardedMap)
+    quotas: ShardedMap[QuotaKey, ClientQuota] = field(default_factory=partial(ShardedMap, by_quota))
+    producer_ids: ProducerIds | None = None
+    acls: ShardedMap[Uuid, AccessControlEntry] = field(default_factory=ShardedMap)
+    scram_credentials: ShardedMap[ScramKey, UserScramCredential] = field(default_factory=ShardedMap)
+    delegation_tokens: ShardedMap[str, DelegationToken] = field(default_factory=ShardedMap)
+    request_outcomes: ShardedMap[int, RequestOutcome] = field(default_factory=ShardedMap)
+    """By slot, each with its offset filled in."""
+    request_slots: ShardedMap[Uuid, int] = field(default_factory=ShardedMap)
+    """Request id -> slot."""
+    newest_request: RequestOutcome | None = None
+    """Of the outcomes, the one with the highest offset."""
+
+    @property
+    def offset(self) -> Offset:
+        """The image is the state after [0, offset)."""
+        return self.provenance.offset
+
+    @property
+    def digest_bytes(self) -> bytes:
+        """The digest as it travels: 32 bytes, big-endian."""
+        return digest_to_bytes(self.digest)
+
+    # --- topics and partitions ---
+
+    @property
+    def topic_count(self) -> int:
+        return len(self.topics_by_id)
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The live topic of this name."""
+        topic_id = self.topic_ids.get(name)
+        return None if topic_id is None else self.topics_by_id[topic_id]
+
+    def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        """The live topic with this id."""
+        found: TopicImage | None = self.topics_by_id.get(topic_id)
+        return found
+
+    def topics(self) -> Iterator[TopicImage]:
+        """All topics, by name. The names are sorted once for all images that have the same ones."""
+        by_id = self.topics_by_id
+        for name in self.topic_ids.sorted_keys():
+            yield by_id[self.topic_ids[name]]
+
+    def partition(self, topic_id: Uuid, partition: int) -> Partition | None:
+        """The canonical record of one partition; None where there is no such topic or number."""
+        topic: TopicImage | None = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.partition(partition)
+
+    def topics_of_broker(self, broker_id: NodeId) -> tuple[Uuid, ...]:
+        """The ids, ascending, of the topics that have a replica on the broker; registered or not.
+
+        O(topics): for tools and laws. A controller looks for them slice by slice
+        (`quorum.controller.partitions.walks`). Which partitions
+        those are, `TopicImage.partitions_on` tells.
+        """
+        found = []
+        for topic in self.topics_by_id.unordered_values():
+            ids = topic.broker_ids  # `has_replica_on`, without a call for each of 20,000 topics
+            index = bisect_left(ids, broker_id)
+            if index < len(ids) and ids[index] == broker_id:
+                found.append(topic.topic_id)
+        found.sort()
+        return tuple(found)
+
+    # --- configs ---
+
+    def config(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
+        """What was set on the resource itself; empty where nothing was."""
+        found: dict[str, str] | None = self.configs.get((resource_type, resource_name))
+        return _NO_CONFIG if found is None else MappingProxyType(found)
+
+    def config_resources(self) -> Iterator[ConfigResource]:
+        """The resources that have configs, by type and name."""
+        return iter(self.configs)
+
+    # --- requests ---
+
+    def request_outcome(self, request_id: Uuid) -> RequestOutcome | None:
+        """What became of the request with this id, while that is remembered."""
+        slot = self.request_slots.get(request_id)
+        return None if slot is None else self.request_outcomes[slot]
+
+    @property
+    def request_horizon(self) -> Offset:
+        """Every outcome at or above this offset is remembered."""
+        return 0 if self.newest_request is None else self.newest_request.horizon
+
+    # --- all of it ---
+
+    def canonical_records(self) -> Iterator[MetadataRecord]:
+        """Every canonical record in canonical order: the contents of a snapshot, byte for byte the same on every node."""
+        for feature, level in self.features.items():
+            yield FeatureLevel(feature, level)
+        yield from self.controllers.values()
+        yield from self.brokers.values()
+        for topic in self.topics():
+            yield Topic(topic.name, topic.topic_id)
+            yield from topic.partitions()
+        for (resource_type, resource_name), config in self.configs.items():
+            for key in sorted(config):
+                yield Config(resource_type, resource_name, key, config[key])
+        yield from self.quotas.values()
+        if self.producer_ids is not None:
+            yield self.producer_ids
+        yield from self.acls.values()
+        yield from self.scram_credentials.values()
+        yield from self.delegation_tokens.values()
+        yield from self.request_outcomes.values()
+
+    def check_invariants(self) -> None:
+        """Recomputes everything that is kept incrementally, and asserts that it agrees. O(image)."""
+        digest = count = 0
+        for record in self.canonical_records():
+            digest += record_hash(record)
+            count += 1
+        assert digest % MODULUS == self.digest, (self, "digest")
+        assert count == self.record_count, (self, count)
+        assert len(self.topic_ids) == len(self.topics_by_id), self
+        partition_count = 0
+        for topic in self.topics():
+            assert self.topic_ids[topic.name] == topic.topic_id, topic
+            check_topic(topic)
+            partition_count += topic.partition_count
+        assert partition_count == self.partition_count, (self, partition_count)
+        for broker_id, registration in self.brokers.items():
+            assert broker_id == registration.broker_id, registration
+            assert registration.broker_epoch >= 0, registration
+        for (resource_type, name), config in self.configs.items():
+            assert config, (resource_type, name)
+            assert resource_type != TOPIC_RESOURCE or name in self.topic_ids, name
+        outcomes = [*self.request_outcomes.values()]
+        assert len(self.request_slots) == len(outcomes), self
+        assert all(self.request_outcome(outcome.request_id) is outcome for outcome in outcomes), self
+        assert self.newest_request == max(outcomes, key=lambda outcome: outcome.offset, default=None), self
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MetadataImage):
+            return NotImplemented
+        return self.digest == other.digest and self.provenance == other.provenance
+
+    def __hash__(self) -> int:
+        return hash((self.provenance, self.digest))
+
+    def __repr__(self) -> str:
+        return (
+            f"MetadataImage({self.provenance.end}, {self.topic_count} topics, {self.partition_count} partitions, "
+            f"{len(self.brokers)} brokers, digest {self.digest_bytes[:4].hex()})"
+        )
+
+
+def evolved(image: MetadataImage, changes: dict[str, Any]) -> MetadataImage:
+    """`dataclasses.replace`, which is too slow to run once a commit."""
+    new = object.__new__(MetadataImage)
+    new.__dict__.update(image.__dict__)
+    new.__dict__.update(changes)
+    return new
+
+
+EMPTY_IMAGE: Final = MetadataImage()
+"""Before the first record."""

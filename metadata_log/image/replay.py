@@ -1,0 +1,290 @@
+"""Replay: the image follows the log. Written once, for controllers, brokers and tools.
+
+Committed batches go in, in order and without gaps; each `apply` builds one image of all of them and hands it to the
+publishers. A batch counts as a whole or not at all: a record that does not fit leaves the image where it was before the
+record's batch, and replay refuses to go on (`ReplayStopped`), because a node that skips a record is no longer a replica.
+
+Metadata transactions (KIP-868). Records between `BeginTransaction` and `EndTransaction` are checked as they come but are
+published together at the end; `AbortTransaction` drops them. Meanwhile the image stays at the state before the
+transaction, while the position moves on:
+
+    log        | r r | Begin r r | r r r | r End | r
+    image.offset     ^ stays here ............. ^ and is here after End
+    offset           (position) moves with every batch
+
+Control records speak to the quorum, not to the image; they move the offset and are reported. At a `SnapshotMark` the
+image exactly there is kept for the snapshot writer: the mark's end offset and that image are in `ReplayResult.marks`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import UnknownRecord, decode_batch
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset, OffsetAndEpoch
+from metadata_log.format.records import (
+    AbortTransaction,
+    BeginTransaction,
+    ControlRecord,
+    EndTransaction,
+    MetadataRecord,
+    SnapshotMark,
+)
+from metadata_log.image.changes import Changes
+from metadata_log.image.delta import DeltaKind, InvalidRecord, MetadataDelta
+from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance, evolved
+
+_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})
+
+
+class ReplayStopped(LogFormatError):
+    """Replay cannot go past `offset`. What was good before that batch has been published, and is in `result`."""
+
+    def __init__(self, offset: Offset, reason: str) -> None:
+        super().__init__(f"replay stopped at offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+        self.result: ReplayResult | None = None
+
+
+class MarkedImage(NamedTuple):
+    """A committed `SnapshotMark`: where its snapshot ends, and what it holds."""
+
+    end: OffsetAndEpoch
+    image: MetadataImage
+    reason: str
+
+
+class ReplayResult(NamedTuple):
+    """One step of the image along the log."""
+
+    before: MetadataImage
+    image: MetadataImage
+    changed: Changes
+    marks: tuple[MarkedImage, ...] = ()
+    control_records: tuple[tuple[Offset, ControlRecord], ...] = ()
+    reloaded: bool = False
+    """The image comes from a snapshot; `changed` is the difference to what was there before."""
+
+
+Publisher: TypeAlias = Callable[[ReplayResult], None]
+
+
+class Replay:
+    """One node's image, following one log."""
+
+    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+        self._image = image
+        self._end = image.provenance
+        """The end of the last batch that was taken: ahead of the image inside a transaction."""
+        self._transaction: str | None = None
+        self._delta: MetadataDelta | None = None
+        """Records that are not in the image yet."""
+        self._redo: list[tuple[Offset, list[MetadataRecord]]] = []
+        """What went into `_delta`, outside transactions: to build it again without a batch that turned out bad."""
+        self._changed: list[Changes] = []
+        self._marks: list[MarkedImage] = []
+        self._control_records: list[tuple[Offset, ControlRecord]] = []
+        self._stopped: ReplayStopped | None = None
+        self._publishers: list[Publisher] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        """The last published image."""
+        return self._image
+
+    @property
+    def offset(self) -> Offset:
+        """The base offset of the batch that comes next."""
+        return self._end.offset
+
+    @property
+    def transaction(self) -> str | None:
+        """The name of the metadata transaction that is open at `offset`."""
+        return self._transaction
+
+    @property
+    def stopped(self) -> ReplayStopped | None:
+        """Why replay does not go on; None while it does."""
+        return self._stopped
+
+    def subscribe(self, publisher: Publisher) -> None:
+        """From now on `publisher` is called after each `apply` that took a batch and each load, in order of subscription."""
+        self._publishers.append(publisher)
+
+    def apply(self, batches: Sequence[Batch]) -> ReplayResult:
+        """Takes committed batches, the first at `offset`.
+
+        Raises:
+            ReplayStopped: a record is unknown, damaged or does not fit. Everything before its batch was taken.
+            LogFormatError: the batches do not begin at `offset` or do not follow each other. Nothing was taken.
+        """
+        if self._stopped is not None:
+            raise self._stopped
+        self._check_order(batches)
+        before = self._image
+        for batch in batches:
+            try:
+                self._take(batch)
+            except ReplayStopped as e:
+                self._stopped = e
+                break
+        self._settle(self._end)
+        result = self._publish(before)
+        if self._stopped is not None:
+            self._stopped.result = result
+            raise self._stopped
+        return result
+
+    def adopt(self, image: MetadataImage) -> None:
+        """Goes on from `image`, which somebody else built from the same log: the controller that wrote it. O(1), unpublished."""
+        self._image = image
+        self._end = image.provenance
+        self._transaction = self._delta = self._stopped = None
+        self._redo.clear()
+
+    def load_snapshot(self, records: Iterable[MetadataRecord], provenance: Provenance) -> MetadataImage:
+        """Replaces everything by the canonical records of a snapshot. What is not among them is gone.
+
+        Raises:
+            InvalidRecord: the records are no whole image; the present image stays. The offset is the record's place.
+        """
+        delta = loading_delta()
+        for place, record in enumerate(records):
+            delta.replay(record, place)
+        return self.install(delta.finish(provenance))
+
+    def install(self, image: MetadataImage) -> MetadataImage:
+        """Replaces everything by an image that was loaded elsewhere, in slices or on another thread, and publishes it."""
+        before = self._image
+        self.adopt(image)
+        self._changed = [Changes.between(before, image)]
+        self._publish(before, reloaded=True)
+        return image
+
+    # --- inside ---
+
+    def _check_order(self, batches: Sequence[Batch]) -> None:
+        expected = self._end.offset
+        for batch in batches:
+            if batch.base_offset != expected:
+                raise LogFormatError(f"a batch at offset {batch.base_offset} where {expected} comes next")
+            expected = batch.end_offset
+
+    def _take(self, batch: Batch) -> None:
+        """One batch, whole or not at all."""
+        provenance = Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms)
+        records = _known_records(batch)
+        if batch.is_control:
+            self._take_control(batch, cast(list[ControlRecord], records))
+        elif _MARKERS.isdisjoint(map(type, records)):
+            self._take_plain(batch.base_offset, cast(list[MetadataRecord], records))
+        else:
+            self._take_transactional(batch, cast(list[MetadataRecord], records))
+        self._end = provenance
+
+    def _replay(self, base_offset: Offset, records: Iterable[MetadataRecord]) -> None:
+        if self._delta is None:
+            self._delta = MetadataDelta(self._image)
+        replay = self._delta.replay
+        for offset, record in enumerate(records, base_offset):
+            replay(record, offset)
+
+    def _take_plain(self, base_offset: Offset, records: list[MetadataRecord]) -> None:
+        try:
+            self._replay(base_offset, records)
+        except InvalidRecord as e:
+            self._delta = None
+            if self._transaction is None:
+                for each_offset, each in self._redo:
+                    self._replay(each_offset, each)
+            raise ReplayStopped(e.offset, e.reason) from e
+        if self._transaction is None:
+            self._redo.append((base_offset, records))
+
+    def _take_transactional(self, batch: Batch, records: list[MetadataRecord]) -> None:
+        """A batch with a marker inside: the image is settled before it, so that there is a place to fall back to."""
+        self._settle(self._end)
+        image, transaction, changes_before = self._image, self._transaction, len(self._changed)
+        try:
+            for offset, record in enumerate(records, batch.base_offset):
+                if type(record) in _MARKERS:
+                    self._mark(record, offset, batch)
+                else:
+                    self._replay(offset, (record,))
+        except (InvalidRecord, ReplayStopped) as e:
+            self._image, self._transaction, self._delta = image, transaction, None
+            del self._changed[changes_before:]
+            raise ReplayStopped(e.offset, e.reason) from e
+        if self._transaction is None:
+            self._settle(Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms))
+
+    def _mark(self, record: MetadataRecord, offset: Offset, batch: Batch) -> None:
+        if isinstance(record, BeginTransaction):
+            if self._transaction is not None:
+                raise ReplayStopped(offset, f"transaction {record.name!r} begins inside {self._transaction!r}")
+            if offset > batch.base_offset:
+                self._settle(Provenance(offset, batch.epoch, batch.last_timestamp_ms))
+            self._transaction = record.name
+        elif self._transaction is None:
+            raise ReplayStopped(offset, f"{type(record).__name__} without a transaction")
+        else:
+            self._transaction = None
+            if isinstance(record, AbortTransaction):
+                self._delta = None
+            self._settle(Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms))
+
+    def _take_control(self, batch: Batch, records: list[ControlRecord]) -> None:
+        for offset, record in enumerate(records, batch.base_offset):
+            self._control_records.append((offset, record))
+            if isinstance(record, SnapshotMark) and self._transaction is None:
+                provenance = Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms)
+                self._settle(provenance)
+                self._marks.append(MarkedImage(provenance.end, self._image, record.reason))
+
+    def _settle(self, provenance: Provenance) -> None:
+        """Brings the image up to `provenance`; it stays where it is inside a transaction."""
+        if self._transaction is not None:
+            return
+        if self._delta is not None:
+            self._image = self._delta.finish(provenance)
+            self._changed.append(self._delta.changed)
+            self._delta = None
+            self._redo.clear()
+        elif self._image.provenance != provenance:
+            self._image = evolved(self._image, {"provenance": provenance})
+
+    def _publish(self, before: MetadataImage, *, reloaded: bool = False) -> ReplayResult:
+        changed = self._changed[0] if self._changed else Changes()
+        for later in self._changed[1:]:
+            changed.add(later)
+        result = ReplayResult(
+            before, self._image, changed, tuple(self._marks), tuple(self._control_records), reloaded
+        )  # fmt: skip
+        self._changed = []
+        self._marks.clear()
+        self._control_records.clear()
+        if self._image is not before or result.control_records:
+            for publisher in self._publishers:
+                publisher(result)
+        return result
+
+
+def loading_delta() -> MetadataDelta:
+    """What a snapshot's records go into, one by one: for who loads in slices, and then calls `Replay.install`."""
+    return MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.LOADING)
+
+
+def _known_records(batch: Batch) -> list[MetadataRecord | ControlRecord]:
+    try:
+        records = decode_batch(batch)
+    except LogFormatError as e:
+        raise ReplayStopped(batch.base_offset, str(e)) from e
+    for offset, record in enumerate(records, batch.base_offset):
+        if isinstance(record, UnknownRecord):
+            raise ReplayStopped(
+                offset,
+                f"a record of type {record.type_number}, version {record.version}, which this release does not know",
+            )
+    return cast(list[MetadataRecord | ControlRecord], records)

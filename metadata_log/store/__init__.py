@@ -1,0 +1,1 @@
+"""The log on disk: segments, notes, opening, recovery and repair."""

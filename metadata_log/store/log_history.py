@@ -1,0 +1,95 @@
+"""What a log remembers of its batches once they are in a file: which epoch wrote what, who votes, and the last time."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from metadata_log.format.batch import Batch
+from metadata_log.format.codec import decode_batch
+from metadata_log.format.ids import Epoch, Offset
+from metadata_log.format.log_shape import EpochStart
+from metadata_log.format.records import KRaftVersion, Voters
+from metadata_log.store.damage import DamagedRange
+from metadata_log.store.log_notes import LogStart
+
+QuorumRecord: TypeAlias = Voters | KRaftVersion
+"""The control records that say who votes and how: in force as soon as they are appended."""
+
+
+class LogHistory:
+    """Follows the log, batch by batch."""
+
+    def __init__(self, start: LogStart) -> None:
+        self.epochs: tuple[EpochStart, ...] = ()
+        self.last_epoch: Epoch = start.start.epoch
+        self.last_timestamp_ms = start.timestamp_ms
+        self.quorum_records: list[tuple[Offset, QuorumRecord]] = []
+
+    def take(self, batch: Batch) -> None:
+        """`batch` is the log's last one now."""
+        self._enter(batch.epoch, batch.base_offset)
+        if batch.is_control:
+            self.quorum_records += _quorum_records(batch)
+        self.last_timestamp_ms = max(self.last_timestamp_ms, batch.last_timestamp_ms)
+
+    def _enter(self, epoch: Epoch, offset: Offset) -> None:
+        if epoch != self.last_epoch or not self.epochs:
+            self.epochs += (EpochStart(epoch, offset),)
+            self.last_epoch = epoch
+
+    def forget_from(self, end: Offset, start_epoch: Epoch, timestamp_ms: int) -> None:
+        """The log was cut back to `end`; its last batch is of `timestamp_ms`."""
+        self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < end)
+        self.last_epoch = self.epochs[-1].epoch if self.epochs else start_epoch
+        self.quorum_records = [entry for entry in self.quorum_records if entry[0] < end]
+        self.last_timestamp_ms = timestamp_ms
+
+    def forget_below(self, start: Offset, end: Offset) -> None:
+        """The log starts at `start` now; it ends at `end`."""
+        index = bisect_right(self.epochs, start, key=lambda each: each.start_offset) - 1
+        if start == end:
+            self.epochs = ()
+        elif index >= 0:
+            self.epochs = (EpochStart(self.epochs[index].epoch, start), *self.epochs[index + 1 :])
+        self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= start]
+
+    def step_over(self, damaged: DamagedRange) -> None:
+        """A damaged range comes next.
+
+        Its records, but for the last one, count with the epoch before them. Where an epoch begins in there, this node thinks
+        it begins too late, and so may keep what it should cut; it never cuts what it should keep.
+        """
+        if not self.epochs and damaged.end - damaged.start > 1:
+            self._enter(self.last_epoch, damaged.start)
+        self._enter(damaged.epoch_after, damaged.end - 1)
+        self.last_timestamp_ms = max(self.last_timestamp_ms, damaged.timestamp_after_ms)
+
+    def begin_within(self, start: LogStart, damaged: DamagedRange) -> None:
+        """The log starts with `damaged` now, which goes on up to where it went on before."""
+        fresh = LogHistory(start)
+        fresh.step_over(damaged)
+        for entry in self.epochs:
+            if entry.start_offset >= damaged.end:
+                fresh._enter(entry.epoch, entry.start_offset)
+        self.epochs = fresh.epochs
+        self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= damaged.end]
+
+    def fill(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
+        """What was stepped over is known now."""
+        epochs = [entry for entry in self.epochs if entry.start_offset < damaged.start]
+        filling = [EpochStart(batch.epoch, batch.base_offset) for batch in batches]
+        for entry in [*filling, *(entry for entry in self.epochs if entry.start_offset >= damaged.end)]:
+            if not epochs or epochs[-1].epoch != entry.epoch:
+                epochs.append(entry)
+        self.epochs = tuple(epochs)
+        found = [entry for batch in batches if batch.is_control for entry in _quorum_records(batch)]
+        outside = [entry for entry in self.quorum_records if not damaged.start <= entry[0] < damaged.end]
+        self.quorum_records = sorted([*outside, *found], key=lambda entry: entry[0])
+
+
+def _quorum_records(batch: Batch) -> list[tuple[Offset, QuorumRecord]]:
+    return [
+        (batch.base_offset + i, record)
+        for i, record in enumerate(decode_batch(batch))
+        if isinstance(record, Voters | KRaftVersion)
+    ]

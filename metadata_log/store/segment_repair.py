@@ -1,0 +1,346 @@
+"""Putting back what a log has lost: files are written anew, each whole and in one step, under the names that they had.
+
+    file 1: [header|intact|~~~~]   file 2: [~~~~~~~~]   file 3: [~~|intact]        ~ is one damaged range
+    file 1: [header|intact|++++]   file 2: [header|++++++]   file 3: [header|++|intact]
+
+The intact bytes are copied as they lie; the filling goes where the file's names say that it stood; headers follow from what
+stands before. First all of them are written and fsynced beside the old ones: a disk without room for them has changed nothing.
+Then each is replaced, by rename and fsync of the directory, oldest first. A crash in between leaves a log whose damaged range is
+smaller, or the same.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Final, NamedTuple
+
+from metadata_log.disk.copy import copy_bytes
+from metadata_log.disk.files import Directory, File, is_unreadable
+from metadata_log.format.batch import Batch, verify_chain
+from metadata_log.format.errors import CorruptLog, LogFormatError
+from metadata_log.format.ids import Offset
+from metadata_log.store.damage import DamagedRange
+from metadata_log.store.log_notes import LogStart
+from metadata_log.store.recovery import DAMAGED_SUFFIX, header_of, segment_names
+from metadata_log.store.salvage import intact_batches
+from metadata_log.store.segment import (
+    SEGMENT_HEADER_BYTES,
+    Segment,
+    SegmentHeader,
+    base_offset_of,
+    is_leftover,
+    pack_header,
+    segment_name,
+)
+
+REPAIR_SUFFIX: Final = ".repair"
+
+
+class Moved(NamedTuple):
+    """What stood behind the damage in `old` stands in `new` now, `shift` bytes further on."""
+
+    old: str
+    new: str
+    shift: int
+
+    def follow(self, damaged: DamagedRange) -> DamagedRange:
+        """`damaged`, with its places as they are now."""
+        if damaged.file == self.old:
+            damaged = damaged._replace(file=self.new, position=damaged.position + self.shift)
+        if damaged.end_file == self.old:
+            damaged = damaged._replace(end_file=self.new, end_position=damaged.end_position + self.shift)
+        return damaged
+
+
+class Mended(NamedTuple):
+    """The pieces of the mended log; and what has moved in the last file that was written, where pieces behind may stand too."""
+
+    pieces: list[Segment]
+    moved: Moved | None
+
+
+def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
+    """Raises LogFormatError unless `batches` are exactly what was lost."""
+    end, chain = damaged.start, damaged.chain_before
+    for batch in batches:
+        if batch.base_offset != end or not verify_chain(batch, chain):
+            raise LogFormatError(
+                f"the batch at offset {batch.base_offset} does not continue what is intact before {end}"
+            )
+        end, chain = batch.end_offset, batch.chain
+    if (end, chain) != (damaged.end, damaged.chain_after):
+        raise LogFormatError(f"the batches end at {end} with another history than what is intact behind {damaged.end}")
+
+
+def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> list[Batch]:
+    """What stands in the files where `damaged` was found, as far as the disk gives it now and it continues what is intact.
+
+    A read that failed once says nothing of what is stored: cables, controllers and networks fail too. And below a log's start
+    there may be rot that is nobody's loss, in the very place where the damage was found: it is passed over.
+
+    Nothing, while the disk does not give what else is damaged in these files (one of `others`): a repair would write zeros there,
+    for good, and nobody but this disk may have those records.
+    """
+    if not may_rewrite(directory, damaged, others):
+        return []
+    first, last = base_offset_of(damaged.file), base_offset_of(damaged.end_file)
+    assert first is not None and last is not None, damaged
+    end, chain = damaged.start, damaged.chain_before
+    batches: list[Batch] = []
+    for name in segment_names(directory):
+        if not first <= (base_offset_of(name) or 0) <= last:
+            continue
+        begin = max(damaged.position, SEGMENT_HEADER_BYTES) if name == damaged.file else SEGMENT_HEADER_BYTES
+        try:
+            with closing(directory.open(name)) as file:
+                for _, batch in intact_batches(file, begin, damaged.start):
+                    if end == damaged.end:
+                        return batches
+                    if batch.base_offset == end and verify_chain(batch, chain):
+                        batches.append(batch)
+                        end, chain = batch.end_offset, batch.chain
+        except FileNotFoundError:
+            return batches  # retired meanwhile
+    return batches
+
+
+def may_rewrite(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> bool:
+    """Whether the disk gives what else is damaged in the files that a repair of `damaged` writes anew."""
+    names = {damaged.file, damaged.end_file}
+    return all(_gives(directory, each, name) for each in others if each != damaged for name in names)
+
+
+def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:
+    """Whether the disk gives the bytes in the file `name` that are `damaged`, right or wrong."""
+    if name not in (damaged.file, damaged.end_file):
+        return True
+    try:
+        with closing(directory.open(name)) as file:
+            position = damaged.position if name == damaged.file else SEGMENT_HEADER_BYTES
+            stop = damaged.end_position if name == damaged.end_file else file.size()
+            while position < stop and (data := file.read_at(position, min(1 << 20, stop - position))):
+                position += len(data)
+    except FileNotFoundError:
+        return False
+    except OSError as e:
+        if not is_unreadable(e):
+            raise
+        return False
+    return True
+
+
+def discard_unfinished(directory: Directory) -> None:
+    """What a crash has left of a repair."""
+    for name in directory.names():
+        if name.endswith(REPAIR_SUFFIX):
+            directory.remove(name)
+
+
+def mend(
+    directory: Directory, pieces: Sequence[Segment], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
+) -> Mended:
+    """Fills `damaged`, durably, with `batches`, which `check_filling` has passed.
+
+    Raises:
+        OSError: no room, most likely; then the log is as it was.
+        CorruptLog: the disk cannot read what must be copied; the log is as it was, and that is damage too.
+    """
+    place = (damaged.end_file, damaged.end_position)
+    index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
+    has_before = index > 0 and pieces[index - 1].end_offset == damaged.start
+    mending = _Mending(directory, pieces, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
+    mended = mending.run(batches)
+    ahead, behind = pieces[: index - has_before], pieces[index + 1 :]
+    for piece in ahead:
+        piece.release()  # its file may be another one now
+    if mending.begins_anew:
+        ahead = ()
+    moved = mending.moved
+    for piece in behind:
+        if moved is not None and piece.name == moved.old:
+            piece.move(moved.new, moved.shift)
+    return Mended([*ahead, *mended, *behind], moved)
+
+
+class _Rewrite(NamedTuple):
+    """One file, as it will be."""
+
+    name: str
+    header: SegmentHeader
+    prefix: Segment | None
+    """What is intact at its beginning: the piece before the damage."""
+    share: Sequence[Batch]
+    """Its share of the filling."""
+    suffix: Segment | None
+    """What is intact behind that: the piece after the damage, which may stand in another file yet."""
+
+
+class _Mending:
+    """One repair of one range."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        all_pieces: Sequence[Segment],
+        damaged: DamagedRange,
+        before: Segment | None,
+        after: Segment,
+        start: LogStart,
+    ) -> None:
+        self._directory = directory
+        self._all_pieces = all_pieces
+        self._damaged = damaged
+        self._before = before
+        self._after = after
+        self._header = _header_behind(before) if before else SegmentHeader(start.start, start.chain, start.timestamp_ms)
+        """What the header of a segment says that begins where the filling has come to."""
+        self._after_is_whole = self._is_whole(after)
+        self.moved: Moved | None = None
+        self.begins_anew = False
+        """The log's first file was one that began below the log's start; it begins there now."""
+
+    def run(self, batches: Sequence[Batch]) -> list[Segment]:
+        """The pieces from `before` to `after`."""
+        bases = self._bases()
+        ends = [*bases, self._damaged.end][1:]
+        self._check_that_batches_begin_at(bases[1:], batches)
+        is_kept = self._before is not None and base_offset_of(self._before.name) not in bases
+        pieces = [self._before] if self._before is not None and is_kept else []
+        rewrites = []
+        for base, end in zip(bases, ends, strict=True):
+            share = [batch for batch in batches if max(base, self._header.start.offset) <= batch.base_offset < end]
+            rewrites.append(self._planned(segment_name(base), share, is_last=base == bases[-1]))
+        names = {rewrite.name for rewrite in rewrites}
+        assert not (self._after_is_whole and self._after.name in names), (
+            f"{self._after.name} is intact, and {self._damaged} is not it"
+        )
+        positions = self._write_all(rewrites)
+        for rewrite, position in zip(rewrites, positions, strict=True):
+            pieces.append(self._replace(rewrite, position))
+        if self._after_is_whole:
+            if not rewrites:
+                self._put_rubbish_aside()
+            return [*pieces, self._after]
+        if self._before is None and self.moved is not None and self.moved.old not in names:
+            self._directory.remove(self.moved.old)
+            self._directory.flush()
+            self.begins_anew = True
+        return pieces
+
+    def _is_whole(self, after: Segment) -> bool:
+        """Whether what is intact behind the damage is a file of its own, from its header on."""
+        if after.first_position != SEGMENT_HEADER_BYTES or after.name != segment_name(after.base_offset):
+            return False
+        return after.name != self._damaged.file and header_of(self._directory, after.name) is not None
+
+    def _bases(self) -> list[Offset]:
+        """The base offsets of the files to write, ascending."""
+        damaged, before, after = self._damaged, self._before, self._after
+        in_before = before is not None and before.name == damaged.file
+        bases = {base_offset_of(before.name) if before is not None and in_before else damaged.start}
+        for name in segment_names(self._directory):
+            base = base_offset_of(name) or 0
+            if damaged.start <= base <= damaged.end and not is_leftover(self._directory, name):
+                bases.add(base)
+        if self._after_is_whole:
+            bases.discard(after.base_offset)
+        return sorted(base for base in bases if base is not None)
+
+    def _put_rubbish_aside(self) -> None:
+        """No record is missing between two whole files, and there is a third one: it is none of this log's."""
+        name = self._damaged.file
+        self._directory.rename(name, name + DAMAGED_SUFFIX)
+        self._directory.flush()
+
+    def _check_that_batches_begin_at(self, bases: Sequence[Offset], batches: Sequence[Batch]) -> None:
+        known = {self._damaged.end, *(batch.base_offset for batch in batches)}
+        for base in bases:
+            if base not in known:
+                raise LogFormatError(f"no batch of the filling begins at {base}, where a segment does")
+
+    def _planned(self, name: str, share: Sequence[Batch], *, is_last: bool) -> _Rewrite:
+        """Takes note of how far the filling comes with this file."""
+        prefix = self._before if self._before is not None and self._before.name == name else None
+        suffix = self._after if is_last and not self._after_is_whole else None
+        planned = _Rewrite(name, self._header, prefix, share, suffix)
+        for batch in share:
+            timestamp_ms = max(self._header.previous_timestamp_ms, batch.last_timestamp_ms)
+            self._header = SegmentHeader(batch.end, batch.chain, timestamp_ms)
+        return planned
+
+    def _write_all(self, rewrites: Sequence[_Rewrite]) -> list[int]:
+        """Writes the files, durably, under names that do not count yet; gives where in each its suffix begins."""
+        positions = []
+        try:
+            for rewrite in rewrites:
+                with closing(self._directory.open(rewrite.name + REPAIR_SUFFIX, create=True)) as file:
+                    file.truncate(0)
+                    positions.append(self._write(file, rewrite))
+                    file.flush()
+        except (OSError, CorruptLog):
+            discard_unfinished(self._directory)
+            raise
+        return positions
+
+    def _replace(self, rewrite: _Rewrite, suffix_position: int) -> Segment:
+        """Puts one file in its place; gives the piece that it is now."""
+        name, header, prefix, share, suffix = rewrite
+        for each in (prefix, suffix):
+            if each is not None:
+                each.release()
+        self._directory.rename(name + REPAIR_SUFFIX, name)
+        self._directory.flush()
+        chain = header.previous_chain
+        if prefix is not None:
+            piece = prefix
+            piece.reopen()
+        else:
+            piece = Segment(self._directory, name, header)
+        for batch in share:
+            piece.extend(batch, chain)
+            chain = batch.chain
+        if suffix is not None:
+            self.moved = Moved(suffix.name, name, suffix_position - suffix.first_position)
+            piece.absorb(suffix, self.moved.shift)
+        return piece
+
+    def _write(self, file: File, rewrite: _Rewrite) -> int:
+        """Writes the whole file; gives the place of the suffix in it."""
+        prefix, suffix = rewrite.prefix, rewrite.suffix
+        at = 0
+        # The header is not read: it stands in one sector with the first batch, and may be lost with that.
+        known = (each.header for each in self._all_pieces if _begins(each, rewrite.name))
+        header = next(known, None) if prefix is not None else rewrite.header
+        if header is not None:
+            file.write_at(0, pack_header(header))
+            at = SEGMENT_HEADER_BYTES
+        if prefix is not None:
+            at = self._copy(prefix, at, prefix.end_position, file, at)
+        for batch in rewrite.share:
+            file.write_at(at, batch.data)
+            at += len(batch.data)
+        if suffix is not None:
+            # To the very end: what stands behind other damage in this file, and room that was reserved, comes along.
+            self._copy(suffix, suffix.first_position, suffix.file.size(), file, at)
+        return at
+
+    def _copy(self, piece: Segment, position: int, stop: int, target: File, at: int) -> int:
+        """Copies a part of a piece's file. What cannot be read there is damage, unless it is known as that: then it is zero."""
+
+        def refuse(sector: int) -> None:
+            for each in self._all_pieces:
+                if each.name == piece.name:
+                    each.refuse_unreadable(sector)
+
+        return copy_bytes(piece.file, position, stop, target, at, refuse)
+
+
+def _begins(piece: Segment, name: str) -> bool:
+    return piece.name == name and piece.first_position == SEGMENT_HEADER_BYTES
+
+
+def _header_behind(piece: Segment) -> SegmentHeader:
+    """What the header of a segment would say that begins where `piece` ends."""
+    last = piece.last_batch_below(piece.end_offset)
+    if last is None:
+        return piece.header
+    return SegmentHeader(last.end, last.chain, max(last.last_timestamp_ms, piece.header.previous_timestamp_ms))

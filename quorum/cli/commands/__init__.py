@@ -1,0 +1,1 @@
+"""One file per group of `quorumctl` commands, and the views they print."""

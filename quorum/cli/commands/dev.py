@@ -1,0 +1,271 @@
+"""`quorumctl dev`: a whole cluster of real daemons on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_REFUSED, EXIT_UNHEALTHY, EXIT_USAGE, CliError
+from quorum.cli.options import Options, Seconds, command
+from quorum.cli.output import Column, emit
+
+if TYPE_CHECKING:
+    from quorum.devcluster.cluster import DevCluster
+
+T = TypeVar("T")
+
+_DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where the cluster lies.",
+)
+_SIGNALS = ("KILL", "TERM", "INT", "STOP", "CONT", "HUP", "USR1")
+_COLUMNS = (
+    Column("NAME", "name"),
+    Column("ROLE", "role"),
+    Column("ID", "node_id"),
+    Column("ENDPOINT", "endpoint"),
+    Column("RACK", "rack"),
+    Column("PID", "pid"),
+    Column("STATE", "state"),
+    Column("APPLIED", "applied_offset"),
+    Column("DATA", "data_directory"),
+)
+
+
+@click.group()
+def dev() -> None:
+    """Run a whole cluster on this machine."""
+
+
+@dev.command()
+@_DIRECTORY
+@click.option("--controllers", type=click.IntRange(1, 99), help="Default: 3.")
+@click.option("--brokers", type=click.IntRange(0, 99), help="Default: 3.")
+@click.option("--racks", type=click.IntRange(0, 99), default=0, help="Spread the brokers over so many racks.")
+@click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
+@click.option("--set", "controller_settings", multiple=True, metavar="KEY=VALUE", help="For the controllers' config.")
+@click.option("--set-broker", "broker_settings", multiple=True, metavar="KEY=VALUE", help="For the brokers' config.")
+@click.option("--wait", "wait_s", type=Seconds(1, 3_600), default=60.0, help="Seconds to become healthy. Default: 60.")
+@command
+def up(
+    options: Options,
+    directory: Path,
+    controllers: int | None,
+    brokers: int | None,
+    racks: int,
+    base_port: int | None,
+    controller_settings: tuple[str, ...],
+    broker_settings: tuple[str, ...],
+    wait_s: float,
+) -> None:
+    """Starts a cluster and waits for its health.
+
+    It is healthy when a leader is known and every broker is Online.
+
+    The first time it is made; later it is started again from what is on its disks. A node whose directory was wiped is
+    left out while the others can run without it; what brings it back is named, and the exit code is 10.
+    """
+    from quorum.devcluster.cluster import DevCluster
+    from quorum.devcluster.layout import CLUSTER_FILE
+
+    if (directory / CLUSTER_FILE).exists():
+        cluster = _guarded(lambda: DevCluster.load(directory, _progress))
+        _check_same(cluster, controllers, brokers)
+    else:
+        cluster = _guarded(
+            lambda: DevCluster.create(
+                directory,
+                controllers=3 if controllers is None else controllers,
+                brokers=3 if brokers is None else brokers,
+                racks=racks,
+                base_port=base_port,
+                controller_settings=_settings(controller_settings),
+                broker_settings=_settings(broker_settings),
+                progress=_progress,
+            )
+        )
+    left_out = _run(cluster.up(wait_s))
+    _show(options, cluster)
+    for name, why in left_out.items():
+        click.echo(f"quorumctl: {name} was not started: {why}", err=True)
+    if left_out:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+@dev.command()
+@_DIRECTORY
+@command
+def status(options: Options, directory: Path) -> None:
+    """Shows every node. Exit code 10 if one does not run, is paused, or says that it is not well, which is shown above."""
+    if any(row["trouble"] is not None for row in _show(options, _load(directory))):
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+@dev.command()
+@_DIRECTORY
+@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
+@command
+def down(options: Options, directory: Path, wait_s: float) -> None:
+    """Stops all nodes, brokers first. What is on their disks stays."""
+    cluster = _load(directory)
+    was_running = [node.name for node in cluster.running()]
+    killed = [node.name for node in _run(cluster.down(wait_s))]
+    text = f"Stopped {len(was_running)} of {len(cluster.nodes)} nodes." if was_running else "Nothing was running."
+    if killed:
+        text += f" Killed, because they did not stop within {wait_s:g} s: {', '.join(killed)}."
+    emit(options.output, {"stopped": was_running, "killed": killed}, heading=[text])
+
+
+@dev.command()
+@_DIRECTORY
+@click.argument("node")
+@click.option(
+    "--signal", "name", type=click.Choice(_SIGNALS, case_sensitive=False), default="KILL", help="Default: kill."
+)
+@command
+def kill(options: Options, directory: Path, node: str, name: str) -> None:
+    """Sends a signal to one node (by name or id).
+
+    STOP and CONT pause it and let it go on.
+    """
+    cluster = _load(directory)
+    _guarded(lambda: cluster.kill(node, signal.Signals[f"SIG{name.upper()}"]))
+    found = cluster.node(node)
+    emit(
+        options.output,
+        {"node": found.name, "signal": name.upper()},
+        heading=[f"Sent SIG{name.upper()} to {found.name}."],
+    )
+
+
+@dev.command()
+@_DIRECTORY
+@click.argument("node")
+@click.option("--wait", "wait_s", type=Seconds(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30.")
+@command
+def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
+    """Starts one node (by name or id) that does not run, and waits until it listens.
+
+    Exit code 1 if its process ends before, with the end of its log.
+    """
+    cluster = _load(directory)
+    pid = _guarded(lambda: cluster.start(node))
+    _run(cluster.wait_until_serving(node, wait_s))
+    name = cluster.node(node).name
+    emit(options.output, {"node": name, "pid": pid}, heading=[f"Started {name}, process {pid}."])
+
+
+@dev.command()
+@_DIRECTORY
+@click.argument("node")
+@click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
+@command
+def stop(options: Options, directory: Path, node: str, wait_s: float) -> None:
+    """Stops one node (by name or id) in order."""
+    cluster = _load(directory)
+    name = _guarded(lambda: cluster.node(node)).name
+    in_order = _run(cluster.stop(name, wait_s))
+    text = f"Stopped {name}." if in_order else f"Killed {name}: it did not stop within {wait_s:g} s."
+    emit(options.output, {"node": name, "in_order": in_order}, heading=[text])
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _progress(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _load(directory: Path) -> DevCluster:
+    from quorum.devcluster.cluster import DevCluster
+
+    return _guarded(lambda: DevCluster.load(directory, _progress))
+
+
+def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "name": view.node.name,
+            "role": view.node.role,
+            "node_id": view.node.node_id,
+            "endpoint": view.node.endpoint,
+            "rack": view.node.rack,
+            "pid": view.pid,
+            "state": view.state,
+            "trouble": view.trouble,
+            "applied_offset": view.applied_offset,
+            "data_directory": str(view.node.data_directory),
+            "log": str(view.node.log_path),
+        }
+        for view in _run(cluster.views())
+    ]
+    document = {
+        "cluster_id": cluster.layout.cluster_id,
+        "directory": str(cluster.layout.directory),
+        "bootstrap_controllers": cluster.layout.bootstrap,
+        "nodes": rows,
+    }
+    heading = [
+        f"cluster {cluster.layout.cluster_id} in {cluster.layout.directory}",
+        f"export QUORUMCTL_BOOTSTRAP_CONTROLLER={cluster.layout.bootstrap}",
+        *(f"{row['name']}: {row['trouble']}" for row in rows if row["trouble"] is not None),
+        "",
+    ]
+    emit(options.output, document, rows="nodes", columns=_COLUMNS, heading=heading)
+    return rows
+
+
+def _settings(texts: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise CliError(f"{text!r} is not KEY=VALUE", EXIT_USAGE)
+        settings[key] = value
+    return settings
+
+
+def _check_same(cluster: DevCluster, controllers: int | None, brokers: int | None) -> None:
+    """A cluster keeps its size."""
+    there = (len(cluster.layout.controllers), len(cluster.layout.brokers))
+    asked = (controllers if controllers is not None else there[0], brokers if brokers is not None else there[1])
+    if there != asked:
+        raise CliError(
+            f"{cluster.layout.directory} holds a cluster of {there[0]} controllers and {there[1]} brokers, not of "
+            f"{asked[0]} and {asked[1]}; leave the numbers out to start it, or give another --dir",
+            EXIT_CONFLICT,
+        )
+
+
+def _guarded(work: Callable[[], T]) -> T:
+    from quorum.devcluster.cluster import DevClusterError
+
+    try:
+        return work()
+    except DevClusterError as e:
+        raise _cli_error(e) from e
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    from quorum.devcluster.cluster import DevClusterError
+
+    try:
+        return asyncio.run(work)
+    except DevClusterError as e:
+        raise _cli_error(e) from e
+
+
+def _cli_error(e: Exception) -> CliError:
+    from quorum.devcluster.cluster import Conflict, NotThere
+
+    if isinstance(e, NotThere):
+        return CliError(str(e), EXIT_NOT_FOUND)
+    return CliError(str(e), EXIT_CONFLICT if isinstance(e, Conflict) else EXIT_REFUSED)

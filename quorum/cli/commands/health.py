@@ -1,0 +1,233 @@
+"""`quorumctl health`: one verdict for the whole cluster, with its reasons (`verdict` judges).
+
+Exit code 0: it is well; 10: it is not; 5: no controller could be asked. `--exit-when-healthy` waits for it, `--watch` goes on
+looking:
+
+    $ quorumctl health --exit-when-healthy --timeout 30
+    Healthy: yes
+    Leader: controller 2 in epoch 4
+    Controllers: 3 voters, 0 silent
+    Brokers: 3, 3 online
+    Partitions: 927, 0 without a leader, 0 with too few replicas in sync
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from quorum.cli.commands import verdict
+from quorum.cli.commands.replicas import SILENT, Heard, hear_all
+from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import emit
+from quorum.wire.words import endpoint_text, id_text, optional, state_text
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from clients.admin import AdminClient
+
+WAIT_POLL_S: Final = 0.2
+WATCH_POLL_S: Final = 2.0
+LOOK_S: Final = 5.0
+"""One look of many takes no longer: it is better to look again."""
+NAMED: Final = verdict.NAMED
+_GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=records)")
+"""What of a reason is no news when it changes: how long something has lasted, and what a node without a leader tries."""
+
+
+@click.command()
+@click.option("--watch", is_flag=True, help="Go on looking; show the verdict whenever it, or a reason, has changed.")
+@click.option(
+    "--exit-when-healthy", is_flag=True, help="Look until the cluster is well, or until --timeout has passed."
+)
+@command
+def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:
+    """Says whether the cluster is well, and if not, why. Exit code 10: it is not.
+
+    It is well when somebody leads, the leader hears every voter, no controller has a concern, every registered broker is
+    online, and every partition has a leader and all of its replicas in sync.
+    """
+
+    async def work(client: AdminClient) -> dict[str, Any]:
+        if not watch and not exit_when_healthy:
+            return await _look(client)
+        return await _Looking(options, client, shows=watch, waits=exit_when_healthy).until_over()
+
+    document = ask(options, work)
+    if not watch:
+        _show(options, document)
+    if not document["healthy"]:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+class _Looking:
+    """One look after the other."""
+
+    def __init__(self, options: Options, client: AdminClient, *, shows: bool, waits: bool) -> None:
+        self._options = options
+        self._client = client
+        self._shows = shows
+        self._waits = waits
+        self._said: object = None
+
+    async def until_over(self) -> dict[str, Any]:
+        """The last document: a healthy one, or what was seen when time was up. Without `waits`, never.
+
+        Raises:
+            AdminError: time is up, and no controller could be asked.
+        """
+        from clients.errors import AdminError
+
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._options.timeout_s
+        while True:
+            left_s = deadline_s - loop.time() if self._waits else LOOK_S
+            self._client.timeout_s = max(0.05, min(left_s, LOOK_S))
+            document, error = None, None
+            try:
+                document = await _look(self._client)
+                unwell = document["reasons"] + document["pending"]
+            except AdminError as e:
+                error, unwell = e, [" ".join(e.message.split())]
+            self._say(unwell, document)
+            if self._waits and document is not None and not unwell:
+                return document
+            if self._waits and loop.time() >= deadline_s:
+                if document is None:
+                    assert error is not None
+                    raise error
+                return {**document, "healthy": False}
+            await asyncio.sleep(WAIT_POLL_S if self._waits else WATCH_POLL_S)
+
+    def _say(self, reasons: list[str], document: dict[str, Any] | None = None) -> None:
+        """Shows what is new: the document to a person who watches, the first reason to one who waits."""
+        news = [_GROWING.sub("", reason) for reason in reasons]
+        if news == self._said:
+            return
+        self._said = news
+        if self._shows and document is not None:
+            _show(self._options, document)
+        elif reasons:
+            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            click.echo(f"waiting: {reasons[0]}{more}", err=True)
+
+
+# --- what there is to see --------------------------------------------------------------------------------------------
+
+
+async def _look(client: AdminClient) -> dict[str, Any]:
+    """All that the verdict needs, and the verdict.
+
+    Raises:
+        AdminError: no controller could be asked.
+    """
+    from clients.errors import AdminError
+
+    heard = await hear_all(client)
+    document = _of_quorum(heard)
+    if document["leader_id"] is not None:
+        try:
+            document["brokers"] = [_broker(each) for each in (await client.list_brokers()).brokers]
+            document["partitions"] = _partitions(await client.partition_health(NAMED))
+        except AdminError as e:
+            document["error"] = " ".join(e.message.split())
+    reasons = verdict.reasons(document)
+    said = {"healthy": not reasons, "reasons": reasons, "pending": verdict.pending(document)}
+    return {**said, "notes": verdict.notes(document), **document}
+
+
+def _of_quorum(heard: Heard) -> dict[str, Any]:
+    best = heard.best
+    return {
+        "cluster_id": best.cluster_id,
+        "generation": best.generation,
+        "leader_id": optional(best.leader, "leader_id"),
+        "leader_epoch": best.epoch,
+        "no_leader_reason": best.no_leader_reason or None,
+        "no_leader_for_ms": optional(best, "no_leader_for_ms"),
+        "high_watermark": optional(best, "high_watermark"),
+        "answered_by": best.node_id,
+        "controllers": [
+            *(_controller(heard, each, is_voter=True) for each in best.voters),
+            *(_controller(heard, each, is_voter=False) for each in best.observers),
+        ],
+        "brokers": None,
+        "partitions": None,
+        "error": None,
+    }
+
+
+def _controller(heard: Heard, replica: admin_pb2.ReplicaStatus, *, is_voter: bool) -> dict[str, Any]:
+    answer, other_directory_id = heard.answers.get(replica.node_id), None
+    if answer is not None and answer.directory_id != replica.directory_id:
+        other_directory_id, answer = id_text(answer.directory_id), None  # another disk's word: this one was lost
+    return {
+        "node_id": replica.node_id,
+        "endpoint": endpoint_text(replica.endpoint) if replica.HasField("endpoint") else None,
+        "is_voter": is_voter,
+        "status": replica.status,
+        "lag": optional(replica, "lag"),
+        "behind_for_ms": optional(replica, "behind_for_ms"),
+        "last_fetch_age_ms": optional(replica, "last_fetch_age_ms"),
+        "concern": (answer.concern or None) if answer is not None else None,
+        "no_leader_reason": (answer.no_leader_reason or None) if answer is not None else None,
+        "missing": heard.missing.get(replica.node_id),
+        "other_directory_id": other_directory_id,
+    }
+
+
+def _broker(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
+    return {
+        "broker_id": broker.broker_id,
+        "state": state_text(broker.state),
+        "last_contact_age_ms": optional(broker, "last_contact_age_ms"),
+        "data_plane": broker.data_plane or None,
+    }
+
+
+def _partitions(found: admin_pb2.DescribePartitionHealthResponse) -> dict[str, Any]:
+    def names(topics: Iterable[admin_pb2.TopicPartitions]) -> list[str]:
+        return [f"{each.topic}-{number}" for each in topics for number in each.partitions]
+
+    return {
+        "count": found.partitions,
+        "leaderless": found.leaderless,
+        "under_replicated": found.under_replicated,
+        "first_leaderless": names(found.first_leaderless),
+        "first_under_replicated": names(found.first_under_replicated),
+    }
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _show(options: Options, document: dict[str, Any]) -> None:
+    emit(options.output, document, heading=list(_lines(document)))
+
+
+def _lines(document: dict[str, Any]) -> Iterable[str]:
+    yield f"Healthy: {'yes' if document['healthy'] else 'no'}"
+    yield from (f"  - {reason}" for reason in document["reasons"])
+    yield from (f"  ({text})" for text in (*document["pending"], *document["notes"]))
+    leader = document["leader_id"]
+    yield f"Leader: {'-' if leader is None else f'controller {leader}'} in epoch {document['leader_epoch']}"
+    voters = [each for each in document["controllers"] if each["is_voter"]]
+    # without a leader, nobody's word says who is silent, and the ones that did not answer us are
+    silent = [
+        each for each in voters if (each["status"] == SILENT if leader is not None else each["missing"] is not None)
+    ]
+    yield f"Controllers: {len(voters)} voters, {len(silent)} silent"
+    brokers, partitions = document["brokers"], document["partitions"]
+    if brokers is not None:
+        yield f"Brokers: {len(brokers)}, {sum(each['state'] == 'online' for each in brokers)} online"
+    if partitions is not None:
+        yield (
+            f"Partitions: {partitions['count']:,}, {partitions['leaderless']:,} without a leader, "
+            f"{partitions['under_replicated']:,} with too few replicas in sync"
+        )

@@ -1,0 +1,120 @@
+"""`quorumctl leaders`: leaderships go back to where placement had put them.
+
+After broker 101 was restarted, `leaders elect --all-topic-partitions` lets it lead again what it leads by preference, as far as
+it is in sync there. One request names 1,000 partitions at most: whoever has a million sends a thousand of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from metadata_log.format.errors import ErrorCode
+from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import Column, emit
+from quorum.wire.words import optional
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from clients.admin import AdminClient
+
+REQUEST_PARTITIONS_MAX: Final = 1_000
+_COLUMNS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader_id"),
+    Column("RESULT", "result"),
+)
+
+
+@click.group()
+def leaders() -> None:
+    """Say who leads partitions."""
+
+
+@leaders.command()
+@click.option(
+    "--election-type",
+    type=click.Choice(("preferred",)),
+    default="preferred",
+    show_default=True,
+    help="preferred: the first assigned replica leads, if it is in sync and active.",
+)
+@click.option("--topic", help="Of this topic, all partitions or those that --partition names.")
+@click.option("--partition", "partitions", type=click.IntRange(0, 2**31 - 1), multiple=True, metavar="N")
+@click.option("--all-topic-partitions", "everywhere", is_flag=True, help="Of all topics.")
+@command
+def elect(
+    options: Options, election_type: str, topic: str | None, partitions: tuple[int, ...], everywhere: bool
+) -> None:
+    """Has preferred leaders elected.
+
+    A partition whose preferred replica leads already stays as it is, and is no error. With --all-topic-partitions, and for
+    a whole topic, only the others are listed. Exit code 1 if a preferred replica is not in sync, or not active.
+    """
+    if everywhere == (topic is not None) or (everywhere and partitions):
+        raise CliError("either --topic, with --partition as often as needed, or --all-topic-partitions", EXIT_USAGE)
+    if partitions and topic is None:
+        raise CliError("--partition belongs to a --topic", EXIT_USAGE)
+
+    async def work(client: AdminClient) -> list[admin_pb2.ElectionResult]:
+        if topic is not None and partitions:
+            wanted: Mapping[str, int | tuple[int, ...]] = {topic: tuple(dict.fromkeys(partitions))}
+        elif topic is not None:
+            wanted = {topic: (await client.describe_topic(topic)).partition_count}
+        else:
+            wanted = {each.name: each.partitions async for each in client.all_topics()}
+        results: list[admin_pb2.ElectionResult] = []
+        for request in requests_for(wanted):
+            results += (await client.elect_leaders(request)).results
+        return results
+
+    _show(options, ask(options, work), is_terse=not partitions)
+
+
+def requests_for(wanted: Mapping[str, int | tuple[int, ...]]) -> Iterator[dict[str, list[int]]]:
+    """Partitions by topic, cut into requests. A topic's are given as numbers, or as how many there are."""
+    request: dict[str, list[int]] = {}
+    count = 0
+    for topic, partitions in wanted.items():
+        for number in range(partitions) if isinstance(partitions, int) else partitions:
+            if count == REQUEST_PARTITIONS_MAX:
+                yield request
+                request, count = {}, 0
+            request.setdefault(topic, []).append(number)
+            count += 1
+    if request:
+        yield request
+
+
+def _show(options: Options, results: list[admin_pb2.ElectionResult], *, is_terse: bool) -> None:
+    """Prints what became of each partition; the exit code is that of the first one that failed."""
+    rows: list[dict[str, Any]] = []
+    counts = {"elected": 0, "not_needed": 0, "failed": 0}
+    exit_code = EXIT_OK
+    for each in results:
+        code = ErrorCode.of(each.error.code)
+        kind = {ErrorCode.NONE: "elected", ErrorCode.ELECTION_NOT_NEEDED: "not_needed"}.get(code, "failed")
+        counts[kind] += 1
+        if kind == "failed":
+            exit_code = exit_code or exit_code_of(code)
+        if kind != "not_needed" or not is_terse:
+            rows.append(_row(each, code))
+    heading = f"Elected: {counts['elected']}. Not needed: {counts['not_needed']}. Failed: {counts['failed']}."
+    emit(options.output, {**counts, "partitions": rows}, rows="partitions", columns=_COLUMNS, heading=[heading])
+    if exit_code != EXIT_OK:
+        raise SystemExit(exit_code)
+
+
+def _row(result: admin_pb2.ElectionResult, code: ErrorCode) -> dict[str, Any]:
+    return {
+        "topic": result.topic,
+        "partition": result.partition,
+        "leader_id": optional(result, "leader_id"),
+        "result": "elected" if code is ErrorCode.NONE else result.error.message,
+        "error": None if code is ErrorCode.NONE else code.name,
+    }

@@ -1,0 +1,127 @@
+"""`quorumctl log`"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from quorum.cli.errors import EXIT_UNHEALTHY, CliError
+from quorum.cli.options import Options, command
+from quorum.cli.output import Column, emit
+
+_BATCHES = (
+    Column("FILE", "file"),
+    Column("POSITION", "position"),
+    Column("OFFSETS", "offsets"),
+    Column("EPOCH", "epoch"),
+    Column("KIND", "what"),
+    Column("RECORDS", "record_count"),
+    Column("BYTES", "bytes"),
+    Column("TIME", "time"),
+    Column("CHAIN", "chain_text"),
+)
+_RECORDS = (
+    Column("OFFSET", "offset"),
+    Column("EPOCH", "epoch"),
+    Column("TIME", "time"),
+    Column("TYPE", "type"),
+    Column("DATA", "data_text"),
+)
+
+
+@click.group()
+def log() -> None:
+    """Read the metadata log's files."""
+
+
+@log.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--print-data", is_flag=True, help="The records too.")
+@click.option("--from-offset", type=click.IntRange(0), default=0, help="Leave out what lies below.")
+@click.option("--to-offset", type=click.IntRange(0), help="Leave out what lies at or beyond.")
+@command
+def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offset: int, to_offset: int | None) -> None:
+    """Shows what is in segments and snapshots, without a running node.
+
+    PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown where it is, and reading goes on
+    beyond it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
+    """
+    damaged = 0
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal damaged
+        for row in _rows(paths, print_data):
+            is_damaged = row["kind"] == "damage" or row.get("chain_is_valid") is False or "reason" in row
+            damaged += is_damaged
+            wanted = is_damaged or row["end_offset"] > from_offset
+            if wanted and (is_damaged or to_offset is None or row["base_offset"] < to_offset):
+                yield row
+
+    if options.output == "table":
+        shown, columns = (
+            (_record_rows(rows(), from_offset, to_offset), _RECORDS) if print_data else (_batch_rows(rows()), _BATCHES)
+        )
+        emit("table", {"rows": list(shown)}, rows="rows", columns=columns)
+    elif options.output == "jsonl":
+        emit("jsonl", {"rows": rows()}, rows="rows")
+    else:
+        emit(options.output, {"rows": list(rows())})
+    if damaged:
+        click.echo(f"quorumctl: {damaged} damaged places; see the rows that say so", err=True)
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+def _rows(paths: tuple[Path, ...], with_records: bool) -> Iterator[dict[str, Any]]:
+    from quorum.cli.commands.log_files import files_of, rows_of
+
+    for path in paths:
+        try:
+            files = files_of(path)
+            if not files:
+                raise CliError(
+                    f"{path} holds neither segments nor snapshots; name a node's data directory, or such files"
+                )
+            for file in files:
+                yield from rows_of(file, with_records=with_records)
+        except OSError as e:
+            raise CliError(f"{e.filename or path}: {e.strerror}") from e
+
+
+def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    from quorum.cli.commands.snapshot import time_text
+
+    for row in rows:
+        if row["kind"] == "damage":
+            yield {**row, "what": f"DAMAGE: {row['reason']}"}
+            continue
+        is_valid = row["chain_is_valid"]
+        yield {
+            **row,
+            "offsets": f"[{row['base_offset']},{row['end_offset']})",
+            "what": "control" if row["is_control"] else "data",
+            "time": time_text(row["last_timestamp_ms"]),
+            "chain_text": row["chain"][:12] + ("" if is_valid else " BROKEN" if is_valid is False else " unchecked"),
+        }
+
+
+def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
+    """A row for each record. The time is that of the record's batch: all records of one append were written at once."""
+    from quorum.cli.commands.snapshot import time_text
+
+    for row in rows:
+        if row["kind"] == "damage":
+            yield {"type": "DAMAGE", "data_text": f"{row['file']} at byte {row['position']}: {row['reason']}"}
+            continue
+        batch = {"epoch": row["epoch"], "time": time_text(row["last_timestamp_ms"])}
+        if row["records"] is None:
+            yield {**batch, "offset": row["base_offset"], "type": "DAMAGE", "data_text": row["reason"]}
+            continue
+        for record in row["records"]:
+            if record["offset"] < from_offset or (to_offset is not None and record["offset"] >= to_offset):
+                continue
+            text = json.dumps(record["data"], ensure_ascii=False)
+            yield {**batch, "offset": record["offset"], "type": record["type"], "data_text": text}

@@ -1,0 +1,135 @@
+"""Reads the files of a data directory for people: segments and snapshots, of a stopped or a running node, whole or damaged.
+
+Reads only, and stops for nothing: where no intact batch begins, that is a row too, and reading goes on at the next place
+where one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from metadata_log.format.batch import BATCH_BYTES_MAX, HEADER_BYTES, Batch, batch_length, decode, verify_chain
+from metadata_log.format.codec import decode_batch, record_to_json
+from metadata_log.format.errors import LogFormatError
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, unpack_header
+from snapshots.format import FIRST_CHAIN
+
+_WINDOW_BYTES: Final = 4 << 20
+_BATCH_BEGINNINGS: Final = (b"\x01\x00\x00\x00", b"\x01\x01\x00\x00")
+"""Format version, flags, reserved: what to look for beyond a damage."""
+
+Row = dict[str, Any]
+
+
+def files_of(path: Path) -> list[Path]:
+    """The segments and snapshots that `path` stands for: a file, an `@metadata` directory, or a node's directory."""
+    if path.is_file():
+        return [path]
+    inner = path / "@metadata"
+    directory = inner if inner.is_dir() else path
+    return sorted(file for file in directory.iterdir() if file.suffix in (".log", ".checkpoint"))
+
+
+def rows_of(path: Path, *, with_records: bool) -> Iterator[Row]:
+    """What is in one file: a row for each batch (with its records, if asked for) and for each damage.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    is_snapshot = path.suffix == ".checkpoint"
+    with path.open("rb") as file:
+        position, chain = 0, FIRST_CHAIN
+        if not is_snapshot:
+            try:
+                header = unpack_header(file.read(SEGMENT_HEADER_BYTES))
+            except LogFormatError as e:
+                yield _damage(path, 0, str(e))
+                chain = b""
+            else:
+                chain = header.previous_chain
+            position = SEGMENT_HEADER_BYTES
+        yield from _batches(_Window(file), path, position, chain, with_records=with_records)
+
+
+class _Window:
+    """A part of a file, moved along as it is read."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._start = 0
+        self._data = b""
+
+    def at(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes; fewer only where the file ends."""
+        if position < self._start or position + length > self._start + len(self._data):
+            self._file.seek(position)
+            self._start, self._data = position, self._file.read(max(length, _WINDOW_BYTES))
+        begin = position - self._start
+        return self._data[begin : begin + length]
+
+
+def _batches(window: _Window, path: Path, position: int, chain: bytes, *, with_records: bool) -> Iterator[Row]:
+    while head := window.at(position, HEADER_BYTES):
+        if head[0] == 0 and not any(window.at(position, _WINDOW_BYTES)):
+            return  # preallocated space
+        try:
+            batch = decode(window.at(position, batch_length(head)))
+        except LogFormatError as e:
+            yield _damage(path, position, str(e))
+            following = _next_intact(window, position + 1)
+            if following is None:
+                return
+            position, chain = following, b""
+            continue
+        yield _row(path, position, batch, chain, with_records=with_records)
+        position, chain = position + len(batch.data), batch.chain
+
+
+def _next_intact(window: _Window, position: int) -> int | None:
+    """Where the next intact batch begins; None if there is none up to the file's end."""
+    while data := window.at(position, _WINDOW_BYTES):
+        found = min((at for at in map(data.find, _BATCH_BEGINNINGS) if at >= 0), default=None)
+        if found is None:
+            position += max(1, len(data) - len(_BATCH_BEGINNINGS[0]) + 1)
+            continue
+        position += found
+        try:
+            decode(window.at(position, BATCH_BYTES_MAX))
+        except LogFormatError:
+            position += 1
+        else:
+            return position
+    return None
+
+
+def _damage(path: Path, position: int, reason: str) -> Row:
+    return {"kind": "damage", "file": path.name, "position": position, "reason": reason}
+
+
+def _row(path: Path, position: int, batch: Batch, chain: bytes, *, with_records: bool) -> Row:
+    row: Row = {
+        "kind": "batch",
+        "file": path.name,
+        "position": position,
+        "base_offset": batch.base_offset,
+        "end_offset": batch.end_offset,
+        "epoch": batch.epoch,
+        "record_count": batch.record_count,
+        "is_control": batch.is_control,
+        "first_timestamp_ms": batch.first_timestamp_ms,
+        "last_timestamp_ms": batch.last_timestamp_ms,
+        "bytes": len(batch.data),
+        "chain": batch.chain.hex(),
+        "chain_is_valid": verify_chain(batch, chain) if chain else None,
+    }
+    if with_records:
+        try:
+            records = decode_batch(batch)
+            row["records"] = [
+                {"offset": offset, **record_to_json(record)} for offset, record in enumerate(records, batch.base_offset)
+            ]
+        except LogFormatError as e:
+            row["records"], row["reason"] = None, str(e)
+    return row

@@ -1,0 +1,161 @@
+"""`quorumctl quorum`: who leads, who follows, and how far behind. (`voters` has what changes it.)
+
+Asks every controller that it can reach and believes the one in the highest epoch that knows most; so it answers from any
+single live node, without a leader too, and says who answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.commands.recover import recover
+from quorum.cli.commands.replicas import SILENT, answer_and_concerns, best_answer, no_leader_text
+from quorum.cli.commands.voters import add_voter, can_restart, remove_voter, transfer_leader
+from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.wire.words import endpoint_text, id_text, optional
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+_REPLICATION = (
+    Column("NODE", "node_id"),
+    Column("DIRECTORY", "directory_id"),
+    Column("END_OFFSET", "log_end_offset"),
+    Column("LAG", "lag"),
+    Column("BEHIND_MS", "behind_for_ms"),
+    Column("LAST_FETCH_MS", "last_fetch_age_ms"),
+    Column("STATUS", "status"),
+    Column("ENDPOINT", "endpoint"),
+)
+
+
+@click.group()
+def quorum() -> None:
+    """See the controllers and how they replicate; let others vote, or lead."""
+
+
+for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
+    quorum.add_command(_each)
+
+
+@quorum.command()
+@command
+def status(options: Options) -> None:
+    """Shows who leads, how far all have come, and what is wrong with whom.
+
+    Exit code 10 if no leader is followed, or a voter is silent. `quorumctl health` judges the whole cluster.
+    """
+    answer, concerns = ask(options, answer_and_concerns)
+    each = [{"node_id": node_id, "concern": concern} for node_id, concern in sorted(concerns.items())]
+    document = {**_status(answer), "concerns": each}
+    heading = [f"{title}: {UNKNOWN if value is None else value}" for title, value in _lines(document)]
+    emit(options.output, document, heading=heading)
+    if document["leader_id"] is None or document["silent_voters"]:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+@quorum.command()
+@command
+def replication(options: Options) -> None:
+    """Shows every voter and observer, the leader first. Exit code 10 if no leader is followed, or a voter is silent."""
+    answer = ask(options, best_answer)
+    rows = _replicas([*answer.voters, *answer.observers])
+    rows.sort(key=lambda row: (row["status"] != "leader", row["status"] == "observer", row["node_id"]))
+    status = _status(answer)
+    names = ("answered_by", "leader_id", "leader_epoch", "high_watermark", "no_leader_reason", "no_leader_for_ms")
+    document = {name: status[name] for name in names}
+    emit(options.output, {**document, "replicas": rows}, rows="replicas", columns=_REPLICATION)
+    if document["leader_id"] is None:
+        click.echo(f"quorumctl: no leader {no_leader_text(document)}", err=True)
+    if document["leader_id"] is None or status["silent_voters"]:
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
+    voters = _replicas(answer.voters)
+    followers = [row for row in voters if row["status"] != "leader"]
+    lags = [row["lag"] for row in followers if row["lag"] is not None]
+    ages = [row["behind_for_ms"] for row in followers if row["behind_for_ms"] is not None]
+    snapshot = answer.snapshot
+    return {
+        "cluster_id": answer.cluster_id,
+        "generation": answer.generation,
+        "leader_id": optional(answer.leader, "leader_id"),
+        "leader_epoch": answer.epoch,
+        "no_leader_reason": answer.no_leader_reason or None,
+        "no_leader_for_ms": optional(answer, "no_leader_for_ms"),
+        "high_watermark": optional(answer, "high_watermark"),
+        "max_follower_lag": max(lags) if lags else None,
+        "max_follower_lag_time_ms": max(ages) if ages else None,
+        "voters": [_member(row) for row in voters],
+        "silent_voters": [row["node_id"] for row in voters if row["status"] == SILENT],
+        "observers": [_member(row) for row in _replicas(answer.observers)],
+        "answered_by": answer.node_id,
+        "answered_by_role": answer.role,
+        "log_start_offset": answer.log_start_offset,
+        "log_end_offset": answer.log_end_offset,
+        "flushed_end_offset": answer.flushed_end_offset,
+        "applied_offset": answer.applied_offset,
+        "snapshot": {"end_offset": snapshot.end_offset, "epoch": snapshot.epoch}
+        if answer.HasField("snapshot")
+        else None,
+        "chain": answer.chain.hex(),
+        "digest": answer.digest.hex(),
+        "concern": answer.concern or None,
+    }
+
+
+def _member(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("node_id", "directory_id", "endpoint", "status")}
+
+
+def _replicas(replicas: Iterable[admin_pb2.ReplicaStatus]) -> list[dict[str, Any]]:
+    """Rows of the replication table; only a leader knows lags."""
+    return [
+        {
+            "node_id": each.node_id,
+            "directory_id": id_text(each.directory_id),
+            "log_end_offset": optional(each, "log_end_offset"),
+            "lag": optional(each, "lag"),
+            "behind_for_ms": optional(each, "behind_for_ms"),
+            "last_fetch_age_ms": optional(each, "last_fetch_age_ms"),
+            "last_caught_up_age_ms": optional(each, "last_caught_up_age_ms"),
+            "status": each.status,
+            "endpoint": endpoint_text(each.endpoint) if each.HasField("endpoint") else None,
+        }
+        for each in replicas
+    ]
+
+
+def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
+    """As `kafka-metadata-quorum describe --status` shows it, and what only we know."""
+    members = {
+        name: "[" + ", ".join(f"{row['node_id']}@{row['endpoint'] or '?'}" for row in document[name]) + "]"
+        for name in ("voters", "observers")
+    }
+    snapshot = document["snapshot"]
+    none = [("NoLeader", no_leader_text(document))] if document["leader_id"] is None else []
+    return [
+        ("ClusterId", document["cluster_id"]),
+        ("Generation", document["generation"]),
+        ("LeaderId", document["leader_id"]),
+        *none,
+        ("LeaderEpoch", document["leader_epoch"]),
+        ("HighWatermark", document["high_watermark"]),
+        ("MaxFollowerLag", document["max_follower_lag"]),
+        ("MaxFollowerLagTimeMs", document["max_follower_lag_time_ms"]),
+        ("CurrentVoters", members["voters"]),
+        ("SilentVoters", ", ".join(map(str, document["silent_voters"])) or None),
+        ("CurrentObservers", members["observers"]),
+        ("LogOffsets", f"[{document['log_start_offset']}, {document['log_end_offset']})"),
+        ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
+        ("Chain", document["chain"][:16] or None),
+        ("Digest", document["digest"][:16] or None),
+        ("Concern", "; ".join(f"{each['node_id']}: {each['concern']}" for each in document["concerns"]) or None),
+        ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
+    ]

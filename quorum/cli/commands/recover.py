@@ -1,0 +1,292 @@
+"""`quorumctl quorum recover`: a majority is lost for good. Offline, on directories on which nothing runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
+from quorum.cli.options import Options, command
+from quorum.cli.output import Column, emit
+
+if TYPE_CHECKING:
+    from metadata_log.disk.files import RealDirectory
+    from quorum.recovery.plan import Loss, Plan
+    from quorum.recovery.survey import Candidate
+
+_COLUMNS = (
+    Column("DIRECTORY", "path"),
+    Column("ROLE", "role"),
+    Column("NODE", "node_id"),
+    Column("GENERATION", "generation"),
+    Column("VOTE_EPOCH", "vote_epoch"),
+    Column("START", "start_offset"),
+    Column("END", "end_offset"),
+    Column("EPOCH", "last_epoch"),
+    Column("DURABLE", "durable_end_offset"),
+    Column("SNAPSHOT", "snapshot_end_offset"),
+    Column("COMMITTED", "committed_end_offset"),
+    Column("CHAIN", "chain"),
+    Column("DAMAGE", "damage"),
+)
+_DIRECTORY = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--directory", "controllers", multiple=True, required=True, type=_DIRECTORY,
+    help="The data directory of a controller that is left. May be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--from-broker", "brokers", multiple=True, type=_DIRECTORY,
+    help="The data directory of a broker, which holds committed records only. May be given more than once.",
+)  # fmt: skip
+@click.option("--endpoint", metavar="HOST:PORT", help="Where the survivor will be reached, if not where the log says.")
+@click.option("--dry-run", is_flag=True, help="Read and report; change nothing.")
+@click.option("--yes", is_flag=True, help="Do it: the lost controllers will never be started again.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Do it although the end of a log is lost, as the report says, that had been durable.",
+)
+@command
+def recover(
+    options: Options,
+    controllers: tuple[Path, ...],
+    brokers: tuple[Path, ...],
+    endpoint: str | None,
+    dry_run: bool,
+    yes: bool,
+    accept_loss: bool,
+) -> None:
+    """Makes a quorum of one from what is left, when a majority of the controllers is lost for good.
+
+    The best log among the directories wins. What was committed beyond it is lost. All that the lost controllers, and
+    brokers that do not follow, say from then on is refused: they are of an older generation.
+
+    Broken off at any point, it is run again with the same options, and completes what it began.
+    """
+    from metadata_log.disk.files import DirectoryInUse, FlushFailed
+    from metadata_log.format.errors import LogFormatError
+    from quorum.recovery.carry_out import carry_out, locked
+    from quorum.recovery.plan import plan
+    from quorum.recovery.survey import CannotRecover
+    from service_kit.process.clock import RealClock
+
+    where = _endpoint(endpoint)
+    directories = _distinct([*controllers, *brokers])
+    end: int | None = None
+    try:
+        with locked(directories):
+            surveyed = _surveyed(directories[: len(controllers)], directories[len(controllers) :])
+            planned = plan(surveyed, where, RealClock().wall_ms())
+            unsaid = _unsaid(planned, yes=yes, accept_loss=accept_loss)
+            if not dry_run and not unsaid:
+                _check_owner(planned)
+                end = carry_out(planned)
+    except CannotRecover as e:
+        raise CliError(str(e), EXIT_CONFLICT) from e
+    except DirectoryInUse as e:
+        raise CliError(
+            f"{e}. A node that runs is not lost: stop it first, if a majority really is", EXIT_CONFLICT
+        ) from e
+    except (OSError, FlushFailed, LogFormatError) as e:
+        raise CliError(f"{e}. {_after_failure(directories)}") from e
+    document = {**_document(planned), "end_offset": end}
+    if options.output == "table":
+        emit("table", document, rows="candidates", columns=_COLUMNS)
+        for line in [*_report(planned), *(_next_steps(planned) if end is not None else ())]:
+            click.echo(line)
+    else:
+        emit(options.output, document, rows="candidates")
+    if end is None and not dry_run:
+        raise CliError(f"nothing was changed. If this is what you want, say it with {' and '.join(unsaid)}", EXIT_USAGE)
+
+
+def _unsaid(plan: Plan, *, yes: bool, accept_loss: bool) -> list[str]:
+    """The words without which this is not done. What was begun was agreed to before it was."""
+    return [*(() if yes else ("--yes",)), *(("--accept-loss",) if plan.losses and not accept_loss else ())]
+
+
+def _check_owner(plan: Plan) -> None:
+    """What root writes, a daemon that is not root cannot read: it would not start, and nobody would think of this."""
+    path = Path(plan.survivor.path)
+    owner = path.stat().st_uid
+    if owner != os.geteuid():
+        raise CliError(
+            f"{path} belongs to user {owner}, and this is user {os.geteuid()}: the controller could not read what is written "
+            f"here. Nothing was changed. Run this as its user: sudo -u '#{owner}' quorumctl quorum recover ...",
+            EXIT_CONFLICT,
+        )
+
+
+def _after_failure(directories: Sequence[RealDirectory]) -> str:
+    from quorum.runtime.disk import recovery_plan
+
+    try:
+        is_begun = any(each.exists(recovery_plan.FILE_NAME) for each in directories)
+    except OSError:
+        is_begun = False  # who may not even look has begun nothing
+    if is_begun:
+        return (
+            "It is not finished, and the controller does not start until it is. See to that (is there room on the disk?) and "
+            "run the same command again: it completes what it began"
+        )
+    return (
+        "Nothing was begun. See to that, and run it again; of a directory that cannot be read or locked, a copy will do, unless "
+        "it is the one to go on"
+    )
+
+
+def _distinct(paths: list[Path]) -> list[RealDirectory]:
+    from metadata_log.disk.files import RealDirectory
+
+    try:
+        resolved = [path.resolve(strict=True) for path in paths]
+        for path, each in zip(paths, resolved, strict=True):
+            if not each.is_dir():
+                raise CliError(f"{path} is not a directory", EXIT_NOT_FOUND)
+            if resolved.count(each) > 1:
+                raise CliError(f"{path} is named twice", EXIT_USAGE)
+    except FileNotFoundError as e:
+        raise CliError(f"{e.filename} is not a directory", EXIT_NOT_FOUND) from e
+    except OSError as e:
+        raise CliError(f"{e}. Nothing was begun") from e
+    return [RealDirectory(path) for path in resolved]
+
+
+def _surveyed(controllers: Sequence[RealDirectory], brokers: Sequence[RealDirectory]) -> list[Candidate]:
+    from quorum.recovery.survey import CannotRecover, survey
+
+    found = []
+    for option, role, directories in (("--directory", "controller", controllers), ("--from-broker", "broker", brokers)):
+        for directory in directories:
+            candidate = survey(directory)
+            if candidate.identity.role != role:
+                raise CannotRecover(
+                    f"{option} {directory.path} is a {candidate.identity.role}'s directory, not a {role}'s"
+                )
+            found.append(candidate)
+    return found
+
+
+def _endpoint(text: str | None) -> Any:
+    from metadata_log.format.records import Endpoint
+    from quorum.runtime.disk.format_directory import LISTENER
+    from service_kit.process.endpoints import BadEndpoint, parse_host_port
+
+    if text is None:
+        return None
+    try:
+        return Endpoint(LISTENER, *parse_host_port(text))
+    except BadEndpoint as e:
+        raise CliError(f"--endpoint: {e}", EXIT_USAGE) from e
+
+
+def _document(plan: Plan) -> dict[str, Any]:
+    from metadata_log.format.ids import uuid_text
+    from quorum.wire.words import endpoint_text
+
+    steps = plan.steps
+    from_offset = None if plan.source is None or steps.snapshot is not None else steps.base
+    return {
+        "cluster_id": plan.survivor.identity.cluster_id,
+        "survivor": {
+            "path": plan.survivor.path,
+            "node_id": plan.voter.node_id,
+            "directory_id": uuid_text(plan.voter.directory_id),
+            "endpoint": endpoint_text(steps.endpoints[0]),
+        },
+        "resumed": plan.is_resumed,
+        "taken_over_from": None if plan.source is None else plan.source.path,
+        "taken_over_from_offset": from_offset,
+        "generation": steps.generation,
+        "epoch": steps.epoch,
+        "kept_end_offset": steps.end.offset,
+        "committed_end_offset": steps.committed_end,
+        "losses": [
+            {"path": each.path, "durable_end_offset": each.end, "was_committed": each.was_committed}
+            for each in plan.losses
+        ],
+        "candidates": [_row(each) for each in plan.candidates],
+    }
+
+
+def _row(candidate: Candidate) -> dict[str, Any]:
+    snapshot = candidate.snapshot
+    return {
+        "path": candidate.path,
+        "role": candidate.identity.role,
+        "node_id": candidate.identity.node_id,
+        "generation": candidate.identity.generation,
+        "vote_epoch": candidate.vote_epoch,
+        "start_offset": candidate.start,
+        "end_offset": candidate.end,
+        "last_epoch": candidate.epoch,
+        "durable_end_offset": candidate.durable.end,
+        "snapshot_end_offset": None if snapshot is None else snapshot.end.offset,
+        "committed_end_offset": candidate.committed[0],
+        "chain": candidate.chain.hex()[:16] or None,
+        "damage": candidate.damage,
+    }
+
+
+def _report(plan: Plan) -> list[str]:
+    """What is kept, what is known, and what nobody can know."""
+    from quorum.wire.words import endpoint_text
+
+    steps, survivor = plan.steps, plan.survivor
+    end, committed_end = steps.end.offset, steps.committed_end
+    where = endpoint_text(steps.endpoints[0])
+    lines = ["", f"Controller {plan.voter.node_id} in {survivor.path} becomes the only voter, at {where}."]
+    if plan.is_resumed:
+        lines.insert(1, "A recovery was begun here and broken off. It is completed just as it was begun:")
+    if plan.source is not None:
+        since = f"from offset {steps.base} on" if steps.snapshot is None else "from its snapshot on"
+        lines.append(f"It takes over the better log of {plan.source.path}, {since}.")
+        if steps.base < survivor.end and not plan.is_resumed:
+            lines.append(f"Its own records from {steps.base} to {survivor.end} were never committed, and go.")
+    if plan.own_snapshot is not None:
+        at = plan.own_snapshot.end.offset
+        lines.append(f"Its log below {at} is damaged, and goes: its snapshot at {at} has what came of that.")
+    lines.append(f"Kept: all below offset {end} (epoch {steps.end.epoch}).")
+    if committed_end > 0:
+        lines.append(f"Known to have been committed: all below {committed_end} (brokers and snapshots prove it).")
+    else:
+        lines.append("Nothing here proves what was committed: no broker's directory and no snapshot is among these.")
+    if end > committed_end:
+        lines.append(
+            f"From {committed_end} to {end}: written, perhaps committed, perhaps not. It is kept, and counts as "
+            "committed from now on."
+        )
+    lines += [_loss(each, end) for each in plan.losses]
+    lines.append(
+        f"Lost: whatever was committed at or beyond {end}. These directories cannot tell whether that was anything."
+    )
+    return lines
+
+
+def _loss(loss: Loss, kept_end: int) -> str:
+    what = "committed" if loss.was_committed else "perhaps committed"
+    if loss.end > kept_end:
+        return (
+            f"LOST FOR CERTAIN: from {kept_end} to {loss.end}, {what}: {loss.path} held that durably once, and none of these "
+            "leads there now without a gap."
+        )
+    return f"LOST FOR CERTAIN: the end of what {loss.path} held durably once, up to {loss.end}, {what}: it is not kept."
+
+
+def _next_steps(plan: Plan) -> list[str]:
+    from quorum.wire.words import endpoint_text
+
+    where = endpoint_text(plan.steps.endpoints[0])
+    return [
+        f"Done: generation {plan.steps.generation}, epoch {plan.steps.epoch}.",
+        f"Start controller {plan.voter.node_id}: it leads alone.",
+        "Never start the other old controllers again. Give each an empty directory, format it with `quorumctl storage format",
+        f"--from {where}`, and let it vote with `quorumctl quorum add-voter`. Brokers begin anew by themselves.",
+    ]

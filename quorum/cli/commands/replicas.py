@@ -1,0 +1,93 @@
+"""What the quorum says of itself, asked of every controller that can be reached: the leader's word counts most."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from quorum.wire.words import endpoint_text
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from clients.admin import AdminClient
+
+SILENT: Final = "silent"
+"""The status of a voter that its leader has not heard for as long as it gives its quorum."""
+
+
+def no_leader_text(document: Mapping[str, Any]) -> str:
+    """Since when nobody leads, and why, as the controller says that answered."""
+    for_ms, reason = document["no_leader_for_ms"], document["no_leader_reason"] or "it does not say why"
+    since = "" if for_ms is None else f"for {for_ms / 1_000:.1f} s, "
+    return f"{since}as controller {document['answered_by']} says: {reason}"
+
+
+async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
+    """What the leader says of itself; where it cannot be asked, what the node in the highest epoch knows.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    from clients.errors import AdminError, target_of
+
+    asked = await asyncio.gather(
+        *(client.describe_quorum(endpoint) for endpoint in client.endpoints), return_exceptions=True
+    )
+    answers = [each for each in asked if not isinstance(each, BaseException)]
+    if not answers:
+        for each in asked:
+            if isinstance(each, BaseException):
+                raise each
+    best = max(answers, key=lambda answer: (answer.epoch, answer.role == "leader", answer.leader.HasField("leader_id")))
+    target = target_of(best.leader)
+    if best.role != "leader" and target is not None:
+        try:
+            leader = await client.describe_quorum(target)
+        except AdminError:
+            return best
+        if leader.epoch >= best.epoch:
+            return leader
+    return best
+
+
+class Heard(NamedTuple):
+    """What each controller says that could be asked, and why the others could not be, by node id."""
+
+    best: admin_pb2.DescribeQuorumResponse
+    """The leader's word, or that of whoever knows most."""
+    answers: dict[int, admin_pb2.DescribeQuorumResponse]
+    missing: dict[int, str]
+
+
+async def hear_all(client: AdminClient) -> Heard:
+    """Asks every controller that the best answer names.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    best = await best_answer(client)
+    others = [each for each in (*best.observers, *best.voters) if each.node_id != best.node_id]
+    targets = {each.node_id: endpoint_text(each.endpoint) for each in others if each.HasField("endpoint")}
+    asked = await asyncio.gather(*map(client.describe_quorum, targets.values()), return_exceptions=True)
+    unknown = {each.node_id for each in others} - targets.keys()
+    heard = Heard(best, {best.node_id: best}, dict.fromkeys(unknown, "its address is not known"))
+    for node_id, answer in zip(targets, asked, strict=True):
+        if isinstance(answer, BaseException):
+            heard.missing[node_id] = " ".join(str(answer).split())
+        else:
+            heard.answers[answer.node_id] = answer
+    return heard
+
+
+async def answer_and_concerns(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, dict[int, str]]:
+    """The best answer; and what is wrong with each controller that it names, by node id, as that one says itself.
+
+    A full or damaged disk is known to nobody else, and the leader's word is not about it. Who cannot be asked is left out.
+
+    Raises:
+        AdminError: nobody could be asked.
+    """
+    heard = await hear_all(client)
+    return heard.best, {node_id: each.concern for node_id, each in heard.answers.items() if each.concern}

@@ -1,0 +1,152 @@
+"""`quorumctl snapshot`"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_TIMEOUT, EXIT_UNHEALTHY, CliError
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import Column, emit
+from quorum.wire.words import endpoint_text
+
+if TYPE_CHECKING:
+    from clients.admin import AdminClient
+
+_POLL_S = 0.05
+_COLUMNS = (
+    Column("NODE", "node_id"),
+    Column("END_OFFSET", "end_offset"),
+    Column("EPOCH", "epoch"),
+    Column("BYTES", "bytes"),
+    Column("LOG_TIME", "log_time"),
+    Column("SHA256", "sha256_text"),
+    Column("ERROR", "error"),
+)
+
+
+@click.group()
+def snapshot() -> None:
+    """Have snapshots written, and see them."""
+
+
+@snapshot.command()
+@click.option("--reason", default="", help="Kept in the log, with the mark.")
+@click.option("--wait", is_flag=True, help="Until every voter that answers has written it; the others are named.")
+@command
+def create(options: Options, reason: str, wait: bool) -> None:
+    """Has every controller write a snapshot of the same offset.
+
+    With --wait, exit code 10 if a voter cannot be asked, so that it is not known whether it has written it.
+    """
+
+    async def work(client: AdminClient) -> dict[str, Any]:
+        offset = (await client.create_snapshot(reason)).offset
+        written, missing = await _wait(client, offset) if wait else ({}, {})
+        hashes = sorted({sha256 for sha256 in written.values() if sha256 is not None})
+        return {
+            "end_offset": offset,
+            "written_by": sorted(written) if wait else None,
+            "not_written_by": [{"node_id": node_id, "error": error} for node_id, error in sorted(missing.items())]
+            if wait
+            else None,
+            "sha256": hashes[0] if len(hashes) == 1 else None,
+            "identical": len(hashes) == 1 if hashes else None,
+        }
+
+    document = ask(options, work)
+    text = f"Marked at offset {document['end_offset']}."
+    if wait:
+        nodes = ", ".join(str(node_id) for node_id in document["written_by"])
+        text = f"Snapshot at offset {document['end_offset']} written by controllers {nodes}."
+        if document["sha256"] is not None and document["identical"]:
+            text += f" The files are the same, byte for byte: {document['sha256'][:16]}."
+    emit(options.output, document, heading=[text])
+    if document["identical"] is False:
+        click.echo("quorumctl: the files differ, which must not be; compare the nodes with `snapshot list`", err=True)
+        raise SystemExit(EXIT_UNHEALTHY)
+    missing = document["not_written_by"]
+    if missing:
+        voters = len(missing) + len(document["written_by"])
+        each = "; ".join(f"controller {row['node_id']}: {row['error']}" for row in missing)
+        click.echo(
+            f"quorumctl: {len(missing)} of {voters} voters have not written it, as far as is known: {each}. One that comes back "
+            "writes it by itself, or takes the leader's; `quorumctl snapshot list` shows it",
+            err=True,
+        )
+        raise SystemExit(EXIT_UNHEALTHY)
+
+
+async def _wait(client: AdminClient, offset: int) -> tuple[dict[int, str | None], dict[int, str]]:
+    """The controllers that have it with the hash of their file, once all have that answer; and why others cannot be asked."""
+    deadline_s = asyncio.get_running_loop().time() + client.timeout_s
+    while True:
+        rows = await _rows(client)
+        answering = {row["node_id"] for row in rows if row["error"] is None}
+        having = {row["node_id"]: row["sha256"] for row in rows if row["end_offset"] == offset}
+        if answering and having.keys() == answering:
+            return having, {row["node_id"]: row["error"] for row in rows if row["error"] is not None}
+        if asyncio.get_running_loop().time() > deadline_s:
+            missing = ", ".join(str(node_id) for node_id in sorted(answering - having.keys())) or "nobody answers"
+            raise CliError(
+                f"the mark at offset {offset} is committed, but after {client.timeout_s:g} s no snapshot is there yet on: "
+                f"{missing}. `quorumctl snapshot list` shows when it is",
+                EXIT_TIMEOUT,
+            )
+        await asyncio.sleep(_POLL_S)
+
+
+@snapshot.command("list")
+@command
+def list_(options: Options) -> None:
+    """Lists the snapshots on every controller's disk."""
+    rows = ask(options, _rows)
+    shown = [row for row in rows if row["end_offset"] is not None or row["error"] is not None]
+    if options.output == "table":
+        shown = [{**row, "sha256_text": row["sha256"][:16] if row["sha256"] else None} for row in shown]
+    emit(options.output, {"snapshots": shown}, rows="snapshots", columns=_COLUMNS)
+
+
+async def _rows(client: AdminClient) -> list[dict[str, Any]]:
+    """One row per node and snapshot; a node that cannot be asked, or has none, has one row that says so."""
+    status = await client.describe_quorum()
+    voters = {
+        voter.node_id: endpoint_text(voter.endpoint) if voter.HasField("endpoint") else None for voter in status.voters
+    }
+    found = await asyncio.gather(*(_of_node(client, node_id, target) for node_id, target in sorted(voters.items())))
+    return [row for rows in found for row in rows]
+
+
+async def _of_node(client: AdminClient, node_id: int, target: str | None) -> list[dict[str, Any]]:
+    from clients.errors import AdminError
+
+    names = ("end_offset", "epoch", "bytes", "log_time", "sha256", "error")
+    nothing: dict[str, Any] = {"node_id": node_id, **dict.fromkeys(names)}
+    if target is None:
+        return [{**nothing, "error": "its address is not known"}]
+    try:
+        response = await client.list_snapshots(target)
+    except AdminError as e:
+        return [{**nothing, "error": " ".join(e.message.split())}]
+    rows = [
+        {
+            **nothing,
+            "end_offset": each.snapshot.end_offset,
+            "epoch": each.snapshot.epoch,
+            "bytes": each.size,
+            "log_time": time_text(each.timestamp_ms),
+            "sha256": each.sha256.hex() or None,
+        }
+        for each in response.snapshots
+    ]
+    return rows or [nothing]
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """UTC, as ISO 8601 has it; None for 0."""
+    if timestamp_ms == 0:
+        return None
+    return datetime.datetime.fromtimestamp(timestamp_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")

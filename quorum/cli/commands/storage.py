@@ -1,0 +1,211 @@
+"""`quorumctl storage`: format a data directory, and see whose one is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_CONFLICT, EXIT_NOT_FOUND, EXIT_USAGE, CliError
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import emit
+from quorum.wire.words import endpoint_text
+
+if TYPE_CHECKING:
+    from metadata_log.disk.identity import Identity
+    from quorum.runtime.disk.format_directory import RunningCluster
+
+
+@click.group()
+def storage() -> None:
+    """Format data directories, and see whose they are."""
+
+
+@storage.command("random-uuid")
+@command
+def random_uuid(options: Options) -> None:
+    """Prints a new id, for a cluster or a directory."""
+    from metadata_log.format.ids import uuid_text
+    from quorum.runtime.disk import format_directory
+
+    text = uuid_text(format_directory.random_uuid())
+    emit(options.output, {"uuid": text}, heading=[text])
+
+
+@storage.command("format")
+@click.option("-t", "--cluster-id", help="The cluster's id; the same for all of its nodes.")
+@click.option(
+    "-c", "--config", "config_path", type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="The node's config file: its node.id, process.roles and metadata.log.dir are used.",
+)  # fmt: skip
+@click.option("--directory", type=click.Path(path_type=Path), help="Without a config file: what to format.")
+@click.option("--node-id", type=click.IntRange(min=0), help="Without a config file.")
+@click.option("--role", type=click.Choice(("controller", "broker")), help="Without a config file.")
+@click.option(
+    "-I", "--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+    help="A new cluster: the first voter set, the same for every controller.",
+)  # fmt: skip
+@click.option(
+    "--from", "source", metavar="HOST:PORT,...",
+    help="A running cluster: any of its controllers, which is asked for what the new node needs to join.",
+)  # fmt: skip
+@click.option("-g", "--ignore-formatted", is_flag=True, help="Leave a directory alone that is formatted already.")
+@command
+def format_(
+    options: Options,
+    cluster_id: str | None,
+    config_path: Path | None,
+    directory: Path | None,
+    node_id: int | None,
+    role: str | None,
+    initial_controllers: str | None,
+    source: str | None,
+    ignore_formatted: bool,
+) -> None:
+    """Makes a data directory a node's.
+
+    Do this once, for a new node. A controller that lost its disk is not the same any more: its votes are lost, and with an
+    empty disk it could help to elect a leader that has forgotten what was committed. It joins its cluster as a new one does:
+    --from formats it with a new directory id, and it follows as an observer until `quorumctl quorum add-voter`.
+    """
+    from quorum.runtime.disk import format_directory
+
+    if config_path is not None:
+        directory, node_id, role = _from_config(config_path, directory, node_id, role)
+    if directory is None or node_id is None or role is None:
+        raise CliError("say what to format: --config FILE, or --directory, --node-id and --role", EXIT_USAGE)
+    if source is not None and initial_controllers is not None:
+        raise CliError("--initial-controllers is for a new cluster, --from for one that runs: not both", EXIT_USAGE)
+    if source is None and cluster_id is None:
+        raise CliError(
+            "of which cluster? --cluster-id ID for a new one (`quorumctl storage random-uuid` makes ids), --from HOST:PORT "
+            "of a controller for one that runs",
+            EXIT_USAGE,
+        )
+    cluster = None if source is None else _running_cluster(options, source, cluster_id)
+    try:
+        if cluster is not None:
+            identity = format_directory.format_joining(directory, cluster, node_id=node_id, role=role)
+        else:
+            assert cluster_id is not None
+            controllers = format_directory.parse_initial_controllers(initial_controllers) if initial_controllers else ()
+            identity = format_directory.format_directory(
+                directory, cluster_id=cluster_id, node_id=node_id, role=role, controllers=controllers
+            )
+    except format_directory.AlreadyFormatted as e:
+        if not ignore_formatted:
+            raise CliError(f"{e}. Nothing was changed; --ignore-formatted lets it be", EXIT_CONFLICT) from e
+        emit(options.output, {"directory": str(directory), "formatted": False}, heading=[f"Left alone: {e}."])
+        return
+    except ValueError as e:
+        raise CliError(str(e), EXIT_USAGE) from e
+    except OSError as e:
+        raise CliError(f"{directory}: {e.strerror or e}") from e
+    document = {"directory": str(directory), "formatted": True, **_document(identity)}
+    whose = f"{role} {node_id} of cluster {identity.cluster_id}, directory {document['directory_id']}"
+    heading = [f"Formatted {directory} for {whose}."]
+    if cluster is not None and role == "controller":
+        if cluster.hint is not None:
+            heading.append(
+                f"None of the first voters is left. To find the others it needs in its configuration: {cluster.hint}"
+            )
+        heading.append("It starts as an observer; when it has caught up, `quorumctl quorum add-voter` lets it vote.")
+    emit(options.output, document, heading=heading)
+
+
+def _running_cluster(options: Options, source: str, cluster_id: str | None) -> RunningCluster:
+    """What a controller of the cluster says: which one it is, and how its history began."""
+    from metadata_log.format.records import Voters
+    from quorum.runtime.disk.format_directory import RunningCluster
+    from quorum.wire.convert.convert_membership import from_voter
+    from quorum.wire.convert.errors import BadMessage
+
+    asked = replace(options, bootstrap_controller=source, bootstrap_server=None)
+    answer = ask(asked, lambda client: client.describe_quorum())
+    if cluster_id is not None and answer.cluster_id != cluster_id:
+        raise CliError(f"{source} is of cluster {answer.cluster_id}, not {cluster_id}", EXIT_CONFLICT)
+    try:
+        voters = Voters(tuple(from_voter(each) for each in answer.bootstrap_voters))
+    except BadMessage as e:
+        raise CliError(f"{source} answered nonsense: {e}") from e
+    if not voters.voters or answer.generation < 1:
+        raise CliError(f"{source} does not say how its cluster began: its release is too old to be joined so")
+    now = tuple(f"{each.node_id}@{endpoint_text(each.endpoint)}" for each in answer.voters if each.HasField("endpoint"))
+    return RunningCluster(answer.cluster_id, answer.generation, voters, now)
+
+
+@storage.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@command
+def info(options: Options, directory: Path) -> None:
+    """Shows whose a data directory is."""
+    from metadata_log.disk.files import RealDirectory
+    from metadata_log.disk.identity import read_identity
+    from metadata_log.format.errors import LogFormatError
+
+    try:
+        if not directory.is_dir():
+            raise CliError(f"{directory} is not a directory", EXIT_NOT_FOUND)
+        identity = read_identity(RealDirectory(directory))
+        contents = _contents(directory)
+    except LogFormatError as e:
+        raise CliError(str(e)) from e
+    except OSError as e:
+        raise CliError(f"{directory}: {e.strerror or e}") from e
+    if identity is None:
+        raise CliError(f"{directory} is not formatted; `quorumctl storage format` makes it a node's", EXIT_NOT_FOUND)
+    document = {"directory": str(directory), **_document(identity), **contents}
+    emit(
+        options.output,
+        document,
+        heading=[f"{key}: {'-' if value is None else value}" for key, value in document.items()],
+    )
+
+
+def _document(identity: Identity) -> dict[str, Any]:
+    from metadata_log.format.ids import uuid_text
+    from quorum.runtime.disk.format_directory import fingerprint
+    from service_kit.security.node_identity import Node, NodeNames
+
+    return {
+        "cluster_id": identity.cluster_id,
+        "node_id": identity.node_id,
+        "role": identity.role,
+        "directory_id": uuid_text(identity.directory_id),
+        "certificate_name": NodeNames(identity.cluster_id).demanded(Node(identity.role, identity.node_id)),
+        "generation": identity.generation,
+        "genesis": fingerprint(identity.genesis_chain) if identity.genesis_chain else None,
+    }
+
+
+def _contents(directory: Path) -> dict[str, Any]:
+    """How much is in it; read from names and sizes only, so that a running node is not disturbed."""
+    log = directory / "@metadata"
+    files = sorted(log.iterdir()) if log.is_dir() else []
+    return {
+        "segments": sum(file.suffix == ".log" for file in files),
+        "snapshots": sum(file.suffix == ".checkpoint" and not file.name.startswith("0" * 20) for file in files),
+        "bytes": sum(file.stat().st_size for file in files if file.is_file()),
+    }
+
+
+def _from_config(path: Path, directory: Path | None, node_id: int | None, role: str | None) -> tuple[Path, int, str]:
+    """What the config file says, which is what was said beside it, if anything was."""
+    from service_kit.process.settings import read_settings
+
+    settings, problems = read_settings(path, {}, ())
+    if problems:
+        raise CliError("; ".join(str(problem) for problem in problems), EXIT_USAGE)
+    values = {key: str(setting.value) for key, setting in settings.items()}
+    missing = [key for key in ("node.id", "metadata.log.dir") if not values.get(key)]
+    if missing or not values["node.id"].isdigit():
+        raise CliError(f"{path}: {' and '.join(missing) or 'a numeric node.id'} needed", EXIT_USAGE)
+    guessed = "broker" if "controller.quorum.bootstrap.servers" in values else "controller"
+    said = (directory, node_id, role)
+    meant = (Path(values["metadata.log.dir"]), int(values["node.id"]), values.get("process.roles", role or guessed))
+    for name, by_option, by_file in zip(("--directory", "--node-id", "--role"), said, meant, strict=True):
+        if by_option is not None and by_option != by_file:
+            raise CliError(f"{name} {by_option} contradicts {path}, which says {by_file}", EXIT_USAGE)
+    return meant

@@ -1,0 +1,255 @@
+"""`quorumctl topics`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from quorum.cli.errors import EXIT_OK, EXIT_USAGE, CliError, exit_code_of
+from quorum.cli.options import Options, ask, command
+from quorum.cli.output import UNKNOWN, Column, emit
+from quorum.wire.words import id_text, optional
+
+if TYPE_CHECKING:
+    from quorum_rpc.v1 import admin_pb2
+
+    from clients.admin import AdminClient
+
+INT32_MAX = 2**31 - 1
+"""The largest number that the protocol's fields hold."""
+
+
+_LISTING = (
+    Column("NAME", "name"),
+    Column("TOPIC_ID", "topic_id"),
+    Column("PARTITIONS", "partitions"),
+    Column("REPLICATION", "replication_factor"),
+)
+_RESULT = (Column("NAME", "name"), Column("RESULT", "result"), Column("TOPIC_ID", "topic_id"))
+_MESSAGE = Column("MESSAGE", "message")
+"""Where there is something to say."""
+_PARTITIONS = (
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("LEADER", "leader_id"),
+    Column("LEADER_EPOCH", "leader_epoch"),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("OFFLINE", "offline_replicas"),
+)
+
+
+@click.group()
+def topics() -> None:
+    """Create, see, change and delete topics."""
+
+
+@topics.command("list")
+@command
+def list_(options: Options) -> None:
+    """Lists all topics by name."""
+
+    async def work(client: AdminClient) -> list[dict[str, Any]]:
+        return [_listing(topic) async for topic in client.all_topics()]
+
+    emit(options.output, {"topics": ask(options, work)}, rows="topics", columns=_LISTING)
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--partitions", type=click.IntRange(1, INT32_MAX), help="Default: the controllers' num.partitions.")
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, INT32_MAX),
+    help="Default: the controllers' default.replication.factor.",
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE")
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and create nothing.")
+@command
+def create(
+    options: Options,
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    dry_run: bool,
+) -> None:
+    """Creates topics."""
+    from quorum_rpc.v1 import admin_pb2
+
+    entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in _pairs(configs)]
+    new = [
+        admin_pb2.NewTopic(
+            name=name,
+            partitions=-1 if partitions is None else partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            configs=entries,
+        )
+        for name in names
+    ]
+    response = ask(options, lambda client: client.create_topics(new, validate_only=dry_run))
+    done = "would be created" if dry_run else "created"
+    _finish(options, response, done, {"TOPIC_ALREADY_EXISTS": "exists"} if if_not_exists else {})
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@command
+def delete(options: Options, names: tuple[str, ...], if_exists: bool) -> None:
+    """Deletes topics, with everything in them."""
+    response = ask(options, lambda client: client.delete_topics(names))
+    _finish(options, response, "deleted", {"UNKNOWN_TOPIC_OR_PARTITION": "absent"} if if_exists else {})
+
+
+@topics.command()
+@click.argument("names", nargs=-1, required=True)
+@command
+def describe(options: Options, names: tuple[str, ...]) -> None:
+    """Shows topics with their configs and partitions."""
+
+    async def work(client: AdminClient) -> list[admin_pb2.TopicDescription]:
+        return [await client.describe_topic(name) for name in names]
+
+    described = [_description(topic) for topic in ask(options, work)]
+    if options.output != "table":
+        emit(options.output, {"topics": described}, rows="topics")
+        return
+    heading = [
+        f"{topic['name']}  id {topic['topic_id']}  partitions {topic['partition_count']}  "
+        f"configs {','.join(f'{key}={value}' for key, value in topic['configs'].items()) or UNKNOWN}"
+        for topic in described
+    ]
+    rows = [{"topic": topic["name"], **partition} for topic in described for partition in topic["partitions"]]
+    emit("table", {"partitions": rows}, rows="partitions", columns=_PARTITIONS, heading=heading)
+
+
+@topics.command()
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, INT32_MAX),
+    help="For topics that don't say it themselves. Default: num.partitions.",
+)
+@click.option(
+    "--replication-factor", type=click.IntRange(1, INT32_MAX), help="For topics that don't say it themselves."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+@command
+def apply(options: Options, file: Path, partitions: int | None, replication_factor: int | None, dry_run: bool) -> None:
+    """Makes the topics be what FILE says.
+
+    It creates topics, adds partitions and alters configs, and never deletes a topic.
+
+    FILE is JSON or YAML: {"topics": [{"topic": NAME, "partitions": N, "replication_factor": N, "configs": {...}}, ...]}.
+    Config keys that FILE does not name are left as they are.
+    """
+    from quorum.cli.commands.topic_apply import Impossible, apply_plan, make_plan, read_wanted
+
+    try:
+        wanted = read_wanted(file, partitions, replication_factor)
+    except ValueError as e:
+        raise CliError(f"{file}: {e}", EXIT_USAGE) from e
+
+    async def work(client: AdminClient) -> dict[str, Any]:
+        plan = await make_plan(client, wanted)
+        if not dry_run:
+            if options.output == "table":
+                for line in plan.lines():
+                    click.echo(line)
+            await apply_plan(client, plan)
+        return plan.document()
+
+    try:
+        document = ask(options, work)
+    except Impossible as e:
+        raise CliError(str(e)) from e
+    changes = document["changes"]
+    counts = ", ".join(f"{count} to {kind}" for kind, count in document["counts"].items() if count)
+    if not changes:
+        text = f"Nothing to do: all {len(wanted)} topics are as {file} says."
+    elif dry_run:
+        text = f"Would do: {counts}. Nothing was changed."
+    else:
+        text = f"Done: {counts}."
+    lines = [change["text"] for change in changes] if dry_run else []
+    emit(options.output, {"applied": not dry_run, **document}, heading=[*lines, text])
+
+
+# --- helpers ---------------------------------------------------------------------------------------------------------
+
+
+def _pairs(texts: tuple[str, ...]) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise CliError(f"{text!r} is not KEY=VALUE", EXIT_USAGE)
+        pairs.append((key, value))
+    return pairs
+
+
+def _listing(topic: admin_pb2.TopicListing) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": id_text(topic.topic_id),
+        "partitions": topic.partitions,
+        "replication_factor": topic.replication_factor,
+    }
+
+
+def _finish(options: Options, response: Any, done: str, tolerated: dict[str, str]) -> None:
+    """Prints what became of each topic; the exit code is that of the first one that failed.
+
+    `tolerated`: errors that are none here, and the word for each.
+    """
+    from clients.errors import AdminError
+
+    rows, exit_code = [], EXIT_OK
+    for each in response.results:
+        error = AdminError.of(each.error) if each.error.code else None
+        result = done if error is None else tolerated.get(error.code.name, "refused")
+        is_refused = error is not None and error.code.name not in tolerated
+        if error is not None and is_refused:
+            exit_code = exit_code or exit_code_of(error.code)
+        rows.append(
+            {
+                "name": each.name,
+                "result": result,
+                "error": error.code.name if error is not None and is_refused else None,
+                "message": error.message if error is not None and is_refused else None,
+                "topic_id": id_text(each.topic_id) if any(each.topic_id) else None,
+            }
+        )
+    columns = (*_RESULT, _MESSAGE) if any(row["message"] for row in rows) else _RESULT
+    emit(options.output, {"offset": response.offset, "topics": rows}, rows="topics", columns=columns)
+    if exit_code != EXIT_OK:
+        raise SystemExit(exit_code)
+
+
+def _description(topic: admin_pb2.TopicDescription) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "topic_id": id_text(topic.topic_id),
+        "partition_count": topic.partition_count,
+        "configs": {entry.key: entry.value for entry in topic.configs},
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader_id": optional(each, "leader_id"),
+                "leader_epoch": each.leader_epoch,
+                "partition_epoch": each.partition_epoch,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+                "adding_replicas": list(each.adding_replicas),
+                "removing_replicas": list(each.removing_replicas),
+                "elr": list(each.elr),
+                "offline_replicas": list(each.offline_replicas),
+            }
+            for each in topic.partitions
+        ],
+    }

@@ -1,0 +1,122 @@
+"""Whether a cluster is well, judged from what was heard of it: a list of reasons why not, empty if it is.
+
+    controllers   somebody leads and has committed; the leader hears every voter, and none lacks records for long;
+                  no controller has a concern (a full disk, a damaged log, a follower that cannot keep up, ...)
+    brokers       every registered one is online
+    partitions    every one has a leader, and all of its replicas in sync
+
+For a moment after an election the new leader has not heard every voter yet. That is no reason, or every election would be an
+alarm; it is `pending`, and a wait for health waits for that too.
+
+Pure functions of the document that `quorumctl health -o json` prints.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from metadata_log.format.records import NO_DATA_PLANE
+from quorum.cli.commands.replicas import SILENT, no_leader_text
+
+BEHIND_MS_MAX: Final = 10_000
+"""A voter that has lacked records for longer does not keep up. (Under load a healthy one lacks a few for milliseconds.)"""
+NAMED: Final = 10
+"""So many partitions or brokers are named in a reason."""
+
+Document = Mapping[str, Any]
+
+
+def reasons(document: Document) -> list[str]:
+    """Why the cluster is not well, the gravest first; empty: it is."""
+    return [
+        *_of_the_leader(document),
+        *(reason for each in document["controllers"] for reason in _of_controller(document, each)),
+        *_of_brokers(document["brokers"] or ()),
+        *_of_partitions(document["partitions"]),
+        *([f"brokers and partitions are not known: {document['error']}"] if document["error"] else []),
+    ]
+
+
+def pending(document: Document) -> list[str]:
+    """What is not known yet, since the leader was elected a moment ago."""
+    return [
+        f"leader {document['leader_id']} has not heard controller {each['node_id']} since its election"
+        for each in document["controllers"]
+        if each["status"] == "follower" and each["last_fetch_age_ms"] is None
+    ]
+
+
+def notes(document: Document) -> list[str]:
+    """What is worth knowing and no reason to call the cluster unwell."""
+    unasked = [
+        f"controller {each['node_id']} cannot be asked from here, so it is not known what is wrong with it, if anything: "
+        f"{each['missing']}"
+        for each in document["controllers"]
+        if each["missing"] is not None and not _is_lost(document, each)
+    ]
+    brokers = document["brokers"]
+    lonely = ["no broker is registered, so no topic can be created yet"] if brokers == [] else []
+    return [*unasked, *lonely, *_without_data_plane(brokers or ())]
+
+
+def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
+    ids = [str(each["broker_id"]) for each in brokers if each["data_plane"] == NO_DATA_PLANE]
+    if ids:
+        yield (
+            f"{len(ids)} of {len(brokers)} brokers run without a data plane (broker.data.plane: none), so that in sync "
+            f"means active there: {_first(ids, len(ids))}"
+        )
+
+
+def _of_the_leader(document: Document) -> Iterable[str]:
+    if document["leader_id"] is None:
+        yield f"nobody leads, {no_leader_text(document)}"
+    elif document["high_watermark"] is None:
+        yield f"leader {document['leader_id']} has not committed anything in its epoch yet"
+
+
+def _is_lost(document: Document, controller: Document) -> bool:
+    return document["leader_id"] is None or controller["status"] == SILENT
+
+
+def _of_controller(document: Document, each: Document) -> Iterable[str]:
+    name = f"controller {each['node_id']}"
+    if each["status"] == SILENT:
+        yield f"{name} is silent: the leader has not heard it {_seconds(each['last_fetch_age_ms'], 'since its election')}"
+    elif each["is_voter"] and each["lag"] and each["behind_for_ms"] >= BEHIND_MS_MAX:
+        yield f"{name} lacks {each['lag']:,} records, and has lacked some {_seconds(each['behind_for_ms'])}"
+    if each["is_voter"] and each["other_directory_id"] is not None:
+        yield (
+            f"{name} does not vote: it runs with directory {each['other_directory_id']}, and not with the one that voted. "
+            f"`quorumctl quorum remove-voter --node-id {each['node_id']}` and then `quorumctl quorum add-voter` let it vote again"
+        )
+    if each["missing"] is not None and document["leader_id"] is None:
+        yield f"{name} does not answer: {each['missing']}"
+    if each["no_leader_reason"] and document["leader_id"] is not None and each["status"] != SILENT:
+        yield f"{name} follows no leader: {each['no_leader_reason']}"
+    if each["concern"]:
+        yield f"{name}: {each['concern']}"
+
+
+def _of_brokers(brokers: Sequence[Document]) -> Iterable[str]:
+    states = sorted({each["state"] for each in brokers} - {"online"})
+    for state in states:
+        ids = [str(each["broker_id"]) for each in brokers if each["state"] == state]
+        yield f"{len(ids)} of {len(brokers)} brokers {'is' if len(ids) == 1 else 'are'} {state}: {_first(ids, len(ids))}"
+
+
+def _of_partitions(partitions: Document | None) -> Iterable[str]:
+    if partitions is None:
+        return
+    for kind, text in (("leaderless", "without a leader"), ("under_replicated", "with too few replicas in sync")):
+        count = partitions[kind]
+        if count:
+            yield f"{count:,} of {partitions['count']:,} partitions {text}: {_first(partitions['first_' + kind], count)}"
+
+
+def _first(names: Sequence[str], count: int) -> str:
+    shown = ", ".join(names[:NAMED])
+    return shown if count <= NAMED else f"{shown}, ..."
+
+
+def _seconds(duration_ms: int | None, otherwise: str = "") -> str:
+    return otherwise if duration_ms is None else f"for {duration_ms / 1_000:.1f} s"

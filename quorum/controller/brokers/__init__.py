@@ -1,0 +1,1 @@
+"""Brokers' lives: registration, sessions, fencing, controlled shutdown."""

@@ -1,0 +1,364 @@
+"""Brokers' lives: registered, heard of, unfenced, fenced, shut down, forgotten.
+
+Fencing takes the broker out of every ISR and from every leadership first and writes the fence record last, over as many
+batches as it takes; meanwhile the broker is barred: it still looks unfenced, but is given nothing (M3). A controlled
+shutdown goes the other way round: the flag comes first, which makes the broker inactive, and then its partitions move.
+Unfencing writes its record first, and then leaderless partitions may elect the broker.
+
+What a walk over several batches has seen lives in this object only. Should it be lost with the leadership, the next
+controller finds every partition in a valid state, and begins again.
+"""
+
+import random
+from typing import Final
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NO_LEADER, NodeId, Offset, id_shown, uuid_text
+from metadata_log.format.partition_state import ISR, LEADER
+from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
+from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
+from quorum.controller.brokers.registration import check_registration, registration_record
+from quorum.controller.brokers.sessions import Session, Sessions
+from quorum.controller.brokers.shutdowns import Shutdowns
+from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.commands import (
+    BrokerContact,
+    BrokerContactReply,
+    Command,
+    CommandReply,
+    ContinueFencing,
+    ContinueShutdown,
+    ElectLeaderless,
+    FenceBroker,
+    FenceBrokerReply,
+    FenceExpiredBrokers,
+    FollowUpReply,
+    RegisterBrokerCommand,
+    RegisterBrokerReply,
+    UnregisterBroker,
+    UnregisterBrokerReply,
+)
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import NOTHING_NEW, ControllerError, Decision
+
+STALLED_WALK_MS: Final = 1_000
+"""A walk that has not gone on for so long was cut short by a batch that never came to be; it is begun again."""
+
+
+class Brokers:
+    """Decides everything about brokers. Owns the sessions and the walks."""
+
+    def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
+        self._config = config
+        self.sessions = Sessions(config.session_timeout_ms)
+        self.views = BrokerViews(rng)
+        self._leaving: dict[NodeId, PartitionWalk] = {}
+        self._shutdowns = Shutdowns(config, self.sessions, self.views)
+        self._electing: dict[NodeId, PartitionWalk] = {}
+        self._left_at: dict[NodeId, Offset] = {}
+        """Where the last slice of a broker's way out was appended."""
+        self._began_at: Offset = 0
+        """Where this controller became active: what was taken away from whom before that, it does not know."""
+
+    def activate(self, image: MetadataImage, now_ms: int) -> None:
+        self.deactivate()
+        self.sessions.reset(image, now_ms)
+        self._began_at = image.offset
+
+    def deactivate(self) -> None:
+        self.sessions.clear()
+        self.views.reset()
+        self._leaving.clear()
+        self._shutdowns.clear()
+        self._electing.clear()
+        self._left_at.clear()
+
+    # --- registration ----------------------------------------------------------------------------------------------
+
+    def register(self, image: MetadataImage, command: RegisterBrokerCommand, now_ms: int) -> Decision:
+        """Raises ControllerError: INVALID_REGISTRATION, UNSUPPORTED_VERSION, DUPLICATE_BROKER_REGISTRATION."""
+        check_registration(image, command)
+        old: RegisterBroker | None = image.brokers.get(command.broker_id)
+        if old is not None and old.incarnation_id == command.incarnation_id:
+            record = registration_record(command, old)
+            records = () if record == old else (record,)
+            return Decision(records, RegisterBrokerReply(broker_epoch=old.broker_epoch))
+        if old is not None and old.incarnation_id != command.previous_incarnation_id:
+            self._check_not_live(old, now_ms)
+        moves: list[MetadataRecord] = []
+        if old is not None and not old.fenced:
+            moves, is_done = self._leave(image, old.broker_id, now_ms)
+            if not is_done:
+                return Decision(tuple(moves), RegisterBrokerReply(), then=command)
+        self._forget(command.broker_id)
+        return Decision((*moves, registration_record(command, None)), RegisterBrokerReply())
+
+    def _check_not_live(self, broker: RegisterBroker, now_ms: int) -> None:
+        if self.sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
+            raise ControllerError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}, which was "
+                f"heard within the session timeout of {self._config.session_timeout_ms} ms: is another process running "
+                f"with this id? If that one is dead, try again when its session is over",
+            )
+
+    def unregister(self, image: MetadataImage, command: UnregisterBroker, now_ms: int) -> Decision:
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
+        broker = self._registered(image, command.broker_id)
+        check_may_be_unregistered(image, broker, self.sessions, now_ms)
+        self._forget(broker.broker_id)
+        return Decision((UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch),), UnregisterBrokerReply())
+
+    def _registered(self, image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
+        broker: RegisterBroker | None = image.brokers.get(broker_id)
+        if broker is None:
+            raise ControllerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+        return broker
+
+    def _forget(self, broker_id: NodeId) -> None:
+        self._shutdowns.forget(broker_id)
+        self._electing.pop(broker_id, None)
+        if self._leaving.pop(broker_id, None) is not None:
+            self.views.unbar(broker_id)
+
+    def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
+        """The registration that a broker speaks under. Raises ControllerError, and then nothing has happened (M2)."""
+        broker = self._registered(image, broker_id)
+        if broker.broker_epoch != broker_epoch:
+            raise ControllerError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker_id} is registered with epoch {broker.broker_epoch}; the request has {broker_epoch}",
+            )
+        return broker
+
+    # --- fencing ---------------------------------------------------------------------------------------------------
+
+    def _leave(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> tuple[list[MetadataRecord], bool]:
+        """The next slice of the broker's way out, and whether it was the last."""
+        walk = self._leaving.get(broker_id)
+        if walk is None:
+            self.views.bar(broker_id)
+            walk = self._leaving[broker_id] = PartitionWalk(image, broker_id, now_ms)
+        active = self.views.of(image).active
+        self._left_at[broker_id] = image.offset
+
+        def without(visited: Visited) -> PartitionChange | None:
+            if broker_id not in visited.state[ISR]:
+                return None
+            return visited.builder(image, active).without(broker_id).build()
+
+        changes: list[MetadataRecord] = [*walk.step(image, without, self._config, now_ms)]
+        if walk.is_done:
+            del self._leaving[broker_id]
+            self.views.unbar(broker_id)
+        return changes, walk.is_done
+
+    def _fence(self, image: MetadataImage, broker: RegisterBroker, reply: CommandReply, now_ms: int) -> Decision:
+        """The broker's way out, and the fence record once it is out."""
+        if broker.fenced:
+            return Decision((), reply)
+        changes, is_done = self._leave(image, broker.broker_id, now_ms)
+        if not is_done:
+            return Decision(tuple(changes), reply, then=ContinueFencing(broker.broker_id))
+        self._forget(broker.broker_id)
+        fence = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, fenced=True)
+        return Decision((*changes, fence), reply)
+
+    def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
+        """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
+        broker = self._registered(image, command.broker_id)
+        check_may_be_fenced(broker, self.sessions, now_ms)
+        return self._fence(image, broker, FenceBrokerReply(broker_id=broker.broker_id), now_ms)
+
+    def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
+        """The next slice of a fencing that is under way, heard or not; nothing where it is not any more."""
+        reply = FenceBrokerReply(broker_id=command.broker_id)
+        broker: RegisterBroker | None = image.brokers.get(command.broker_id)
+        if broker is None or broker.broker_id not in self._leaving:
+            return Decision((), reply)
+        return self._fence(image, broker, reply, now_ms)
+
+    def fence_expired(self, image: MetadataImage, now_ms: int) -> Decision:
+        """Fences the one broker whose session ended first."""
+        broker_id = self.sessions.first_expired(image, now_ms)
+        if broker_id is None:
+            return Decision((), FenceBrokerReply())
+        self.sessions.postpone(broker_id, now_ms)
+        return self._fence(image, image.brokers[broker_id], FenceBrokerReply(broker_id=broker_id), now_ms)
+
+    def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether nothing is decided that takes leaderships away from the broker and that it has not applied, at `offset`.
+
+        Looking at its registration is not enough. A broker that is heard just after its fencing was decided is unfenced in
+        the next record: it looks unfenced before and after, and its leaderships move in between.
+        """
+        broker: RegisterBroker | None = image.brokers.get(broker_id)
+        if broker is None or broker.fenced or broker_id in self._leaving:
+            return False
+        return self.shows_last_departure(broker_id, offset)
+
+    def shows_last_departure(self, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
+
+        An older image may show an older fence. For example 101 registers, and so is fenced, at 226, is unfenced at 240, and its
+        shutdown is decided at 297: in the image at 233 it is fenced too, and it must not be told to go by that.
+        """
+        return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
+
+    def due(self, image: MetadataImage, now_ms: int) -> Command | None:
+        """What has to be decided although nobody asks."""
+        for broker_id, walk in list(self._leaving.items()):
+            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
+                broker: RegisterBroker | None = image.brokers.get(broker_id)
+                if broker is not None and not broker.fenced:
+                    return ContinueFencing(broker_id)
+                self._forget(broker_id)
+        if self.sessions.first_expired(image, now_ms) is not None:
+            return FenceExpiredBrokers()
+        return None
+
+    def next_deadline_ms(self) -> int | None:
+        """When to ask `due`; possibly too early."""
+        deadline_ms = self.sessions.next_deadline_ms()
+        for walk in self._leaving.values():
+            stalled_ms = walk.last_step_ms + STALLED_WALK_MS
+            deadline_ms = stalled_ms if deadline_ms is None else min(deadline_ms, stalled_ms)
+        return deadline_ms
+
+    # --- contact ---------------------------------------------------------------------------------------------------
+
+    def contact(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> Decision:
+        """A fetch that is a heartbeat; nearly always nothing comes of it.
+
+        Raises:
+            ControllerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; then the contact has had no effect at all (M2).
+        """
+        broker = self.identified(image, contact.broker_id, contact.broker_epoch)
+        if broker.incarnation_id != contact.incarnation_id:
+            raise ControllerError(
+                ErrorCode.STALE_BROKER_EPOCH,
+                f"broker {broker.broker_id} is registered as incarnation {uuid_text(broker.incarnation_id)}; "
+                f"the request is of {id_shown(contact.incarnation_id)}",
+            )
+        session = self.sessions.heard(contact.broker_id, contact.broker_epoch, contact.offset, now_ms)
+        if contact.broker_id in self._leaving:
+            return NOTHING_NEW
+        if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
+            return self._lose_log_dirs(image, broker, contact, now_ms)
+        if broker.fenced or broker.in_controlled_shutdown or contact.wants_fence or contact.wants_shut_down:
+            return self._change_state(image, broker, contact, session, now_ms)
+        return self._others_may_go(image) if self._shutdowns.any else NOTHING_NEW
+
+    def _change_state(
+        self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, session: Session, now_ms: int
+    ) -> Decision:
+        state = state_of(broker)
+        if state is BrokerState.STOPPING or (
+            state is BrokerState.ONLINE and contact.wants_shut_down and not contact.wants_fence
+        ):
+            return self._stop(image, broker, now_ms)
+        is_caught_up = contact.offset > broker.broker_epoch
+        match next_state(
+            state,
+            wants_fence=contact.wants_fence,
+            wants_shut_down=contact.wants_shut_down,
+            is_caught_up=is_caught_up,
+            is_held=False,
+        ):
+            case Next.ONLINE if state is BrokerState.FENCED:
+                session.may_go = False
+                return self._unfence(image, broker, now_ms)
+            case Next.FENCED if state is BrokerState.ONLINE:
+                return self._fence(image, broker, BrokerContactReply(), now_ms)
+            case Next.MAY_GO:
+                session.may_go = True
+                return self._fence(image, broker, BrokerContactReply(), now_ms)
+            case _:
+                session.may_go = False
+                return NOTHING_NEW
+
+    def _unfence(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
+        change = BrokerRegistrationChange(
+            broker.broker_id,
+            broker.broker_epoch,
+            fenced=False,
+            in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
+        )
+        self._electing[broker.broker_id] = PartitionWalk(image, broker.broker_id, now_ms)
+        changes, then = self._elect_some(image, broker.broker_id, now_ms)
+        return Decision((change, *changes), BrokerContactReply(), then=then)
+
+    def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
+        """The next slice of what became possible when a broker came back."""
+        if command.broker_id not in self._electing or command.broker_id not in self.views.of(image).active:
+            self._electing.pop(command.broker_id, None)
+            return Decision((), FollowUpReply())
+        changes, then = self._elect_some(image, command.broker_id, now_ms)
+        return Decision(tuple(changes), FollowUpReply(), then=then)
+
+    def _elect_some(
+        self, image: MetadataImage, broker_id: NodeId, now_ms: int
+    ) -> tuple[list[PartitionChange], Command | None]:
+        active = self.views.of(image).active | {broker_id}
+
+        def elect(visited: Visited) -> PartitionChange | None:
+            if visited.state[LEADER] != NO_LEADER:
+                return None
+            return visited.builder(image, active).build()
+
+        walk = self._electing[broker_id]
+        changes = walk.step(image, elect, self._config, now_ms)
+        if not walk.is_done:
+            return changes, ElectLeaderless(broker_id)
+        del self._electing[broker_id]
+        return changes, None
+
+    def _lose_log_dirs(
+        self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int
+    ) -> Decision:
+        """The lost directories leave the registration; a broker that has none left is fenced.
+
+        Which replicas stood in a directory only the broker knows (it places them), so it gives up their leadership itself.
+        """
+        kept = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in contact.offline_log_dirs)
+        change = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, log_dirs=kept)
+        if kept or broker.fenced:
+            return Decision((change,), BrokerContactReply())
+        fencing = self._fence(image, broker, BrokerContactReply(), now_ms)
+        return Decision((change, *fencing.records), fencing.reply, then=fencing.then)
+
+    # --- controlled shutdown ---------------------------------------------------------------------------------------
+
+    def _stop(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
+        """The next step of a controlled shutdown, the first one included; the last one is a fencing."""
+        decision = self._shutdowns.advance(image, broker, now_ms)
+        if decision is not None:
+            return decision
+        session = self.sessions.of(broker.broker_id, broker.broker_epoch)
+        if session is not None:
+            session.may_go = True
+        # Fencing looks at every partition again: it takes the broker out of what it still leads, for want of others.
+        return self._fence(image, broker, BrokerContactReply(), now_ms)
+
+    def _others_may_go(self, image: MetadataImage) -> Decision:
+        """Somebody else has got further: that may be what a stopping broker waits for."""
+        broker_id = self._shutdowns.first_let_go(image)
+        if broker_id is None:
+            return NOTHING_NEW
+        return Decision((), BrokerContactReply(), then=ContinueShutdown(broker_id))
+
+    def continue_shutdown(self, image: MetadataImage, command: ContinueShutdown, now_ms: int) -> Decision:
+        """More leaders moved, or the broker let go, if it still is stopping."""
+        broker: RegisterBroker | None = image.brokers.get(command.broker_id)
+        if (
+            broker is None
+            or broker.fenced
+            or broker.broker_id not in self._shutdowns
+            or broker.broker_id in self._leaving
+        ):
+            return Decision((), FollowUpReply())
+        return self._stop(image, broker, now_ms)

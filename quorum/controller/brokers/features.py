@@ -1,0 +1,65 @@
+"""Features that the cluster has agreed on, registrations of controllers, and the blocks of producer ids."""
+
+from typing import Final
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NODE_ID_MAX
+from metadata_log.format.records import FeatureLevel, MetadataRecord, ProducerIds, RegisterController
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.registration import endpoint_problem, feature_problem, supported_problem
+from quorum.controller.protocol.commands import (
+    AllocateProducerIds,
+    AllocateProducerIdsReply,
+    BootstrapFeatures,
+    BootstrapFeaturesReply,
+    RegisterControllerCommand,
+    RegisterControllerReply,
+)
+from quorum.controller.protocol.decision import ControllerError, Decision
+
+METADATA_VERSION: Final = "metadata.version"
+"""Says which records may be written."""
+METADATA_VERSION_MIN: Final = 1
+METADATA_VERSION_MAX: Final = 1
+
+PRODUCER_ID_END: Final = (1 << 63) - 1
+
+
+def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Decision:
+    """Written once in a cluster's life. Raises ControllerError(UNSUPPORTED_VERSION)."""
+    level = command.metadata_version
+    if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_MAX:
+        raise ControllerError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{METADATA_VERSION} {level} is not supported: {METADATA_VERSION_MIN} to {METADATA_VERSION_MAX} are",
+        )
+    if METADATA_VERSION in image.features:
+        return Decision((), BootstrapFeaturesReply())
+    return Decision((FeatureLevel(METADATA_VERSION, level),), BootstrapFeaturesReply())
+
+
+def register_controller(image: MetadataImage, command: RegisterControllerCommand) -> Decision:
+    """A controller's own registration; saying the same again writes nothing. Raises ControllerError."""
+    problem = endpoint_problem(command.endpoints) or supported_problem(command.features)
+    if not 0 <= command.controller_id <= NODE_ID_MAX:
+        problem = f"a controller id is between 0 and {NODE_ID_MAX}"
+    elif len(command.incarnation_id) != 16:
+        problem = "the incarnation id must be 16 bytes"
+    if problem is not None:
+        raise ControllerError(ErrorCode.INVALID_REGISTRATION, f"controller {command.controller_id}: {problem}")
+    problem = feature_problem(image, command.features)
+    if problem is not None:
+        raise ControllerError(ErrorCode.UNSUPPORTED_VERSION, f"controller {command.controller_id}: {problem}")
+    record = RegisterController(command.controller_id, command.incarnation_id, command.endpoints, command.features)
+    records: tuple[MetadataRecord, ...] = () if image.controllers.get(command.controller_id) == record else (record,)
+    return Decision(records, RegisterControllerReply())
+
+
+def allocate_producer_ids(image: MetadataImage, command: AllocateProducerIds, block: int) -> Decision:
+    """The next `block` ids. Who asks is known to be registered. Raises ControllerError once no id is left."""
+    last = image.producer_ids
+    first = 0 if last is None else last.next_producer_id
+    if first > PRODUCER_ID_END - block:
+        raise ControllerError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been given out")
+    record = ProducerIds(command.broker_id, command.broker_epoch, first + block)
+    return Decision((record,), AllocateProducerIdsReply(first_producer_id=first, count=block))

@@ -1,0 +1,137 @@
+"""Who may register, and as what (KIP-631).
+
+A broker's epoch is the offset of its registration record, so a registration answers with an epoch only when it stands in
+the log. The same incarnation again is a retry: it may amend endpoints, rack, features and data plane, and keeps epoch and flags.
+Another incarnation is refused while the first has a live session, since two processes would then be one broker; unless it
+names the first as its own predecessor in the data directory that it now holds the lock of (KAFKA-19047).
+"""
+
+from typing import Final
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import NODE_ID_MAX, uuid_text
+from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE, Endpoint, FeatureRange, RegisterBroker
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.protocol.commands import RegisterBrokerCommand
+from quorum.controller.protocol.decision import ControllerError
+
+LOG_DIRS_MAX: Final = 100
+ENDPOINTS_MAX: Final = 32
+FEATURES_MAX: Final = 100
+DATA_PLANES: Final = (EXTERNAL_DATA_PLANE, NO_DATA_PLANE)
+TEXT_MAX: Final = 255
+"""Characters of a host name, a rack or a listener's name."""
+
+
+def endpoint_problem(endpoints: tuple[Endpoint, ...]) -> str | None:
+    """Why nobody could be reached at these endpoints."""
+    if not endpoints:
+        return "no endpoints: at least one listener must be named"
+    if len(endpoints) > ENDPOINTS_MAX:
+        return f"{len(endpoints)} endpoints: at most {ENDPOINTS_MAX} are allowed"
+    listeners = [endpoint.listener for endpoint in endpoints]
+    if len(set(listeners)) != len(listeners):
+        return f"listener {next(name for name in listeners if listeners.count(name) > 1)!r} is named twice"
+    for listener, host, port in endpoints:
+        if not 1 <= len(listener) <= TEXT_MAX:
+            return f"a listener's name has 1 to {TEXT_MAX} characters, not {len(listener)}"
+        if not 1 <= len(host) <= TEXT_MAX:
+            return f"the host of listener {listener!r} has 1 to {TEXT_MAX} characters, not {len(host)}"
+        if not 1 <= port <= 65_535:
+            return f"the port of listener {listener!r} is between 1 and 65535, not {port}"
+    return None
+
+
+def feature_problem(image: MetadataImage, features: tuple[FeatureRange, ...]) -> str | None:
+    """Which finalized feature a node with these ranges could not work with."""
+    supported = {feature.name: feature for feature in features}
+    for name, level in image.features.items():
+        found = supported.get(name)
+        if found is None:
+            return f"feature {name} is at level {level} in this cluster, and the node does not know it"
+        if not found.min_level <= level <= found.max_level:
+            return (
+                f"feature {name} is at level {level} in this cluster, and the node supports "
+                f"{found.min_level} to {found.max_level}"
+            )
+    return None
+
+
+def supported_problem(features: tuple[FeatureRange, ...]) -> str | None:
+    """What is wrong with the features that a node says it supports."""
+    if len(features) > FEATURES_MAX:
+        return f"{len(features)} features: at most {FEATURES_MAX} are allowed"
+    return next((problem for each in features if (problem := _range_problem(each))), None)
+
+
+def _range_problem(feature: FeatureRange) -> str | None:
+    """What is wrong with it, whatever the cluster's features: it stands in the log for good."""
+    if not 1 <= len(feature.name) <= TEXT_MAX:
+        return f"a feature's name has 1 to {TEXT_MAX} characters, not {len(feature.name)}"
+    if not 0 <= feature.min_level <= feature.max_level:
+        return f"feature {feature.name}: levels {feature.min_level} to {feature.max_level} are no range"
+    return None
+
+
+def _log_dir_problem(image: MetadataImage, command: RegisterBrokerCommand) -> str | None:
+    log_dirs = command.log_dirs
+    if not 1 <= len(log_dirs) <= LOG_DIRS_MAX:
+        return f"{len(log_dirs)} log directories: 1 to {LOG_DIRS_MAX} are allowed"
+    if len(set(log_dirs)) != len(log_dirs):
+        return f"log directory {uuid_text(next(each for each in log_dirs if log_dirs.count(each) > 1))} is named twice"
+    wanted = set(log_dirs)
+    for broker in image.brokers.unordered_values():
+        if broker.broker_id != command.broker_id and not wanted.isdisjoint(broker.log_dirs):
+            shared = next(each for each in log_dirs if each in broker.log_dirs)
+            return f"log directory {uuid_text(shared)} belongs to broker {broker.broker_id}: is this a copied disk?"
+    return None
+
+
+def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> None:
+    """Refuses a registration that no state of the cluster's brokers could make right.
+
+    Raises:
+        ControllerError: INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    """
+    problem: str | None = None
+    if not 0 <= command.broker_id <= NODE_ID_MAX:
+        problem = f"broker id {command.broker_id} is not between 0 and {NODE_ID_MAX}"
+    elif len(command.incarnation_id) != 16 or command.incarnation_id == bytes(16):
+        problem = "the incarnation id must be 16 bytes, and not all zero"
+    elif any(len(log_dir) != 16 for log_dir in command.log_dirs):
+        problem = "a log directory's id must be 16 bytes"
+    elif command.rack is not None and not 1 <= len(command.rack) <= TEXT_MAX:
+        problem = f"a rack has 1 to {TEXT_MAX} characters, not {len(command.rack)}"
+    elif command.data_plane not in DATA_PLANES:
+        problem = f"the data plane is one of {', '.join(DATA_PLANES)}, and not {command.data_plane[:TEXT_MAX]!r}"
+    else:
+        problem = (
+            endpoint_problem(command.endpoints)
+            or _log_dir_problem(image, command)
+            or supported_problem(command.features)
+        )
+    if problem is not None:
+        raise ControllerError(ErrorCode.INVALID_REGISTRATION, f"broker {command.broker_id}: {problem}")
+    problem = feature_problem(image, command.features)
+    if problem is not None:
+        raise ControllerError(ErrorCode.UNSUPPORTED_VERSION, f"broker {command.broker_id}: {problem}")
+
+
+def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | None) -> RegisterBroker:
+    """The record of a new registration, or of the amended one that is kept."""
+    record = RegisterBroker(
+        broker_id=command.broker_id,
+        incarnation_id=command.incarnation_id,
+        endpoints=command.endpoints,
+        features=command.features,
+        rack=command.rack,
+        fenced=True,
+        in_controlled_shutdown=False,
+        log_dirs=command.log_dirs,
+        data_plane=command.data_plane,
+    )
+    if kept is None:
+        return record
+    return record._replace(
+        fenced=kept.fenced, in_controlled_shutdown=kept.in_controlled_shutdown, broker_epoch=kept.broker_epoch
+    )

@@ -1,0 +1,144 @@
+"""Who was heard of, and when: soft state of the active controller, never logged (KIP-631).
+
+A session belongs to one registration (broker id *and* epoch): contact under an older epoch refreshes nothing (M2). Every
+contact sets the session's deadline to now + timeout; the broker that passes its deadline unfenced is fenced. After a
+failover each unfenced broker gets a fresh full session, and a fenced one none (M8): the new controller has no right to
+judge by silence that it was not there to hear, and a fenced broker has nothing to lose by being gone.
+
+The earliest deadline is asked for at every turn. Contacts only ever push deadlines back, so a minimum once found stays a
+lower bound, and the sessions are looked through again only when that bound is reached: every few seconds, not every turn.
+"""
+
+from dataclasses import dataclass
+
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.image.metadata_image import MetadataImage
+
+UNKNOWN_OFFSET: Offset = -1
+
+
+@dataclass(slots=True)
+class Session:
+    """What is known of one registration by hearing."""
+
+    broker_epoch: int
+    deadline_ms: int
+    last_contact_ms: int | None = None
+    """None: not heard of since this controller became active."""
+    metadata_offset: Offset = UNKNOWN_OFFSET
+    """The broker has applied all metadata below. Never goes back within an epoch."""
+    has_ended: bool = False
+    """Its end is being acted upon, whatever `deadline_ms` says; until the broker is heard again."""
+    may_go: bool = False
+    """It asked to shut down, and nothing holds it any more."""
+
+
+class Sessions:
+    """The sessions of all brokers."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._by_broker: dict[NodeId, Session] = {}
+        self._next_deadline_ms: int | None = None
+        """At most the earliest deadline; None where there are no sessions."""
+
+    @property
+    def timeout_ms(self) -> int:
+        """How long a session lasts after a contact."""
+        return self._timeout_ms
+
+    def reset(self, image: MetadataImage, now_ms: int) -> None:
+        """A fresh full session for every unfenced broker."""
+        self._by_broker.clear()
+        self._next_deadline_ms = None
+        for broker in image.brokers.unordered_values():
+            if not broker.fenced:
+                self._open(broker.broker_id, broker.broker_epoch, now_ms)
+
+    def clear(self) -> None:
+        self._by_broker.clear()
+        self._next_deadline_ms = None
+
+    def _open(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> Session:
+        deadline_ms = now_ms + self._timeout_ms
+        session = self._by_broker[broker_id] = Session(broker_epoch, deadline_ms)
+        if self._next_deadline_ms is None or deadline_ms < self._next_deadline_ms:
+            self._next_deadline_ms = deadline_ms
+        return session
+
+    def of(self, broker_id: NodeId, broker_epoch: int) -> Session | None:
+        """The session of this very registration."""
+        session = self._by_broker.get(broker_id)
+        return session if session is not None and session.broker_epoch == broker_epoch else None
+
+    def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
+        """The broker was heard; nothing where it has no session under this epoch."""
+        session = self.of(broker_id, broker_epoch)
+        if session is not None:
+            session.last_contact_ms = now_ms
+            session.has_ended = False
+            session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
+
+    def heard(self, broker_id: NodeId, broker_epoch: int, offset: Offset, now_ms: int) -> Session:
+        """The broker, whose registration is known to have this epoch, was heard and stands at `offset`."""
+        session = self.of(broker_id, broker_epoch) or self._open(broker_id, broker_epoch, now_ms)
+        session.last_contact_ms = now_ms
+        session.has_ended = False
+        session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
+        session.metadata_offset = max(session.metadata_offset, offset)
+        if self._next_deadline_ms is None or session.deadline_ms < self._next_deadline_ms:
+            self._next_deadline_ms = session.deadline_ms
+        return session
+
+    def is_live(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> bool:
+        """Whether the registration was heard within the timeout (or may have been, before a failover)."""
+        session = self.of(broker_id, broker_epoch)
+        return session is not None and not (session.may_go or session.has_ended) and session.deadline_ms > now_ms
+
+    def postpone(self, broker_id: NodeId, now_ms: int) -> None:
+        """The session's end is being acted upon; should that come to nothing, look again a little later."""
+        session = self._by_broker[broker_id]
+        session.has_ended = True
+        session.deadline_ms = now_ms + max(1, self._timeout_ms // 8)
+
+    def credit(self, stall_ms: int) -> None:
+        """This process stood still for so long: what was not heard then is nobody's fault (KAFKA-15019)."""
+        assert stall_ms >= 0
+        for session in self._by_broker.values():
+            session.deadline_ms += stall_ms
+        if self._next_deadline_ms is not None:
+            self._next_deadline_ms += stall_ms
+
+    def next_deadline_ms(self) -> int | None:
+        """When to ask `first_expired`; possibly too early, never too late."""
+        return self._next_deadline_ms
+
+    def first_expired(self, image: MetadataImage, now_ms: int) -> NodeId | None:
+        """The unfenced broker whose session ended first, if any has ended by now."""
+        if self._next_deadline_ms is None or now_ms < self._next_deadline_ms:
+            return None
+        earliest: tuple[int, NodeId] | None = None
+        for broker_id, session in list(self._by_broker.items()):
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.broker_epoch != session.broker_epoch:
+                if session.deadline_ms <= now_ms:
+                    del self._by_broker[broker_id]  # an older registration's, or a broker's that was unregistered
+            elif not broker.fenced and (earliest is None or (session.deadline_ms, broker_id) < earliest):
+                earliest = (session.deadline_ms, broker_id)
+        if earliest is None:
+            # Whoever is unfenced later has just been heard then: nothing can be due before a whole timeout from now.
+            self._next_deadline_ms = now_ms + self._timeout_ms if self._by_broker else None
+            return None
+        deadline_ms, expired_id = earliest
+        self._next_deadline_ms = deadline_ms
+        return expired_id if deadline_ms <= now_ms else None
+
+    def lowest_offset(self, broker_ids: frozenset[NodeId], image: MetadataImage) -> Offset | None:
+        """How far the slowest of these brokers has come; UNKNOWN_OFFSET where one was not heard; None where there are none."""
+        lowest: Offset | None = None
+        for broker_id in broker_ids:
+            session = self.of(broker_id, image.brokers[broker_id].broker_epoch)
+            offset = UNKNOWN_OFFSET if session is None else session.metadata_offset
+            if lowest is None or offset < lowest:
+                lowest = offset
+        return lowest

@@ -1,0 +1,139 @@
+"""Controlled shutdowns: a broker's leaders move away while it still runs, and it goes when the others have seen that.
+
+    1  the flag is written: the broker is not active any more, so nothing new comes to it
+    2  slice by slice, its leaders move to active ISR members, and it leaves the ISRs
+    3  partitions that it leads alone hold it, as long as another of their replicas is active and may yet catch up
+    4  every active broker applies the records of 2: whoever came to it with older metadata was told "not me"
+    5  it is fenced, and told that it may go
+
+A broker that leads nothing goes straight to 5. What is kept here is soft: a new controller begins again at 2.
+"""
+
+from metadata_log.format.ids import NodeId, Offset, Uuid
+from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
+from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
+from quorum.controller.brokers.sessions import Sessions
+from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.commands import BrokerContactReply, ContinueShutdown
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import Decision
+
+
+class _Shutdown:
+    """One broker's shutdown under way."""
+
+    __slots__ = ("done_offset", "held_by", "walk")
+
+    def __init__(self, walk: PartitionWalk) -> None:
+        self.walk = walk
+        self.held_by: list[tuple[Uuid, int]] = []
+        """Partitions that it leads still, because it is alone in their ISR, though another replica could catch up."""
+        self.done_offset: Offset | None = None
+        """The end of the records that moved its last leaders; set once."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that can move has moved."""
+        return self.walk.is_done and not self.held_by
+
+
+class Shutdowns:
+    """All controlled shutdowns."""
+
+    def __init__(self, config: ControllerConfig, sessions: Sessions, views: BrokerViews) -> None:
+        self._config = config
+        self._sessions = sessions
+        self._views = views
+        self._by_broker: dict[NodeId, _Shutdown] = {}
+
+    @property
+    def any(self) -> bool:
+        return bool(self._by_broker)
+
+    def __contains__(self, broker_id: NodeId) -> bool:
+        return broker_id in self._by_broker
+
+    def clear(self) -> None:
+        self._by_broker.clear()
+
+    def forget(self, broker_id: NodeId) -> None:
+        self._by_broker.pop(broker_id, None)
+
+    def advance(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision | None:
+        """The next step, the first one included; None where nothing holds the broker any more."""
+        broker_id = broker.broker_id
+        shutdown = self._by_broker.get(broker_id)
+        if shutdown is None:
+            shutdown = self._by_broker[broker_id] = _Shutdown(PartitionWalk(image, broker_id, now_ms))
+        moves, leads = self._move_leaders(image, broker_id, shutdown, now_ms)
+        state = state_of(broker)
+        if state is BrokerState.ONLINE:
+            is_held = leads or not shutdown.walk.is_done
+        else:
+            is_held = not self._is_seen(image, broker_id, shutdown)
+        next_one = next_state(state, wants_fence=False, wants_shut_down=True, is_caught_up=True, is_held=is_held)
+        if next_one is Next.MAY_GO:
+            return None
+        records: tuple[MetadataRecord, ...] = tuple(moves)
+        if state is BrokerState.ONLINE:
+            flag = BrokerRegistrationChange(broker_id, broker.broker_epoch, in_controlled_shutdown=True)
+            records = (flag, *moves)
+        if shutdown.is_settled and shutdown.done_offset is None:
+            shutdown.done_offset = image.offset + len(records)
+        then = None if shutdown.walk.is_done else ContinueShutdown(broker_id)
+        return Decision(records, BrokerContactReply(), then=then)
+
+    def _move_leaders(
+        self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown, now_ms: int
+    ) -> tuple[list[PartitionChange], bool]:
+        """Moves what can be moved now, and tells whether the broker led any of what was looked at.
+
+        A partition that it leads alone stays with it until it goes; where no other replica is active, it does not hold the
+        broker: nobody waits for what can't come.
+        """
+        active = self._views.of(image).active - {broker_id}
+        leads = False
+        held_before, shutdown.held_by = shutdown.held_by, []
+
+        def move(visited: Visited) -> PartitionChange | None:
+            nonlocal leads
+            state = visited.state
+            if broker_id not in state[ISR]:
+                return None
+            if state[LEADER] == broker_id:
+                leads = True
+                if active.isdisjoint(state[ISR]):
+                    if not active.isdisjoint(state[REPLICAS]):
+                        shutdown.held_by.append((visited.topic.topic_id, visited.partition))
+                    return None
+            return visited.builder(image, active).without(broker_id).build()
+
+        changes: list[PartitionChange] = []
+        for index, (topic_id, partition) in enumerate(held_before):
+            if index >= self._config.slice_partitions_max or len(changes) >= self._config.slice_changes_max:
+                shutdown.held_by = held_before[index:] + shutdown.held_by
+                leads = True
+                break
+            topic = image.topic_by_id(topic_id)
+            state = None if topic is None else topic.state(partition)
+            change = None if topic is None or state is None else move(Visited(topic, partition, state))
+            if change is not None:
+                changes.append(change)
+        return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
+
+    def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:
+        """Whether every active broker has applied the records that moved the last leaders; not before they are written."""
+        if shutdown.done_offset is None:
+            return False
+        lowest = self._sessions.lowest_offset(self._views.of(image).active - {broker_id}, image)
+        return lowest is None or lowest >= shutdown.done_offset
+
+    def first_let_go(self, image: MetadataImage) -> NodeId | None:
+        """A broker that only waited for the others to see it go, now that they have."""
+        for broker_id, shutdown in self._by_broker.items():
+            if self._is_seen(image, broker_id, shutdown):
+                return broker_id
+        return None

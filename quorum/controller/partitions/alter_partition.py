@@ -1,0 +1,171 @@
+"""A leader's proposal for the ISR of its partitions: compare and set (KIP-497).
+
+The order of the checks is the protocol: each tells the leader something else about how it is out of date. A state ahead of
+ours can only come from a later controller, so it is we who are deposed. A proposal for exactly the state that holds
+already is a retry whose first answer was lost, and is granted again.
+"""
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import id_shown
+from metadata_log.format.partition_state import (
+    ISR,
+    LEADER,
+    LEADER_EPOCH,
+    PARTITION_EPOCH,
+    RECOVERY_STATE,
+    REPLICAS,
+    PartitionState,
+    merge,
+)
+from metadata_log.format.records import RECOVERED, RECOVERING, PartitionChange, RegisterBroker
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.partitions.partition_changes import PartitionChangeBuilder
+from quorum.controller.protocol.commands import (
+    ANY_BROKER_EPOCH,
+    AlterPartition,
+    AlterPartitionReply,
+    PartitionAlteration,
+    PartitionAlterationResult,
+)
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.topic_rules import Rejected
+
+
+def alter_partitions(
+    image: MetadataImage, command: AlterPartition, view: BrokerView, config: ControllerConfig
+) -> Decision:
+    """Each partition by itself; the good ones in one batch. Who asks is known to be registered under its epoch.
+
+    Raises:
+        ControllerError: POLICY_VIOLATION, for too many partitions in one request.
+    """
+    if len(command.partitions) > config.records_max:
+        raise ControllerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request alters {len(command.partitions):,} partitions; at most {config.records_max:,} are allowed",
+        )
+    changes: list[PartitionChange] = []
+    results: list[PartitionAlterationResult] = []
+    altered: set[tuple[bytes, int]] = set()
+    for alteration in command.partitions:
+        place = (alteration.topic_id, alteration.partition)
+        try:
+            if place in altered:
+                raise Rejected(ErrorCode.INVALID_REQUEST, f"partition {place[1]} is altered twice in this request")
+            altered.add(place)
+            state, change = _alter(image, command, alteration, view)
+        except Rejected as e:
+            results.append(PartitionAlterationResult(*place, e.code, e.message))
+            continue
+        if change is not None:
+            changes.append(change)
+            state = merge(state, change)
+        results.append(
+            PartitionAlterationResult(
+                *place,
+                leader_id=state[LEADER],
+                leader_epoch=state[LEADER_EPOCH],
+                partition_epoch=state[PARTITION_EPOCH],
+                isr=state[ISR],
+                leader_recovery_state=state[RECOVERY_STATE],
+            )
+        )
+    return Decision(tuple(changes), AlterPartitionReply(results=tuple(results)))
+
+
+def _alter(
+    image: MetadataImage, command: AlterPartition, alteration: PartitionAlteration, view: BrokerView
+) -> tuple[PartitionState, PartitionChange | None]:
+    topic = image.topic_by_id(alteration.topic_id)
+    if topic is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {id_shown(alteration.topic_id)}")
+    state = topic.state(alteration.partition)
+    if state is None:
+        raise Rejected(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic.name!r} has no partition {alteration.partition}: it has {topic.partition_count}",
+        )
+    isr = tuple(member.broker_id for member in alteration.new_isr)
+    if _is_retry(image, state, command, alteration):
+        return state, None
+    _check_epochs(state, command, alteration)
+    _check_isr(state, alteration, isr)
+    _check_members(image, state, alteration, view)
+    builder = PartitionChangeBuilder(
+        alteration.topic_id, alteration.partition, state, view.active | {command.broker_id}
+    )
+    return state, builder.with_isr(isr, alteration.leader_recovery_state).build()
+
+
+def _is_retry(
+    image: MetadataImage, state: PartitionState, command: AlterPartition, alteration: PartitionAlteration
+) -> bool:
+    """Whether it proposes what holds, from the state just before (KAFKA-14144), and means the processes that run now.
+
+    A late proposal that names an earlier process of a member is no retry: the leader has since seen the present one, and
+    proposed the same ISR again (KIP-903).
+    """
+    return (
+        state[LEADER] == command.broker_id
+        and state[LEADER_EPOCH] == alteration.leader_epoch
+        and state[PARTITION_EPOCH] == alteration.partition_epoch + 1
+        and state[ISR] == tuple(member.broker_id for member in alteration.new_isr)
+        and state[RECOVERY_STATE] == alteration.leader_recovery_state
+        and all(
+            member.broker_epoch in (ANY_BROKER_EPOCH, image.brokers[member.broker_id].broker_epoch)
+            for member in alteration.new_isr
+        )
+    )
+
+
+def _check_epochs(state: PartitionState, command: AlterPartition, alteration: PartitionAlteration) -> None:
+    leader_epoch, partition_epoch = state[LEADER_EPOCH], state[PARTITION_EPOCH]
+    said = f"the request has leader epoch {alteration.leader_epoch} and partition epoch {alteration.partition_epoch}"
+    have = f"here they are {leader_epoch} and {partition_epoch}"
+    if alteration.leader_epoch > leader_epoch or alteration.partition_epoch > partition_epoch:
+        raise Rejected(ErrorCode.NOT_CONTROLLER, f"{said}, {have}: a later controller must have written them")
+    if alteration.leader_epoch < leader_epoch:
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, f"{said}, {have}: the partition has another leadership now")
+    if state[LEADER] != command.broker_id:
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST, f"broker {command.broker_id} does not lead the partition; {state[LEADER]} does"
+        )
+    if alteration.partition_epoch < partition_epoch:
+        raise Rejected(ErrorCode.INVALID_UPDATE_VERSION, f"{said}, {have}: the partition has changed meanwhile")
+
+
+def _check_isr(state: PartitionState, alteration: PartitionAlteration, isr: tuple[int, ...]) -> None:
+    problem: str | None = None
+    if len(set(isr)) != len(isr):
+        problem = f"the ISR {list(isr)} names a broker twice"
+    elif not set(isr) <= set(state[REPLICAS]):
+        problem = f"the ISR {list(isr)} is not a subset of the replicas {list(state[REPLICAS])}"
+    elif state[LEADER] not in isr:
+        problem = f"the ISR {list(isr)} lacks the leader {state[LEADER]}"
+    elif alteration.leader_recovery_state not in (RECOVERED, RECOVERING):
+        problem = f"there is no leader recovery state {alteration.leader_recovery_state}"
+    elif alteration.leader_recovery_state == RECOVERING and state[RECOVERY_STATE] == RECOVERED:
+        problem = "a leader that has recovered can't go back to recovering"
+    elif alteration.leader_recovery_state == RECOVERING and len(isr) > 1:
+        problem = f"the ISR {list(isr)} has more than the leader while that is recovering"
+    if problem is not None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def _check_members(
+    image: MetadataImage, state: PartitionState, alteration: PartitionAlteration, view: BrokerView
+) -> None:
+    """Who joins must be active, in the very incarnation that the leader saw; who is leaving may still lead (M3)."""
+    for broker_id, broker_epoch in ((member.broker_id, member.broker_epoch) for member in alteration.new_isr):
+        broker: RegisterBroker | None = image.brokers.get(broker_id)
+        problem: str | None = None
+        if broker is None:
+            problem = "is not registered"
+        elif broker_epoch not in (ANY_BROKER_EPOCH, broker.broker_epoch):
+            problem = f"is registered with epoch {broker.broker_epoch}, and not {broker_epoch}"
+        elif broker_id not in view.active and broker_id != state[LEADER]:
+            problem = "is fenced or shutting down"
+        if problem is not None:
+            raise Rejected(ErrorCode.INELIGIBLE_REPLICA, f"broker {broker_id} can't be in the ISR: it {problem}")

@@ -1,0 +1,70 @@
+"""What follows from the registrations alone: who is active, and where new replicas may go. Made once per change of them."""
+
+import random
+from typing import Final
+
+from metadata_log.format.ids import NodeId
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.placement import Placer, UsableBroker
+
+_NOBODY: Final[frozenset[NodeId]] = frozenset()
+
+
+class BrokerView:
+    """Who may lead and stand in an ISR: registered, unfenced, not shutting down, and not on the way out."""
+
+    __slots__ = ("_placer", "_rng", "active", "barred", "brokers")
+
+    def __init__(self, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
+        self.brokers = image.brokers
+        self.barred = barred
+        """Brokers that are being fenced over several batches: unfenced still, but not to be given anything."""
+        self.active = frozenset(
+            broker.broker_id
+            for broker in image.brokers.unordered_values()
+            if not broker.fenced and not broker.in_controlled_shutdown and broker.broker_id not in barred
+        )
+        self._rng = rng
+        self._placer: Placer | None = None
+
+    @property
+    def placer(self) -> Placer:
+        """Made when the first partition is placed: while brokers come and go by the hundred, nobody asks."""
+        if self._placer is None:
+            self._placer = Placer(
+                [
+                    UsableBroker(broker.broker_id, broker.rack, broker.broker_id in self.active)
+                    for broker in self.brokers.values()
+                ],
+                self._rng,
+            )
+        return self._placer
+
+
+class BrokerViews:
+    """The view of the image at hand; the last one is kept, since registrations change seldom."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._last: BrokerView | None = None
+        self._barred: frozenset[NodeId] = _NOBODY
+
+    def of(self, image: MetadataImage) -> BrokerView:
+        """The view of `image.brokers`; O(1) while they are the same object."""
+        last = self._last
+        if last is None or last.brokers is not image.brokers or last.barred is not self._barred:
+            last = self._last = BrokerView(image, self._barred, self._rng)
+        return last
+
+    def bar(self, broker_id: NodeId) -> None:
+        """From now on the broker is not active, whatever its registration says."""
+        self._barred = self._barred | {broker_id}
+
+    def unbar(self, broker_id: NodeId) -> None:
+        """The registration decides again."""
+        if broker_id in self._barred:
+            self._barred = self._barred - {broker_id}
+
+    def reset(self) -> None:
+        self._barred = _NOBODY
+        self._last = None

@@ -1,0 +1,97 @@
+"""Preferred leaders: each partition goes back to the first replica of its assignment (Kafka's ElectLeaders, KIP-183).
+
+Placement spreads the first replicas evenly over the brokers, so a cluster whose partitions are all led by their preferred
+replicas is balanced. Restarts undo that, because nobody takes a leadership away from a leader that is well:
+
+    orders-0, replicas 101,102,103      led by 101
+    101 is stopped                      led by 102, ISR 102,103
+    101 is back and in sync             led by 102, ISR 101,102,103
+    an election on request              led by 101, one leader epoch higher
+
+The election is clean: a preferred replica that is outside the ISR, or not active, is not elected, and nothing changes for that
+partition. A request may name as many partitions as any other. It is decided slice by slice, each slice one batch, so that no
+turn is long; a request that is cut short by a change of controllers is sent again, and finds what was done not needed.
+"""
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.partition_state import ISR, LEADER, REPLICAS, PartitionState
+from metadata_log.format.records import PartitionChange
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import TopicImage
+from quorum.controller.partitions.broker_view import BrokerView
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.election_commands import (
+    ElectionResult,
+    ElectPreferredLeaders,
+    ElectPreferredLeadersReply,
+    TopicPartition,
+)
+from quorum.controller.protocol.topic_rules import Rejected
+
+
+def elect_preferred_leaders(
+    image: MetadataImage, command: ElectPreferredLeaders, view: BrokerView, config: ControllerConfig
+) -> Decision:
+    """The next slice of the partitions, each by itself; the reply of the last slice has the results of all.
+
+    Raises:
+        ControllerError: POLICY_VIOLATION, for too many partitions; INVALID_REQUEST, where one is named twice. Nothing was done.
+    """
+    if not command.done:
+        _check_request(command.partitions, config)
+    now, later = command.partitions[: config.slice_changes_max], command.partitions[config.slice_changes_max :]
+    changes: list[PartitionChange] = []
+    results: list[ElectionResult] = []
+    topic: TopicImage | None = None
+    for place in now:
+        if topic is None or topic.name != place.topic:
+            topic = image.topic(place.topic)
+        try:
+            change = _elect(topic, place, view)
+        except Rejected as e:
+            results.append(ElectionResult(*place, e.code, e.message))
+        else:
+            assert change.leader is not None
+            changes.append(change)
+            results.append(ElectionResult(*place, leader_id=change.leader))
+    done = (*command.done, *results)
+    then = ElectPreferredLeaders(later, done) if later else None
+    return Decision(tuple(changes), ElectPreferredLeadersReply(results=done), then)
+
+
+def _check_request(places: tuple[TopicPartition, ...], config: ControllerConfig) -> None:
+    limit = config.partitions_per_request_max
+    if len(places) > limit:
+        raise ControllerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request names {len(places):,} partitions; at most {limit:,} are allowed; nothing was done",
+        )
+    seen: set[TopicPartition] = set()
+    for place in places:
+        if place in seen:
+            raise ControllerError(
+                ErrorCode.INVALID_REQUEST,
+                f"partition {place.partition} of topic {place.topic!r} is named twice; nothing was done",
+            )
+        seen.add(place)
+
+
+def _elect(topic: TopicImage | None, place: TopicPartition, view: BrokerView) -> PartitionChange:
+    """Raises Rejected: no such partition, or its preferred replica leads already, or cannot."""
+    if topic is None:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    state: PartitionState | None = topic.state(place.partition)
+    if state is None:
+        count = topic.partition_count
+        text = f"the topic has {count} partitions, 0 to {count - 1}"
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    preferred = state[REPLICAS][0]
+    who = f"broker {preferred}, the preferred replica,"
+    if state[LEADER] == preferred:
+        raise Rejected(ErrorCode.ELECTION_NOT_NEEDED, f"{who} leads already")
+    if preferred not in state[ISR]:
+        raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{who} is not in the ISR")
+    if preferred not in view.active:
+        raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"{who} is fenced or shutting down")
+    return PartitionChange(topic.topic_id, place.partition, leader=preferred)

@@ -1,0 +1,97 @@
+"""How one partition changes: who stays in its ISR, and who leads it.
+
+Elections are clean: the leader stays if it may; else it is the first replica, in the order of the assignment, that stands
+in the ISR and is active (registered, unfenced, not shutting down); else nobody. Only where the topic allows unclean
+elections may an active replica outside the ISR take over: it becomes the whole ISR, and RECOVERING.
+
+The last member of an ISR never leaves it, also when it is fenced: it is the only one known to have everything (M4).
+"""
+
+from collections.abc import Callable, Set
+from typing import Final
+
+from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
+from metadata_log.format.partition_state import ISR, LEADER, RECOVERY_STATE, REPLICAS, NodeIds, PartitionState
+from metadata_log.format.records import (
+    BROKER_RESOURCE,
+    RECOVERING,
+    TOPIC_RESOURCE,
+    PartitionChange,
+)
+from metadata_log.image.metadata_image import MetadataImage
+
+UNCLEAN_KEY: Final = "unclean.leader.election.enable"
+
+
+def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
+    """Whether the topic's config says so, or else the cluster-wide default."""
+    value = image.config(TOPIC_RESOURCE, topic_name).get(UNCLEAN_KEY)
+    if value is None:
+        value = image.config(BROKER_RESOURCE, "").get(UNCLEAN_KEY)
+    return value == "true"
+
+
+class PartitionChangeBuilder:
+    """Collects what is wanted of one partition; `build` says what that makes of it. Pure."""
+
+    __slots__ = ("_active", "_isr", "_partition", "_recovery_state", "_state", "_topic_id", "_unclean")
+
+    def __init__(
+        self,
+        topic_id: Uuid,
+        partition: int,
+        state: PartitionState,
+        active: Set[NodeId],
+        allows_unclean: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`active`: who may lead. `allows_unclean` is asked only where no clean election is possible."""
+        self._topic_id = topic_id
+        self._partition = partition
+        self._state = state
+        self._active = active
+        self._unclean = allows_unclean
+        self._isr = state[ISR]
+        self._recovery_state: int = state[RECOVERY_STATE]
+
+    def without(self, broker_id: NodeId) -> "PartitionChangeBuilder":
+        """The broker leaves the ISR, unless it is the last member."""
+        rest = tuple(member for member in self._isr if member != broker_id)
+        if rest:
+            self._isr = rest
+        return self
+
+    def with_isr(self, isr: NodeIds, recovery_state: int) -> "PartitionChangeBuilder":
+        """The ISR that the leader proposes."""
+        self._isr = isr
+        self._recovery_state = recovery_state
+        return self
+
+    def _elected(self) -> NodeId:
+        leader = self._state[LEADER]
+        isr, active = self._isr, self._active
+        if leader in active and leader in isr:
+            return leader
+        replicas = self._state[REPLICAS]
+        for replica in replicas:
+            if replica in isr and replica in active:
+                return replica
+        if self._unclean():
+            for replica in replicas:
+                if replica in active:
+                    self._isr = (replica,)
+                    self._recovery_state = RECOVERING
+                    return replica
+        return NO_LEADER
+
+    def build(self) -> PartitionChange | None:
+        """The change, or None where nothing changes."""
+        state = self._state
+        leader = self._elected()
+        isr = None if self._isr == state[ISR] else self._isr
+        recovery = None if self._recovery_state == state[RECOVERY_STATE] else self._recovery_state
+        new_leader = None if leader == state[LEADER] else leader
+        if isr is None and recovery is None and new_leader is None:
+            return None
+        return PartitionChange(
+            self._topic_id, self._partition, isr=isr, leader=new_leader, leader_recovery_state=recovery
+        )

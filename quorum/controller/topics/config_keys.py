@@ -1,0 +1,168 @@
+"""The config keys that topics and brokers have: type, range and default of each, as a table.
+
+Names, ranges and defaults are Kafka's (TopicConfig, LogConfig; the dynamic part of KafkaConfig). A broker's keys are those
+that may be set while it runs; the name of the resource is the broker's id, or empty for the default of all brokers.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
+
+INT_MAX: Final = (1 << 31) - 1
+LONG_MAX: Final = (1 << 63) - 1
+VALUE_MAX: Final = 32_767
+"""Characters of one value, so that no key can fill a batch."""
+
+Check = Callable[[str], str | None]
+"""What is wrong with a value, as the end of a sentence ("must be ..."); None where nothing is."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+def _whole(low: int, high: int) -> Check:
+    if high == LONG_MAX:
+        bounds = f"must be a whole number, at least {low} (and below 2**63)"
+    else:
+        bounds = f"must be a whole number between {low} and {high}"
+
+    def check(value: str) -> str | None:
+        return None if _INTEGER.fullmatch(value) and low <= int(value) <= high else bounds
+
+    return check
+
+
+def _ratio(value: str) -> str | None:
+    try:
+        number = float(value)
+    except ValueError:
+        number = -1.0
+    return None if 0 <= number <= 1 else "must be a number between 0 and 1"
+
+
+def _one_of(*allowed: str) -> Check:
+    def check(value: str) -> str | None:
+        return None if value in allowed else f"must be one of {', '.join(allowed)}"
+
+    return check
+
+
+_boolean: Final = _one_of("true", "false")
+
+
+def _list_of(check_item: Check, what: str, *, may_be_empty: bool = True) -> Check:
+    def check(value: str) -> str | None:
+        items = list_items(value)
+        if not items and not may_be_empty:
+            return f"must be a list of {what}, and not empty"
+        if len(set(items)) != len(items):
+            return f"must be a list of {what}, each once"
+        return None if all(check_item(item) is None for item in items) else f"must be a list of {what}"
+
+    return check
+
+
+_PAIR = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
+
+
+def _replica_pair(value: str) -> str | None:
+    return None if value == "*" or _PAIR.fullmatch(value) else "bad"
+
+
+_throttled = _list_of(_replica_pair, "PARTITION:BROKER pairs, or *")
+
+
+def list_items(value: str) -> list[str]:
+    """The items of a list-valued config, which are written with commas between."""
+    return [item.strip() for item in value.split(",") if item.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. `default` is what holds where nothing is set."""
+
+    name: str
+    check: Check
+    default: str
+    is_list: bool = False
+
+
+def _keys(*keys: ConfigKey) -> dict[str, ConfigKey]:
+    return {key.name: key for key in keys}
+
+
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_WEEK = str(7 * 24 * 3_600_000)
+_LONG = str(LONG_MAX)
+
+TOPIC_KEYS: Final = _keys(
+    ConfigKey(
+        "cleanup.policy",
+        _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
+        "delete",
+        is_list=True,
+    ),
+    ConfigKey("compression.gzip.level", _whole(-1, 9), "-1"),
+    ConfigKey("compression.lz4.level", _whole(1, 17), "9"),
+    ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
+    ConfigKey("compression.zstd.level", _whole(-131_072, 22), "3"),
+    ConfigKey("delete.retention.ms", _whole(0, LONG_MAX), "86400000"),
+    ConfigKey("file.delete.delay.ms", _whole(0, LONG_MAX), "60000"),
+    ConfigKey("flush.messages", _whole(1, LONG_MAX), _LONG),
+    ConfigKey("flush.ms", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("follower.replication.throttled.replicas", _throttled, "", is_list=True),
+    ConfigKey("index.interval.bytes", _whole(0, INT_MAX), "4096"),
+    ConfigKey("leader.replication.throttled.replicas", _throttled, "", is_list=True),
+    ConfigKey("local.retention.bytes", _whole(-2, LONG_MAX), "-2"),
+    ConfigKey("local.retention.ms", _whole(-2, LONG_MAX), "-2"),
+    ConfigKey("max.compaction.lag.ms", _whole(1, LONG_MAX), _LONG),
+    ConfigKey("max.message.bytes", _whole(0, INT_MAX), "1048588"),
+    ConfigKey("message.timestamp.after.max.ms", _whole(0, LONG_MAX), "3600000"),
+    ConfigKey("message.timestamp.before.max.ms", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("message.timestamp.type", _one_of("CreateTime", "LogAppendTime"), "CreateTime"),
+    ConfigKey("min.cleanable.dirty.ratio", _ratio, "0.5"),
+    ConfigKey("min.compaction.lag.ms", _whole(0, LONG_MAX), "0"),
+    ConfigKey("min.insync.replicas", _whole(1, INT_MAX), "1"),
+    ConfigKey("preallocate", _boolean, "false"),
+    ConfigKey("remote.log.copy.disable", _boolean, "false"),
+    ConfigKey("remote.log.delete.on.disable", _boolean, "false"),
+    ConfigKey("remote.storage.enable", _boolean, "false"),
+    ConfigKey("retention.bytes", _whole(-1, LONG_MAX), "-1"),
+    ConfigKey("retention.ms", _whole(-1, LONG_MAX), _WEEK),
+    ConfigKey("segment.bytes", _whole(14, INT_MAX), "1073741824"),
+    ConfigKey("segment.index.bytes", _whole(4, INT_MAX), "10485760"),
+    ConfigKey("segment.jitter.ms", _whole(0, LONG_MAX), "0"),
+    ConfigKey("segment.ms", _whole(1, LONG_MAX), _WEEK),
+    ConfigKey("unclean.leader.election.enable", _boolean, "false"),
+)
+
+BROKER_KEYS: Final = _keys(
+    ConfigKey("background.threads", _whole(1, INT_MAX), "10"),
+    ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
+    ConfigKey("follower.replication.throttled.rate", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("leader.replication.throttled.rate", _whole(0, LONG_MAX), _LONG),
+    ConfigKey(
+        "log.cleanup.policy",
+        _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
+        "delete",
+        is_list=True,
+    ),
+    ConfigKey("log.retention.bytes", _whole(-1, LONG_MAX), "-1"),
+    ConfigKey("log.retention.ms", _whole(-1, LONG_MAX), _WEEK),
+    ConfigKey("log.roll.ms", _whole(1, LONG_MAX), _WEEK),
+    ConfigKey("log.segment.bytes", _whole(14, INT_MAX), "1073741824"),
+    ConfigKey("max.connections", _whole(0, INT_MAX), str(INT_MAX)),
+    ConfigKey("message.max.bytes", _whole(0, INT_MAX), "1048588"),
+    ConfigKey("min.insync.replicas", _whole(1, INT_MAX), "1"),
+    ConfigKey("num.io.threads", _whole(1, INT_MAX), "8"),
+    ConfigKey("num.network.threads", _whole(1, INT_MAX), "3"),
+    ConfigKey("num.recovery.threads.per.data.dir", _whole(1, INT_MAX), "2"),
+    ConfigKey("num.replica.fetchers", _whole(1, INT_MAX), "1"),
+    ConfigKey("replica.alter.log.dirs.io.max.bytes.per.second", _whole(0, LONG_MAX), _LONG),
+    ConfigKey("unclean.leader.election.enable", _boolean, "false"),
+)
+
+KEYS: Final = {TOPIC_RESOURCE: TOPIC_KEYS, BROKER_RESOURCE: BROKER_KEYS}
+RESOURCE_WORDS: Final = {TOPIC_RESOURCE: "topic", BROKER_RESOURCE: "broker"}

@@ -1,0 +1,197 @@
+"""Configs of topics and brokers: which values are sound, and what incremental alterations make of them (KIP-339).
+
+The operations on one resource take effect together or not at all, and each resource stands for itself. What changes
+nothing writes nothing.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, MetadataRecord
+from metadata_log.image.metadata_image import ConfigResource, MetadataImage
+from quorum.controller.protocol.commands import (
+    AlterConfigs,
+    AlterConfigsReply,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    ConfigResult,
+)
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.topic_rules import Rejected
+from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
+
+OPERATIONS_MAX: Final = 10_000
+"""In one request, over all resources."""
+_SHOWN_MAX: Final = 60
+
+
+def _shortened(key: str) -> set[str]:
+    """The key, and the key without any one of its characters."""
+    return {key, *(key[:i] + key[i + 1 :] for i in range(len(key)))}
+
+
+_BY_SHORTENED: Final = {
+    resource_type: {form: key for key in sorted(keys) for form in _shortened(key)}
+    for resource_type, keys in KEYS.items()
+}
+
+
+def _likeliest(resource_type: int, key: str) -> str | None:
+    """The known key that `key` is one slip of a finger away from: two such keys are equal once each has lost a character.
+
+    A lookup, for a request may have ten thousand such slips, and searching for what is similar would cost seconds of the
+    controller's time, and with that its leadership.
+    """
+    forms = _shortened(key) if len(key) <= _SHOWN_MAX else ()
+    return min((known for form in forms if (known := _BY_SHORTENED[resource_type].get(form))), default=None)
+
+
+def config_key(resource_type: int, key: str) -> ConfigKey:
+    """What is known of the key. Raises Rejected(INVALID_CONFIG), with the likeliest meant key."""
+    known = KEYS[resource_type]
+    found = known.get(key)
+    if found is not None:
+        return found
+    near = _likeliest(resource_type, key)
+    hint = f"; did you mean {near!r}?" if near else ""
+    word = RESOURCE_WORDS[resource_type]
+    raise Rejected(ErrorCode.INVALID_CONFIG, f"unknown {word} config {key[:_SHOWN_MAX]!r}{hint}")
+
+
+def check_value(resource_type: int, key: str, value: str) -> None:
+    """Raises Rejected(INVALID_CONFIG) where the key is unknown or the value unsound for it."""
+    known = config_key(resource_type, key)
+    if len(value) > VALUE_MAX:
+        problem: str | None = f"must have at most {VALUE_MAX:,} characters, not {len(value):,}"
+    else:
+        problem = known.check(value)
+    if problem is not None:
+        shown = value if len(value) <= _SHOWN_MAX else value[:_SHOWN_MAX] + "..."
+        raise Rejected(ErrorCode.INVALID_CONFIG, f"config {key} is {shown!r}: it {problem}")
+
+
+def check_topic_configs(name: str, configs: Iterable[tuple[str, str]]) -> None:
+    """The configs of a new topic. Raises Rejected(INVALID_CONFIG)."""
+    seen: set[str] = set()
+    for key, value in configs:
+        if key in seen:
+            raise Rejected(ErrorCode.INVALID_CONFIG, f"topic {name!r}: config {key} is given twice")
+        seen.add(key)
+        try:
+            check_value(TOPIC_RESOURCE, key, value)
+        except Rejected as e:
+            raise Rejected(e.code, f"topic {name!r}: {e.message}") from None
+
+
+def alter_configs(image: MetadataImage, command: AlterConfigs, config: ControllerConfig) -> Decision:
+    """Incremental alterations; each resource's error stands in its result.
+
+    Raises:
+        ControllerError: POLICY_VIOLATION, for a request that is too large as a whole.
+    """
+    operation_count = sum(len(alteration.operations) for alteration in command.alterations)
+    if operation_count > OPERATIONS_MAX or len(command.alterations) > OPERATIONS_MAX:
+        raise ControllerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request has {operation_count:,} config operations on {len(command.alterations):,} resources; "
+            f"at most {OPERATIONS_MAX:,} are allowed; nothing was done",
+        )
+    resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
+    repeated = _repeated(resources)
+    records: list[MetadataRecord] = []
+    results: list[ConfigResult] = []
+    for alteration, resource in zip(command.alterations, resources, strict=True):
+        try:
+            if resource in repeated:
+                raise Rejected(ErrorCode.INVALID_REQUEST, f"{_name(*resource)} is named more than once in this request")
+            records += _alter(image, alteration)
+        except Rejected as e:
+            results.append(ConfigResult(*resource, e.code, e.message))
+        else:
+            results.append(ConfigResult(*resource))
+    if len(records) > config.records_max:
+        raise ControllerError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the request changes {len(records):,} configs; one batch holds at most {config.records_max:,} records; "
+            f"nothing was done",
+        )
+    return Decision(() if command.validate_only else tuple(records), AlterConfigsReply(results=tuple(results)))
+
+
+def _repeated(resources: Sequence[ConfigResource]) -> set[ConfigResource]:
+    if len(resources) == 1:
+        return set()
+    return {resource for resource, times in Counter(resources).items() if times > 1}
+
+
+def _name(resource_type: int, name: str) -> str:
+    return f"{RESOURCE_WORDS.get(resource_type, f'resource type {resource_type}')} {name!r}"
+
+
+def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
+    if resource_type not in KEYS:
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"resource type {resource_type} has no configs: {TOPIC_RESOURCE} (topic) and {BROKER_RESOURCE} (broker) have",
+        )
+    if resource_type == TOPIC_RESOURCE and name not in image.topic_ids:
+        raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if (
+        resource_type == BROKER_RESOURCE
+        and name != ""
+        and not (name.isascii() and name.isdecimal() and len(name) <= 10 and name == str(int(name)))
+    ):
+        raise Rejected(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {name[:_SHOWN_MAX]!r} is neither a broker id nor '' (the default of all)",
+        )
+    if resource_type == BROKER_RESOURCE and name != "" and int(name) not in image.brokers:
+        raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
+
+
+def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[MetadataRecord]:
+    resource_type, name = alteration.resource_type, alteration.resource_name
+    _check_resource(image, resource_type, name)
+    before = image.config(resource_type, name)
+    after: dict[str, str | None] = {}
+    for operation in alteration.operations:
+        if operation.key in after:
+            raise Rejected(
+                ErrorCode.INVALID_CONFIG, f"{_name(resource_type, name)}: config {operation.key} is altered twice"
+            )
+        after[operation.key] = _result_of(resource_type, operation, before)
+    return [Config(resource_type, name, key, value) for key, value in after.items() if before.get(key) != value]
+
+
+def _result_of(resource_type: int, operation: ConfigOperation, before: Mapping[str, str]) -> str | None:
+    """The key's value after the operation; None where it is not set."""
+    key = operation.key
+    kind = operation.kind
+    if kind is ConfigOperationKind.DELETE:
+        # A key that is set may always go, also one that a newer controller knew and this one doesn't.
+        if key not in before:
+            config_key(resource_type, key)
+        return None
+    value = operation.value
+    if kind is not ConfigOperationKind.SET:
+        known = config_key(resource_type, key)
+        if not known.is_list:
+            raise Rejected(
+                ErrorCode.INVALID_CONFIG,
+                f"config {key} is not a list: {kind.value} can't be done to it, only set and delete",
+            )
+        items = list_items(before.get(key, known.default))
+        named = list_items(value)
+        if kind is ConfigOperationKind.APPEND:
+            items += [item for item in named if item not in items]
+        else:
+            items = [item for item in items if item not in named]
+        value = ",".join(items)
+        if value == before.get(key, known.default):
+            return before.get(key)
+    check_value(resource_type, key, value)
+    return value

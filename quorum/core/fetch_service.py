@@ -1,0 +1,165 @@
+"""How a leader answers fetches: judge, acknowledge, answer or park (KIP-595, KIP-630).
+
+A fetch says three things at once: "give me what comes after N", "below N all is durable here", and "I still follow you". It
+is judged first, because only the end of a log that is a prefix of the leader's may be counted. Then it moves the high
+watermark, and only then it is answered, so that the answer carries the new one.
+"""
+
+from typing import assert_never
+
+from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ReplicaKey
+from quorum.core import disputes, leader, long_poll
+from quorum.core.protocol.divergence import ChainMismatch, Diverging, UseSnapshot, Valid, judge_fetch
+from quorum.core.protocol.effects import ReplyWithChunk
+from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.protocol.progress import ReplicaProgress
+from quorum.core.quorum_state import QuorumState
+from quorum.core.roles import Leader, ParkedFetch
+
+WAIT_MS_MAX = 30_000
+"""No fetch is parked for longer, whatever it asks for."""
+
+OBSERVER_SESSION_MS = 300_000
+"""An observer that has been silent for this long is forgotten."""
+
+OBSERVERS_MAX = 1_000
+"""Beyond it, whoever was heard least recently is forgotten for a new one: anybody may call itself an observer, under as many
+names as it likes."""
+
+
+def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
+    error = _refusal(q, request, request.epoch)
+    if error is not None:
+        q.reply(reply_to, q.fetch_error(error, request))
+        return
+    term = q.role
+    assert isinstance(term, Leader)
+    progress = _progress_of(q, term, request.replica)
+    if progress.processes.are_several(request.incarnation, request.number, q.now_ms):
+        q.reply(reply_to, q.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
+        return
+    replaced = term.parked.pop(request.replica, None)
+    if replaced is not None:
+        long_poll.answer(q, term, replaced.request, replaced.reply_to)
+    verdict = judge_fetch(
+        q.shape,
+        fetch_offset=request.fetch_offset,
+        last_fetched_epoch=request.last_fetched_epoch,
+        chain=request.chain,
+        chain_at_offset=chain_at_offset,
+    )
+    if isinstance(verdict, ChainMismatch):
+        # It may fetch for ever, and follows nothing: that is no progress, and keeps nobody in office.
+        progress.last_fetch_ms = q.now_ms
+        q.reply(reply_to, q.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
+        disputes.on_accused(q, request, chain_at_offset)
+        return
+    disputes.close(q, request.replica)
+    progress.heard_fetch(request, q.shape.end, q.now_ms)
+    if not progress.processes.are_in_doubt(q.now_ms - q.config.fetch_timeout_ms):
+        progress.echoed(request.read_token)
+        if isinstance(verdict, Valid):
+            progress.acknowledged(request.fetch_offset)
+            leader.advance_high_watermark(q, term)
+    if q.role is not term:
+        # The watermark passed the record that removes this leader: it has resigned a moment ago.
+        q.reply(reply_to, q.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, request))
+        return
+    leader.count_echoes(q, term)
+    match verdict:
+        case Valid():
+            _answer_or_park(q, term, request, reply_to, progress)
+        case Diverging(end=end):
+            q.reply(reply_to, long_poll.response_to(q, term, request, diverging=end))
+        case UseSnapshot(snapshot=snapshot):
+            q.reply(reply_to, long_poll.response_to(q, term, request, snapshot=snapshot))
+        case _:
+            assert_never(verdict)
+
+
+def _refusal(q: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch: int) -> ErrorCode | None:
+    """What keeps this node from serving `request` at all. A fetch never moves the receiver's epoch."""
+    match request:
+        case FetchRequest():
+            places = (request.epoch, request.fetch_offset, request.last_fetched_epoch, request.part_position or 0)
+            invalid = min(*places, request.max_wait_ms) < 0 or request.max_bytes <= 0
+            invalid = invalid or request.last_fetched_epoch > request.epoch
+        case FetchSnapshotRequest():
+            invalid = request.epoch < 0 or request.max_bytes <= 0 or min(request.snapshot) < 0
+        case _:
+            assert_never(request)
+    if q.shutting_down:
+        return ErrorCode.BROKER_NOT_AVAILABLE
+    if invalid or request.replica == q.me or request.replica.node_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    if epoch < q.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > q.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not isinstance(q.role, Leader):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return None
+
+
+def _progress_of(q: QuorumState, term: Leader, replica: ReplicaKey) -> ReplicaProgress:
+    """The book of `replica`; a new one for a new observer, on which occasion the silent ones are dropped."""
+    progress = term.replicas.get(replica)
+    if progress is None:
+        _forget_observers(q, term)
+        progress = term.replicas[replica] = ReplicaProgress(progress_ms=q.now_ms)
+    return progress
+
+
+def _forget_observers(q: QuorumState, term: Leader) -> None:
+    """Those that are silent; and of too many, the one that was heard least recently."""
+    heard_ms = {
+        key: progress.last_fetch_ms or 0 for key, progress in term.replicas.items() if not q.latest_voters.contains(key)
+    }
+    gone = [key for key, at_ms in heard_ms.items() if q.now_ms - at_ms > OBSERVER_SESSION_MS]
+    if len(heard_ms) - len(gone) >= OBSERVERS_MAX:
+        gone.append(min(heard_ms, key=heard_ms.__getitem__))
+    for key in gone:
+        parked = term.parked.pop(key, None)
+        if parked is not None:
+            long_poll.answer(q, term, parked.request, parked.reply_to)
+        del term.replicas[key]
+
+
+def _answer_or_park(
+    q: QuorumState, term: Leader, request: FetchRequest, reply_to: int, progress: ReplicaProgress
+) -> None:
+    high_watermark = long_poll.high_watermark_told(q, term)
+    wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+    if high_watermark is not None and high_watermark > request.high_watermark:
+        wait_ms = min(wait_ms, q.config.watermark_linger_ms)
+    has_news = (
+        request.fetch_offset < q.shape.end
+        or wait_ms == 0
+        or (q.latest_voters.contains(request.replica) and term.reads.wants_token(progress.newest_sent))
+    )
+    if has_news:
+        long_poll.answer(q, term, request, reply_to)
+    else:
+        term.parked[request.replica] = ParkedFetch(reply_to, request, q.now_ms + wait_ms)
+
+
+def on_fetch_snapshot(q: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:
+    """A piece of a snapshot. The node has the files, so it finds SNAPSHOT_NOT_FOUND and the end of the file."""
+    error = _refusal(q, request, request.epoch)
+    if error is None and request.snapshot.offset == 0:
+        error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap snapshot is nobody else's
+    elif error is None and request.position < 0:
+        error = ErrorCode.POSITION_OUT_OF_RANGE
+    response = FetchSnapshotResponse(
+        error or ErrorCode.NONE, q.epoch, q.leader_hint, request.number, position=request.position
+    )
+    if error is not None:
+        q.reply(reply_to, response)
+        return
+    term = q.role
+    assert isinstance(term, Leader)
+    progress = _progress_of(q, term, request.replica)
+    progress.heard_snapshot_fetch(request.snapshot.offset, request.position, q.now_ms)
+    max_bytes = min(request.max_bytes, q.config.snapshot_chunk_bytes)
+    q.effects.append(ReplyWithChunk(reply_to, response, request.snapshot, max_bytes))

@@ -1,0 +1,333 @@
+"""A real cluster on this machine, for trying things out, demonstrations and tests.
+
+    cluster = DevCluster.create(Path("/tmp/c"), controllers=3, brokers=3)
+    await cluster.up()
+    async with cluster.client() as client:
+        await client.create_topic("orders", 12, 3)
+    cluster.kill("controller-1")
+    await cluster.down()
+
+The daemons are the production ones; the cluster outlives the process that started it, and `DevCluster.load` finds it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+from metadata_log.format.errors import ErrorCode
+from quorum.devcluster import layout as layouts
+from quorum.devcluster.layout import Conflict, DevClusterError, DevNode, Layout, NotThere
+from quorum.devcluster.process import log_tail, pid_of, send, spawn
+from quorum.devcluster.views import ASK_S, NodeView, ask_broker, is_serving, views
+
+if TYPE_CHECKING:
+    from clients.admin import AdminClient
+    from service_kit.rpc.dial import Dialer
+
+__all__ = ["Conflict", "DevCluster", "DevClusterError", "DevNode", "NodeView", "NotThere"]
+
+UP_TIMEOUT_S: Final = 60.0
+DOWN_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.05
+
+Progress = Callable[[str], None]
+
+
+def _nothing_to_start(layout: Layout, left_out: Mapping[str, str]) -> str:
+    if left_out:
+        return "; ".join(f"{name} cannot be started: {why}" for name, why in left_out.items())
+    return f"the cluster in {layout.directory} runs already; `quorumctl dev status` shows it, `quorumctl dev down` stops it"
+
+
+def _silent(text: str) -> None:
+    """Progress that nobody follows."""
+
+
+class DevCluster:
+    """See the file's head. Made by `create` or `load`."""
+
+    def __init__(self, layout: Layout, progress: Progress = _silent) -> None:
+        self.layout = layout
+        self._progress = progress
+        self._is_new = False
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        *,
+        controllers: int = 3,
+        brokers: int = 0,
+        racks: int = 0,
+        base_port: int | None = None,
+        controller_settings: Mapping[str, str] | None = None,
+        broker_settings: Mapping[str, str] | None = None,
+        progress: Progress = _silent,
+    ) -> Self:
+        """Formats a new cluster in `directory`, which must be empty or not there. Nothing is started yet.
+
+        Raises:
+            Conflict: the directory holds something, or ports cannot be had.
+        """
+        directory = directory.absolute()
+        if (directory / layouts.CLUSTER_FILE).exists():
+            raise Conflict(f"{directory} holds a cluster already")
+        if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise Conflict(f"{directory} is not empty, and what is in it is no cluster of ours: give another --dir")
+        layout = layouts.plan(directory, controllers, brokers, racks, base_port)
+        was_there = directory.exists()
+        directory.mkdir(parents=True, exist_ok=True)
+        cluster = cls(layout, progress)
+        cluster._is_new = True
+        try:
+            layouts.write(layout, controller_settings or {}, broker_settings or {})
+        except BaseException:
+            cluster._remove(keep_directory=was_there)
+            raise
+        return cluster
+
+    @classmethod
+    def load(cls, directory: Path, progress: Progress = _silent) -> Self:
+        """The cluster that is in `directory`, running or not.
+
+        Raises:
+            DevClusterError: there is none.
+        """
+        return cls(layouts.load(directory.absolute()), progress)
+
+    # --- what there is ---------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[DevNode, ...]:
+        return self.layout.nodes
+
+    def node(self, name: str) -> DevNode:
+        """The node of this name, or of this id.
+
+        Raises:
+            DevClusterError: there is none.
+        """
+        for node in self.nodes:
+            if name in (node.name, str(node.node_id)):
+                return node
+        raise NotThere(f"there is no node {name!r}; there are {', '.join(node.name for node in self.nodes)}")
+
+    def pid(self, name: str) -> int | None:
+        """The node's pid; None if it does not run."""
+        return pid_of(self.node(name))
+
+    def running(self) -> list[DevNode]:
+        """The nodes whose process runs."""
+        return [node for node in self.nodes if pid_of(node) is not None]
+
+    def client(self, timeout_s: float = 10.0) -> AdminClient:
+        """A client of this cluster; to be used with `async with`."""
+        from clients.admin import AdminClient
+
+        endpoints = [node.endpoint for node in self.layout.controllers]
+        return AdminClient(endpoints, self.layout.cluster_id, timeout_s)
+
+    # --- all of them -----------------------------------------------------------------------------------------------
+
+    async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
+        """Starts every node that does not run, and waits until there is a leader and every broker is Online.
+
+        A node whose data directory was wiped, or is another's, is left out, as long as the other controllers are a majority: by
+        its name, why, and how it comes back. Empty: all nodes run and are healthy.
+
+        Raises:
+            DevClusterError: it runs already, a port is taken, a node died, or time is up. What was started is stopped
+                again, and what `create` made is removed.
+        """
+        strays = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
+        waiting = [node for node in self.nodes if pid_of(node) is None and node not in strays]
+        sound = [node for node in self.layout.controllers if node not in strays]
+        if 2 * len(sound) <= len(self.layout.controllers):
+            raise Conflict(
+                f"{'; '.join(strays.values())}. Without a majority of the controllers nothing was started: put the right "
+                "directories there; if they are lost for good, see `quorumctl quorum recover --help`"
+            )
+        left_out = {
+            node.name: f"{why}. {layouts.way_back(self.layout, node, sound[0])}" for node, why in strays.items()
+        }
+        if not waiting:
+            raise Conflict(_nothing_to_start(self.layout, left_out))
+        started: list[DevNode] = []
+        try:
+            layouts.check_ports(waiting)
+            for node in waiting:
+                spawn(node)
+                started.append(node)
+                self._progress(f"started {node.name} on {node.endpoint}")
+            await self.wait_until_healthy(timeout_s, without=strays)
+        except BaseException:
+            await self._stop(started, 0.0)
+            if self._is_new:
+                self._remove()
+            raise
+        self._is_new = False  # it has run: a later failure removes nothing
+        return left_out
+
+    async def down(self, timeout_s: float = DOWN_TIMEOUT_S) -> list[DevNode]:
+        """SIGTERM to the brokers, then to the controllers; SIGKILL to whoever is not gone after `timeout_s`.
+
+        Returns the nodes that had to be killed.
+        """
+        killed = await self._stop(self.layout.brokers, timeout_s)
+        return killed + await self._stop(self.layout.controllers, timeout_s)
+
+    async def wait_until_healthy(
+        self, timeout_s: float = UP_TIMEOUT_S, *, without: Container[DevNode] = frozenset()
+    ) -> None:
+        """Until every controller hears the leader, knows what is committed, and every broker says that it is Online.
+
+        The brokers are asked themselves: to the controllers a process that was killed a moment ago is Online still. The nodes
+        `without` do not run, and nobody waits for them.
+
+        Raises:
+            DevClusterError: time is up, or a node's process ended; the message holds the end of its log.
+        """
+        from service_kit.rpc.dial import Dialer
+
+        said = ""
+        nodes = [node for node in self.nodes if node not in without]
+        try:
+            async with asyncio.timeout(timeout_s), self.client(1.0) as client, Dialer() as dial:
+                while (trouble := await self._trouble(nodes, client, dial)) is not None:
+                    if trouble != said:
+                        said = trouble
+                        self._progress(f"waiting: {trouble}")
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as e:
+            raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
+        self._progress("healthy" if len(nodes) == len(self.nodes) else f"{len(nodes)} of {len(self.nodes)} nodes run")
+
+    async def _trouble(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
+        from clients.errors import AdminError
+
+        for node in nodes:
+            if pid_of(node) is None:
+                raise DevClusterError(f"{node.name} has ended; the end of {node.log_path}:\n{log_tail(node)}")
+        try:
+            for node in (node for node in nodes if node.role == "controller"):
+                status = await client.describe_quorum(node.endpoint)
+                if not status.leader.HasField("leader_id"):
+                    return f"{node.name} follows no leader"
+                if not status.HasField("high_watermark"):
+                    return f"{node.name} does not know yet what is committed"
+        except AdminError as e:
+            if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
+                raise Conflict(f"another cluster answers on these ports: {e.message}") from e
+            return " ".join(e.message.split())
+        brokers = [node for node in nodes if node.role == "broker"]
+        asked = [await ask_broker(dial(node.endpoint)) for node in brokers]
+        missing = [node.name for node, status in zip(brokers, asked, strict=True) if not is_serving(status)]
+        return f"{', '.join(missing)} not yet Online" if missing else None
+
+    # --- one of them -----------------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> int:
+        """Starts one node; gives its pid, and does not wait for its health.
+
+        Raises:
+            Conflict: it runs already, or its port is taken.
+        """
+        node = self.node(name)
+        pid = pid_of(node)
+        if pid is not None:
+            raise Conflict(f"{node.name} runs already, as process {pid}")
+        layouts.check_ports([node])
+        return spawn(node)
+
+    async def wait_until_serving(self, name: str, timeout_s: float = UP_TIMEOUT_S) -> None:
+        """Until the node that was just started listens on its port.
+
+        Raises:
+            DevClusterError: its process has ended, or does not listen in time; the message holds the end of its log.
+        """
+        node = self.node(name)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    if pid_of(node) is None:
+                        text = f"{node.name} was not started: its process ended at once. The end of {node.log_path}:"
+                        raise DevClusterError(f"{text}\n{log_tail(node)}")
+                    if await layouts.listens(node):
+                        return
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError as e:
+            text = f"{node.name} runs, and does not listen on {node.endpoint} after {timeout_s:g} s. The end of {node.log_path}:"
+            raise DevClusterError(f"{text}\n{log_tail(node)}") from e
+
+    async def stop(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> bool:
+        """Stops one node in order (SIGTERM). False if it had to be killed after `timeout_s`."""
+        return not await self._stop([self.node(name)], timeout_s)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Sends a signal to one node: SIGKILL, or SIGSTOP and SIGCONT to pause it.
+
+        Raises:
+            DevClusterError: it does not run.
+        """
+        node = self.node(name)
+        if not send(node, number):
+            raise DevClusterError(f"{node.name} does not run")
+
+    async def wait_until_gone(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> None:
+        """Until the node's process is gone.
+
+        Raises:
+            TimeoutError: it is not, after `timeout_s`.
+        """
+        node = self.node(name)
+        async with asyncio.timeout(timeout_s):
+            while pid_of(node) is not None:
+                await asyncio.sleep(POLL_S)
+
+    async def _stop(self, nodes: Iterable[DevNode], timeout_s: float) -> list[DevNode]:
+        """Gives the nodes that had to be killed."""
+        stopping = [node for node in nodes if pid_of(node) is not None]
+        for node in stopping:
+            send(node, signal.SIGCONT)  # one that was paused would never hear of the rest
+            send(node, signal.SIGTERM)
+            self._progress(f"stopping {node.name}")
+        left = await self._gone(stopping, timeout_s)
+        for node in left:
+            send(node, signal.SIGKILL)
+            if timeout_s > 0:
+                self._progress(f"{node.name} did not stop within {timeout_s:g} s and was killed")
+        await self._gone(left, DOWN_TIMEOUT_S)
+        for node in stopping:
+            node.pid_path.unlink(missing_ok=True)
+        return left
+
+    async def _gone(self, nodes: list[DevNode], timeout_s: float) -> list[DevNode]:
+        """Waits for these processes to end; gives those that have not after `timeout_s`."""
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        left = nodes
+        while left := [node for node in left if pid_of(node) is not None]:
+            if asyncio.get_running_loop().time() >= deadline_s:
+                break
+            await asyncio.sleep(POLL_S)
+        return left
+
+    # --- how they are ----------------------------------------------------------------------------------------------
+
+    async def views(self) -> list[NodeView]:
+        """Every node as it is now; asks whoever can be asked, and waits for nobody long."""
+        async with self.client(ASK_S) as client:
+            return await views(self.layout, client)
+
+    def _remove(self, *, keep_directory: bool = False) -> None:
+        """Removes what `create` made, and nothing else."""
+        for node in self.nodes:
+            shutil.rmtree(node.directory, ignore_errors=True)
+        for name in (layouts.CLUSTER_FILE, f"{layouts.CLUSTER_FILE}.tmp"):
+            (self.layout.directory / name).unlink(missing_ok=True)
+        if not keep_directory and not any(self.layout.directory.iterdir()):
+            self.layout.directory.rmdir()

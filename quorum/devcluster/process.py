@@ -1,0 +1,123 @@
+"""The processes of a cluster on this machine: started apart from their starter, found again by their pid files.
+
+A pid alone says little: after a reboot it may be anybody's. So a pid file also holds the time at which the process began,
+and a process counts as the node's only if both agree.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from quorum.devcluster.layout import DevNode
+
+_MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
+_STARTED: dict[int, subprocess.Popen[bytes]] = {}
+"""Children of this very process: they have to be waited for, or they stay behind as zombies."""
+_EXIT_CODES: dict[int, int] = {}
+"""Of the children that have ended."""
+LOG_TAIL_BYTES: Final = 4_096
+
+
+def spawn(node: DevNode) -> int:
+    """Starts the node's daemon; gives its pid. What it prints is appended to its log."""
+    arguments = [sys.executable, "-m", _MODULES[node.role], "--config", str(node.config_path)]
+    with node.log_path.open("ab") as log:
+        child = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=node.directory
+        )
+    _STARTED[child.pid] = child
+    node.pid_path.write_text(f"{child.pid} {_birth(child.pid)}\n")
+    return child.pid
+
+
+def pid_of(node: DevNode) -> int | None:
+    """The pid of the node's running process; None if it does not run."""
+    try:
+        pid_text, birth = node.pid_path.read_text().split()
+        pid = int(pid_text)
+    except (FileNotFoundError, ValueError):
+        return None
+    return pid if _runs(pid) and _birth(pid) == birth else None
+
+
+def is_paused(pid: int) -> bool:
+    """Whether the process was stopped by a signal (SIGSTOP), and waits for SIGCONT."""
+    return _state(pid) in ("T", "t")
+
+
+def send(node: DevNode, number: signal.Signals) -> bool:
+    """Sends the signal; False if the node does not run."""
+    pid = pid_of(node)
+    if pid is None:
+        return False
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def exit_code(pid: int) -> int | None:
+    """How a child of this very process ended (minus the signal's number, if one killed it); None if it runs, or is unknown."""
+    return None if _runs(pid) else _EXIT_CODES.get(pid)
+
+
+def log_tail(node: DevNode, lines: int = 5) -> str:
+    """The last lines that the node printed."""
+    try:
+        with node.log_path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
+            text = file.read(LOG_TAIL_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _runs(pid: int) -> bool:
+    child = _STARTED.get(pid)
+    if child is not None:
+        code = child.poll()
+        if code is None:
+            return True
+        del _STARTED[pid]
+        _EXIT_CODES[pid] = code
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return _state(pid) != "Z" or _has_other_threads(pid)
+
+
+def _has_other_threads(pid: int) -> bool:
+    """Whether threads of a process are left whose first thread has ended: until they have, too, its ports are taken."""
+    try:
+        return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except OSError:
+        return False
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat after the command's name; empty where there is no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _state(pid: int) -> str:
+    fields = _stat(pid)
+    return fields[0] if fields else "?"
+
+
+def _birth(pid: int) -> str:
+    """When the process began, in the kernel's ticks; `?` where that cannot be known, and then the pid alone decides."""
+    fields = _stat(pid)
+    return fields[19] if len(fields) > 19 else "?"

@@ -1,0 +1,116 @@
+"""Each node of a cluster on this machine as it is now: its process, its state, and what is wrong with it.
+
+A node is well when its process runs and is not paused, and
+  * a controller answers, hears a leader, has no concern, and votes with its directory, if its id votes;
+  * a broker says of itself that it is Online and may serve. (To the controllers one that was just killed is Online still.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from quorum.devcluster.layout import DevNode, Layout
+from quorum.devcluster.process import is_paused, pid_of
+from quorum.wire.words import id_text, state_text
+
+if TYPE_CHECKING:
+    import grpc.aio
+    from quorum_rpc.v1 import admin_pb2, client_pb2
+
+    from clients.admin import AdminClient
+    from service_kit.rpc.dial import Dialer
+
+ASK_S = 1.0
+
+
+class NodeView(NamedTuple):
+    """A node as it is now. `state`: a controller's role, a broker's state, or `stopped`, `paused`, `silent`."""
+
+    node: DevNode
+    pid: int | None
+    state: str
+    applied_offset: int | None = None
+    trouble: str | None = None
+    """What is wrong with it; None: it is well."""
+
+
+async def views(layout: Layout, client: AdminClient) -> list[NodeView]:
+    """All nodes, in the layout's order; waits for nobody longer than a second or so."""
+    from service_kit.rpc.dial import Dialer
+
+    async with Dialer() as dial:
+        return await asyncio.gather(*(_view(layout, node, client, dial) for node in layout.nodes))
+
+
+async def _view(layout: Layout, node: DevNode, client: AdminClient, dial: Dialer) -> NodeView:
+    pid = pid_of(node)
+    if pid is None:
+        return NodeView(node, None, "stopped", trouble="it does not run")
+    if is_paused(pid):
+        go_on = f"quorumctl dev kill --dir {quote(str(layout.directory))} {node.name} --signal CONT"
+        text = f"it is paused; `{go_on}` lets it go on"
+        return NodeView(node, pid, "paused", trouble=text)
+    return await (_controller(node, pid, client) if node.role == "controller" else _broker(node, pid, dial))
+
+
+async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
+    from clients.errors import AdminError, target_of
+
+    try:
+        status = await client.describe_quorum(node.endpoint)
+    except AdminError as e:
+        return NodeView(node, pid, "silent", trouble=f"it does not answer: {' '.join(e.message.split())}")
+    trouble = status.concern
+    if not status.leader.HasField("leader_id"):
+        trouble = f"it follows no leader: {status.no_leader_reason}"
+    elif not status.HasField("high_watermark"):
+        trouble = "it does not know yet what is committed"
+    elif _has_lost_its_vote(status):
+        again = f"`quorumctl -C {target_of(status.leader)} quorum remove-voter --node-id {node.node_id}`"
+        trouble = (
+            f"it does not vote: its directory {id_text(status.directory_id)} is not the one that voted. {again}, and when its "
+            f"lag is 0, `quorumctl -C {target_of(status.leader)} quorum add-voter --config {quote(str(node.config_path))}` let "
+            "it vote again"
+        )
+    return NodeView(node, pid, status.role, status.applied_offset, trouble or None)
+
+
+def _has_lost_its_vote(status: admin_pb2.DescribeQuorumResponse) -> bool:
+    """Whether its id votes with other directories only: its own one was replaced, or has forgotten its vote."""
+    directories = {each.directory_id for each in status.voters if each.node_id == status.node_id}
+    return bool(directories) and status.directory_id not in directories
+
+
+async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:
+    status = await ask_broker(dial(node.endpoint))
+    if status is None:
+        return NodeView(node, pid, "silent", trouble="it does not answer")
+    state = state_text(status.state)
+    trouble = None
+    if not is_serving(status):
+        trouble = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}"
+    return NodeView(node, pid, state, status.applied_offset, trouble)
+
+
+async def ask_broker(channel: grpc.aio.Channel) -> client_pb2.BrokerStatusResponse | None:
+    """What the broker at the other end says of itself; None: nothing."""
+    import grpc
+    from quorum_rpc.v1 import client_pb2, client_pb2_grpc
+
+    stub = client_pb2_grpc.ClusterMetadataServiceStub(channel)  # type: ignore[no-untyped-call]
+    try:
+        status: client_pb2.BrokerStatusResponse = await stub.BrokerStatus(
+            client_pb2.BrokerStatusRequest(), timeout=ASK_S
+        )
+    except grpc.aio.AioRpcError:
+        return None
+    return status
+
+
+def is_serving(status: client_pb2.BrokerStatusResponse | None) -> bool:
+    """Whether it says that it serves clients."""
+    from quorum_rpc.v1 import broker_pb2
+
+    return status is not None and status.state == broker_pb2.ONLINE and not status.lease_lapsed

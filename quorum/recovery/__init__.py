@@ -1,0 +1,1 @@
+"""Bringing a cluster back that lost its majority: survey, plan, carry out."""

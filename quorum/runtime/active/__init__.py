@@ -1,0 +1,1 @@
+"""The active controller: from a request to a batch, and what waits for its commit."""

@@ -1,0 +1,396 @@
+"""What only the active controller does: decide commands, confirm reads, keep sessions; its brokers it feeds in `broker_feed`.
+
+A node that was elected is not active yet. It becomes active once it has committed the first record of its epoch and
+applied all below it: then its image is everything that was ever promised, and the controller may decide by it (KIP-595:
+leadership is announced to the state machine only after it has consumed past the epoch's start). What arrives in between
+waits; brokers are told "not ready", which is neither "out of range" nor "diverged".
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from metadata_log.format.batch import Batch
+from metadata_log.format.errors import CorruptLog, ErrorCode
+from metadata_log.format.ids import Epoch, Offset, Uuid
+from metadata_log.format.records import Record, SnapshotMark
+from metadata_log.store.log_view import LogView
+from quorum.controller.controller import Controller
+from quorum.controller.protocol.commands import BootstrapFeatures, BrokerContact, Command, CommandReply
+from quorum.controller.protocol.decision import ControllerError
+from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier_outcome, recalled
+from quorum.core.protocol.deadlines import soonest
+from quorum.runtime.active.broker_feed import BrokerFeed
+from quorum.runtime.active.decisions import Deciding, DecisionFailed
+from quorum.runtime.active.waiting_room import (
+    ClientRequest,
+    Deferred,
+    DeferredAnswers,
+    EarlyRequests,
+    FollowUp,
+    unknown_outcome,
+)
+from quorum.runtime.image.snapshotter import Snapshotter
+from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.requests import (
+    FetchResult,
+    LeaderHint,
+    MetadataFetched,
+    ReadView,
+    Refused,
+    SnapshotMarked,
+)
+from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
+
+EARLY_MAX = 10_000
+"""Requests held while a new leader is not active yet; more are refused."""
+BACKLOG_PER_TURN_MAX = 128
+BACKLOG_RECORDS_PER_TURN_MAX = 1_000
+"""Of the requests that were held a new active controller takes so many a turn, and none after they wrote so much: 128 topics of
+10,000 partitions would be six seconds of work, and by then somebody else would lead."""
+INTERNAL_DEADLINE_MS = 60_000
+MARK_REASON_CHARS_MAX = 1_000
+"""A mark must fit into a batch, or it would stop the log, and stays in it for ever."""
+
+Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
+
+
+class ActiveController:
+    """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks.
+
+    The methods that decide (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed where this node must not go
+    on leading (see `deciding`); the asker has its answer by then.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: NodeConfig,
+        controller: Controller,
+        log: LogView,
+        state: StateMachine,
+        snapshotter: Snapshotter,
+        world: World,
+        seal: Callable[[Sequence[Record]], Batch],
+        append: Callable[[Batch], None],
+        confirm_reads: Callable[[int], None],
+        lease_ms: Callable[[], int],
+        found_damage: Callable[[CorruptLog], None],
+    ) -> None:
+        self.on = False
+        self.controller = controller
+        self._config = config
+        self._log = log
+        self._state = state
+        self._snapshotter = snapshotter
+        self._world = world
+        self._seal = seal
+        self._append = append
+        self._confirm_reads = confirm_reads
+        self._deciding = Deciding(
+            controller=controller,
+            outcomes_max=config.controller.request_outcomes_max,
+            log=log,
+            state=state,
+            seal=seal,
+            append=append,
+        )
+        self.accidents = self._deciding.accidents
+        self._deferred = DeferredAnswers()
+        self._feed = BrokerFeed(
+            config=config,
+            controller=controller,
+            log=log,
+            state=state,
+            world=world,
+            lease_ms=lease_ms,
+            found_damage=found_damage,
+        )
+        self._early = EarlyRequests()
+        self._follow_ups: deque[FollowUp] = deque()
+        self._backlog: deque[ClientRequest] = deque()
+        """What came early, and what came while that was not done."""
+        self._unfinished: set[Uuid] = set()
+        """Ids of requests that are decided in several batches, the last of which is not written yet."""
+        self._read_token = 0
+        self._mark_pending = False
+        self._now_ms = 0
+
+    # --- leadership ------------------------------------------------------------------------------------------------
+
+    def begin(self, epoch: Epoch, now_ms: int) -> None:
+        """The committed image is everything: this node is the active controller of `epoch`."""
+        assert not self.on
+        assert self._state.applied == self._log.shape.end, "nothing but the epoch's own first record was appended"
+        self.on = True
+        self._now_ms = now_ms
+        self._feed.begin(epoch)
+        self._mark_pending = False
+        self._state.begin_proposing()
+        self.controller.activate(self._state.committed, now_ms)
+        if "metadata.version" not in self._state.committed.features:
+            self._decide(BootstrapFeatures(), None, now_ms + INTERNAL_DEADLINE_MS)
+        self._backlog.extend(self._early.take_all())
+
+    def end(self, why: str, hint: LeaderHint) -> None:
+        """Leadership is over: who waits is told what is known, and what was proposed is dropped."""
+        for early in self._early.take_all():
+            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        if not self.on:
+            return
+        self.on = False
+        for waiting in self._backlog:
+            self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        self._backlog.clear()
+        for deferred in self._deferred.drain():
+            refusal = unknown_outcome(why) if deferred.wrote else Refused(ErrorCode.NOT_CONTROLLER, why, hint)
+            self._world.reply(deferred.reply_to, refusal)
+        self._feed.end(Refused(ErrorCode.NOT_CONTROLLER, why, hint))
+        for follow_up in self._follow_ups:
+            if follow_up.reply_to is not None:
+                known = not follow_up.wrote and follow_up.is_begun
+                refusal = Refused(ErrorCode.NOT_CONTROLLER, why, hint) if known else unknown_outcome(why)
+                self._world.reply(follow_up.reply_to, refusal)
+        self._follow_ups.clear()
+        self._unfinished.clear()
+        self._state.stop_proposing()
+        self.controller.deactivate()
+
+    # --- requests --------------------------------------------------------------------------------------------------
+
+    def take(self, event: ClientRequest, now_ms: int) -> None:
+        """A request of a client, while this node leads."""
+        self._now_ms = now_ms
+        if self.on and self._backlog:
+            self._backlog.append(event)
+        elif self.on:
+            self._take(event)
+        elif len(self._early) < EARLY_MAX:
+            self._early.add(event)
+        else:
+            text = "this controller was just elected and too much is waiting already; nothing was done, try again"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
+
+    def _take(self, event: ClientRequest) -> None:
+        if event.deadline_ms <= self._now_ms:
+            text = "the request's time was up before it was begun; nothing was done"
+            self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
+        elif isinstance(event, Submission):
+            self._submit(FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
+        elif isinstance(event, Read):
+            self._wait_confirmed(event.reply_to, None, event.deadline_ms)
+        elif len(event.reason) > MARK_REASON_CHARS_MAX:
+            text = f"a reason of {len(event.reason)} characters; at most {MARK_REASON_CHARS_MAX}; nothing was done"
+            self._world.reply(event.reply_to, Refused(ErrorCode.INVALID_REQUEST, text))
+        else:
+            try:
+                end = self._mark(event.reason)
+            except Refused as refused:
+                self._world.reply(event.reply_to, refused)
+                return
+            self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
+
+    def _submit(self, asked: FollowUp) -> None:
+        """A request that is not begun: decided, unless it was before."""
+        if asked.identity is None:
+            self._decide(asked.command, asked.reply_to, asked.deadline_ms)
+        elif asked.identity.request_id in self._unfinished:
+            self._follow_ups.append(asked)
+        else:
+            self._decide_once(asked, asked.identity)
+
+    def _decide_once(self, asked: FollowUp, identity: RequestIdentity) -> None:
+        assert asked.reply_to is not None, "only callers have ids"
+        try:
+            earlier = earlier_outcome(self._state.proposed, identity)
+        except ControllerError as e:
+            self._wait_confirmed(asked.reply_to, Refused(e.code, e.message), asked.deadline_ms)
+            return
+        if earlier is None:
+            self._decide(asked.command, asked.reply_to, asked.deadline_ms, identity)
+        else:
+            self._wait_confirmed(asked.reply_to, recalled(asked.command, earlier), asked.deadline_ms, wrote=True)
+
+    def _decide(
+        self,
+        command: Command,
+        reply_to: ReplyTo | None,
+        deadline_ms: int,
+        identity: RequestIdentity | None = None,
+        *,
+        wrote: bool = False,
+    ) -> None:
+        """Decides one step. `wrote`: the steps before it are in the log."""
+        try:
+            decision, end = self._deciding.decide(command, self._now_ms, identity, is_asked=reply_to is not None)
+        except DecisionFailed as failed:
+            self._finished(identity)
+            if reply_to is not None:
+                # At once: had it to wait, the resignation would answer it with NOT_CONTROLLER, and clients repeat that.
+                told = unknown_outcome(f"cut short: {failed}") if wrote else failed.refusal()
+                self._world.reply(reply_to, told)
+            if failed.spoils:
+                raise
+            return
+        except Refused as refused:
+            self._finished(identity)
+            # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
+            if reply_to is not None:
+                refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
+                self._wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
+            return
+        wrote = wrote or end is not None
+        if decision.then is not None:
+            self._follow_ups.append(FollowUp(decision.then, reply_to, deadline_ms, identity, wrote))
+            if identity is not None:
+                self._unfinished.add(identity.request_id)
+            return
+        self._finished(identity)
+        if reply_to is not None and end is not None:
+            self._wait(reply_to, end, decision.answer(end), deadline_ms, wrote=True)
+        elif reply_to is not None:
+            self._wait_confirmed(reply_to, decision.answer(self._log.shape.end), deadline_ms, wrote=wrote)
+
+    def _finished(self, identity: RequestIdentity | None) -> None:
+        if identity is not None:
+            self._unfinished.discard(identity.request_id)
+
+    def _mark(self, reason: str) -> Offset:
+        batch = self._seal([SnapshotMark(reason)])
+        self._append(batch)
+        self._state.propose(None, batch, is_mark=True)
+        self._mark_pending = True
+        return batch.end_offset
+
+    def _wait(
+        self,
+        reply_to: ReplyTo,
+        offset: Offset,
+        reply: Pending,
+        deadline_ms: int,
+        *,
+        wrote: bool = False,
+        token: int = 0,
+    ) -> None:
+        self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
+
+    def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int, *, wrote: bool = False) -> None:
+        """Until all that is pending is committed, and a majority says that this node still leads."""
+        self._read_token += 1
+        self._wait(reply_to, self._log.shape.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
+        self._confirm_reads(self._read_token)
+
+    def reads_confirmed(self, token: int) -> None:
+        self._deferred.confirm(token)
+
+    # --- brokers ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, event: BrokerFetch, epoch: Epoch, now_ms: int) -> None:
+        """A broker's fetch, while this node leads `epoch`: note the contact, decide what it changes, then give news or wait
+        for some.
+        """
+        self._now_ms = now_ms
+        fetch = event.fetch
+        if not self.on:
+            self._world.reply(event.reply_to, MetadataFetched(FetchResult.NOT_READY, epoch, 0))
+            return
+        self.controller.touch(fetch.broker_id, fetch.broker_epoch, now_ms)
+        contact = BrokerContact(
+            broker_id=fetch.broker_id,
+            broker_epoch=fetch.broker_epoch,
+            incarnation_id=fetch.incarnation_id,
+            offset=fetch.offset,
+            wants_fence=fetch.wants_fence,
+            wants_shut_down=fetch.wants_shut_down,
+            offline_log_dirs=fetch.offline_log_dirs,
+        )
+        try:
+            decision, _ = self._deciding.decide(contact, now_ms)
+        except DecisionFailed as failed:
+            self._world.reply(event.reply_to, failed.refusal())
+            raise
+        except Refused as refused:
+            self._world.reply(event.reply_to, refused)
+            return
+        if decision.then is not None:
+            self._follow_ups.append(FollowUp(decision.then, None, now_ms + INTERNAL_DEADLINE_MS))
+        self._feed.serve(event, now_ms)
+
+    # --- time and commits ------------------------------------------------------------------------------------------
+
+    def fire_timers(self, now_ms: int) -> None:
+        """Deadlines of callers and brokers; then one thing that the controller finds due by itself."""
+        self._now_ms = now_ms
+        for early in self._early.expired(now_ms):
+            text = "this controller was just elected and is not active yet; nothing was done, try again"
+            self._world.reply(early.reply_to, Refused(ErrorCode.NOT_READY, text))
+        if not self.on:
+            return
+        for deferred in self._deferred.deadlines.expired(now_ms):
+            why = "no majority confirmed it in time"
+            unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
+            self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
+        self._feed.fire_timers(now_ms)
+        due = self._deciding.due(now_ms)
+        if due is not None and not self._follow_ups:
+            self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
+
+    def settle(self, now_ms: int, wall_ms: int) -> None:
+        """The end of a turn: go on with long decisions, answer who can be answered, wake brokers, mark a snapshot."""
+        self._now_ms = now_ms
+        if self._follow_ups:
+            self._go_on(self._follow_ups.popleft())
+        enough = self._log.shape.end + BACKLOG_RECORDS_PER_TURN_MAX
+        for _ in range(min(len(self._backlog), BACKLOG_PER_TURN_MAX)):
+            if self._log.shape.end >= enough:
+                break
+            self._take(self._backlog.popleft())
+        applied = self._state.applied
+        for deferred in self._deferred.ready(applied):
+            reply: Answer | None = deferred.reply
+            if reply is None:
+                reply = ReadView(applied, self._state.committed, self.controller, now_ms)
+            self._world.reply(deferred.reply_to, reply)
+        if self._feed.settle(now_ms):
+            self._mark_if_due(wall_ms)
+
+    def _go_on(self, next_step: FollowUp) -> None:
+        command, reply_to, deadline_ms, identity, wrote, is_begun = next_step
+        if is_begun:
+            self._decide(command, reply_to, deadline_ms, identity, wrote=wrote)
+        elif deadline_ms > self._now_ms:
+            self._submit(next_step)
+        elif reply_to is not None:
+            self._world.reply(reply_to, unknown_outcome("an earlier request of the same id was not done in time"))
+
+    def _mark_if_due(self, wall_ms: int) -> None:
+        if self._mark_pending:
+            return
+        due = self._snapshotter.mark_due(self._state, wall_ms)
+        if due is not None:
+            self.make_snapshot(due.reason)
+
+    def make_snapshot(self, reason: str) -> None:
+        """Every node writes a snapshot where the log ends now, unless one is under way."""
+        if not self._mark_pending:
+            with contextlib.suppress(Refused):  # the disk is full; the next leader finds it due, too
+                self._mark(reason)
+
+    def mark_passed(self) -> None:
+        """The pending mark is committed."""
+        self._mark_pending = False
+
+    @property
+    def has_more_to_do(self) -> bool:
+        return bool(self._follow_ups or self._backlog)
+
+    def next_deadline_ms(self) -> int | None:
+        if not self.on:
+            return self._early.deadlines.next_ms()
+        return soonest(
+            self._deferred.deadlines.next_ms(),
+            self._feed.next_deadline_ms(),
+            self.controller.next_deadline_ms(),
+        )

@@ -1,0 +1,1 @@
+"""The node's disk: opening, writing, reading, scrubbing, repairing."""

@@ -1,0 +1,224 @@
+"""`recovery-plan`: what an operator has begun to make of this directory (`quorumctl quorum recover`), until it is finished.
+
+A recovery writes more than one thing: a new generation, an epoch, records that another directory holds, a voter set. Killed in
+between, it cannot be planned again from what lies there: the survivor is of the new generation by then, so that the directories
+with its missing records would be refused as left behind. So the plan is made durable before the first of those writes, and
+removed after the last. While it is there, no controller starts on the directory, and the same command does all that is left
+of exactly this plan. Every step of it may be done twice.
+"""
+
+import json
+import shlex
+from typing import Final, NamedTuple
+
+import google_crc32c
+
+from metadata_log.disk.files import Directory, FileTooLarge
+from metadata_log.disk.identity import ROLES
+from metadata_log.format.batch import CHAIN_BYTES
+from metadata_log.format.errors import CorruptLog
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid, parse_uuid, uuid_text
+from metadata_log.format.records import Endpoint
+
+FILE_NAME: Final = "recovery-plan"
+DIRECTORIES_MAX: Final = 64
+PATH_CHARS_MAX: Final = 4096
+ENDPOINTS_MAX: Final = 16
+FILE_BYTES_MAX: Final = 8 << 20
+"""So many directories and endpoints, each character of whose names is one that JSON writes as twelve."""
+_VERSION: Final = 1
+_NUMBER_MAX: Final = (1 << 63) - 1
+
+
+class PlannedDirectory(NamedTuple):
+    """One of the directories that the operator has named."""
+
+    path: str
+    role: str
+    node_id: NodeId
+    directory_id: Uuid
+
+
+class RecoveryPlan(NamedTuple):
+    """See the file's head."""
+
+    directories: tuple[PlannedDirectory, ...]
+    survivor: PlannedDirectory
+    """Whose directory this lies in: the only voter, in the end."""
+    source: PlannedDirectory | None
+    """Who gives it what it lacks; None where it lacks nothing."""
+    base: Offset
+    """The survivor keeps what it has below; from here to `end` the records are the source's."""
+    base_chain: bytes
+    snapshot: OffsetAndEpoch | None
+    """Where its log begins anew, at this snapshot of the source's: its end. That is `base`."""
+    end: OffsetAndEpoch
+    """What is kept: all below."""
+    end_chain: bytes
+    committed_end: Offset
+    """All below is known to have been committed."""
+    generation: int
+    epoch: Epoch
+    endpoints: tuple[Endpoint, ...]
+    """Where the survivor will be reached."""
+    wall_ms: int
+    accepts_loss: bool
+    """Its log may be opened without the end of what had been durable in it."""
+
+    @property
+    def command(self) -> str:
+        """What completes it."""
+        options = (
+            (("--directory" if each.role == "controller" else "--from-broker"), shlex.quote(each.path))
+            for each in self.directories
+        )
+        return " ".join(["quorumctl quorum recover", *(word for option in options for word in option), "--yes"])
+
+
+class UnfinishedRecovery(CorruptLog):
+    """No controller can begin with this directory. The message names the command that finishes the recovery."""
+
+
+def save(directory: Directory, plan: RecoveryPlan) -> None:
+    """Makes `plan` durable before it returns."""
+    assert plan.survivor in plan.directories, plan
+    fields = {
+        "version": _VERSION,
+        "directories": [
+            [each.path, each.role, each.node_id, uuid_text(each.directory_id)] for each in plan.directories
+        ],
+        "survivor": plan.directories.index(plan.survivor),
+        "source": None if plan.source is None else plan.directories.index(plan.source),
+        "base": plan.base,
+        "base_chain": plan.base_chain.hex(),
+        "snapshot": plan.snapshot,
+        "end": plan.end,
+        "end_chain": plan.end_chain.hex(),
+        "committed_end": plan.committed_end,
+        "generation": plan.generation,
+        "epoch": plan.epoch,
+        "endpoints": plan.endpoints,
+        "wall_ms": plan.wall_ms,
+        "accepts_loss": plan.accepts_loss,
+    }
+    text = json.dumps(fields).encode()
+    data = b"%s\n%08x\n" % (text, google_crc32c.value(text))
+    assert len(data) <= FILE_BYTES_MAX and _parse(data) == plan, plan
+    assert plan.snapshot is None or plan.source is not None, plan
+    directory.write_atomic(FILE_NAME, data)
+
+
+def load(directory: Directory) -> RecoveryPlan | None:
+    """The plan that is not finished; None where there is none.
+
+    Raises:
+        UnfinishedRecovery: it is of a kind that only an older release made, and carries out.
+        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+    """
+    if not directory.exists(FILE_NAME):
+        return None
+    where = f"{directory.path_text}/{FILE_NAME}"
+    try:
+        plan = _parse(directory.read(FILE_NAME, FILE_BYTES_MAX))
+    except (FileTooLarge, ValueError, KeyError, TypeError, IndexError, RecursionError) as e:
+        raise CorruptLog(
+            f"{where}: unreadable ({e!r:.100}). A recovery was begun here and is not finished: put back the copy of this "
+            "directory that was made before it, and begin anew"
+        ) from e
+    if (
+        plan.source is None and plan.snapshot is not None
+    ):  # of a log that was damaged, all above its own snapshot went too
+        raise UnfinishedRecovery(
+            f"{where}: a recovery was begun here by an older release and is not finished: finish it with that one "
+            f"({plan.command}). Or put back the copy of this directory that was made before it, and begin anew"
+        )
+    return plan
+
+
+def remove(directory: Directory) -> None:
+    """It is finished."""
+    directory.remove(FILE_NAME)
+    directory.flush()
+
+
+def refuse_unfinished(directory: Directory) -> None:
+    """For whoever is about to run on `directory`.
+
+    Raises:
+        UnfinishedRecovery: there is a plan.
+        CorruptLog: there is one that cannot be read.
+    """
+    plan = load(directory)
+    if plan is not None:
+        raise UnfinishedRecovery(
+            f"{directory.path_text}: a recovery was begun here and is not finished. Run the same command again, it completes "
+            f"what it began: {plan.command}"
+        )
+
+
+def _parse(data: bytes) -> RecoveryPlan:
+    text, crc, _ = data.split(b"\n")
+    if google_crc32c.value(text) != int(crc, 16):
+        raise ValueError("CRC-32C mismatch")
+    fields = json.loads(text)
+    if fields["version"] != _VERSION:
+        raise ValueError(f"version {fields['version']!r:.20}; this code reads {_VERSION}")
+    directories = tuple(_directory(*each) for each in _list(fields["directories"], DIRECTORIES_MAX))
+    source = fields["source"]
+    if not fields["endpoints"]:
+        raise ValueError("no endpoint")
+    return RecoveryPlan(
+        directories=directories,
+        survivor=directories[_whole(fields["survivor"])],
+        source=None if source is None else directories[_whole(source)],
+        base=_whole(fields["base"]),
+        base_chain=_chain(fields["base_chain"]),
+        snapshot=None if fields["snapshot"] is None else _place(*fields["snapshot"]),
+        end=_place(*fields["end"]),
+        end_chain=_chain(fields["end_chain"]),
+        committed_end=_whole(fields["committed_end"]),
+        generation=_whole(fields["generation"]),
+        epoch=_whole(fields["epoch"]),
+        endpoints=tuple(_endpoint(*each) for each in _list(fields["endpoints"], ENDPOINTS_MAX)),
+        wall_ms=_whole(fields["wall_ms"]),
+        accepts_loss=fields["accepts_loss"] is True,
+    )
+
+
+def _directory(path: object, role: object, node_id: object, directory_id: object) -> PlannedDirectory:
+    if role not in ROLES:
+        raise ValueError(f"role {role!r:.40}")
+    return PlannedDirectory(_text(path), str(role), _whole(node_id), parse_uuid(_text(directory_id)))
+
+
+def _endpoint(listener: object, host: object, port: object) -> Endpoint:
+    return Endpoint(_text(listener), _text(host), _whole(port))
+
+
+def _place(offset: object, epoch: object) -> OffsetAndEpoch:
+    return OffsetAndEpoch(_whole(offset), _whole(epoch))
+
+
+def _chain(value: object) -> bytes:
+    chain = bytes.fromhex(_text(value))
+    if len(chain) != CHAIN_BYTES:
+        raise ValueError(f"a chain of {len(chain)} bytes")
+    return chain
+
+
+def _list(value: object, items_max: int) -> list[list[object]]:
+    if not isinstance(value, list) or len(value) > items_max:
+        raise ValueError(f"{value!r:.40} where a list of at most {items_max} should be")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > PATH_CHARS_MAX:
+        raise ValueError(f"{value!r:.40} where a text of at most {PATH_CHARS_MAX} characters should be")
+    return value
+
+
+def _whole(value: object) -> int:
+    if type(value) is not int or not 0 <= value <= _NUMBER_MAX:
+        raise ValueError(f"{value!r:.40} where a number from 0 to {_NUMBER_MAX} should be")
+    return value

@@ -1,0 +1,1 @@
+"""The applied image: the state machine, its snapshots and digests."""

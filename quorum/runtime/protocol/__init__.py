@@ -1,0 +1,1 @@
+"""What passes between a node and its surroundings: events, requests, jobs, configuration."""

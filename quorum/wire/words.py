@@ -1,0 +1,31 @@
+"""Values of generated messages as documents have them: ids as text, absent as None."""
+
+from typing import Any
+
+from metadata_log.format.ids import uuid_text
+
+
+def optional(message: Any, field: str) -> Any:
+    """The field, or None where it is absent."""
+    return getattr(message, field) if message.HasField(field) else None
+
+
+def id_text(value: bytes) -> str | None:
+    """An id as people read it; None where there is none."""
+    return uuid_text(value) if len(value) == 16 else None
+
+
+def endpoint_text(endpoint: Any) -> str:
+    """`host:port`"""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{host}:{endpoint.port}"
+
+
+def state_text(state: int) -> str:
+    """A broker's state in small letters."""
+    from quorum_rpc.v1 import broker_pb2
+
+    try:
+        return broker_pb2.BrokerState.Name(state).lower()
+    except ValueError:
+        return f"state {state}"

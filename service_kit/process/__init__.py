@@ -1,0 +1,1 @@
+"""What both daemons share as processes: clock, configuration, logs, metrics, signals."""

@@ -1,0 +1,1 @@
+"""What both daemons share as gRPC servers and clients."""

@@ -1,0 +1,139 @@
+"""Who may ask what of this node: three doors, and the certificate that each of them wants.
+
+    door        service               who comes in
+    voters      VoterService          a controller of this cluster, for its own id
+    brokers     BrokerService         the broker whose id the request has
+    operators   AdminService          a principal of `admin.principals`, or any certificate of the authority if none is listed; a
+                                      controller of this cluster
+
+    controller 3 asks for a vote as controller 2:   refused, whatever epoch it names
+    broker 101 registers broker 102:                refused
+    broker 101 asks in the name of CN=alice:        CN=alice is looked up in `admin.principals`
+
+Whoever is refused hears CLUSTER_AUTHORIZATION_FAILED, and nothing of the request was looked at before. One line a second at most
+says who it was. Only DNS names count as a node's identity (`node_identity`).
+
+A node that hands a request on says in whose name. It is believed if its certificate is a node's of this cluster; anybody else
+speaks for themselves. A controller has looked at its own list before it handed a request on; a broker's word is looked up again.
+
+Without TLS nobody can be told from anybody: all doors are open.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from service_kit.rpc.forwarding import ANONYMOUS, claimed_principal, principal_of
+from service_kit.security.node_identity import CONTROLLER, NamedNode, Node, NodeNames
+
+logger = logging.getLogger(__name__)
+
+TELL_INTERVAL_S: Final = 1.0
+EVERYBODY: Final = (
+    "admin.principals is not set: whoever has a certificate of the authority may change everything in this cluster"
+)
+
+
+class NotAuthorized(Exception):
+    """This certificate does not open this door; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a node's configuration says of certificates."""
+
+    node_names: tuple[NamedNode, ...] = ()
+    """`tls.node.names`"""
+    admin_principals: frozenset[str] = frozenset()
+    """`admin.principals`; empty: every certificate of the authority."""
+
+
+NOTHING_LISTED: Final = Access()
+
+
+class Caller:
+    """Whoever is at the other end of one connection. Made once for a call or stream, however many requests it brings."""
+
+    def __init__(self, doors: "Doors", context: Any, nodes: frozenset[Node], principal: str) -> None:
+        self.principal = principal
+        """In whose name the request is made."""
+        self._doors = doors
+        self._context = context
+        self._nodes = nodes
+
+    def check_node(self, role: str, *node_ids: int) -> None:
+        """Every one of `node_ids` is what the caller says it is.
+
+        Raises:
+            NotAuthorized: the certificate is not that node's.
+        """
+        if self._doors.names is None:
+            return
+        for node_id in node_ids:
+            if (role, node_id) not in self._nodes:
+                wanted = " or ".join(self._doors.names.names_of(Node(role, node_id)))
+                self._refuse(f"only {role} {node_id} may say this, whose certificate has the DNS name {wanted}")
+
+    def check_operator(self) -> None:
+        """The caller may operate the cluster.
+
+        Raises:
+            NotAuthorized: nobody has listed it.
+        """
+        listed = self._doors.admin_principals
+        if not listed or self.principal in listed or any(node.role == CONTROLLER for node in self._nodes):
+            return
+        self._refuse(f"{self.principal} is not in admin.principals of the node that was asked")
+
+    def _refuse(self, why: str) -> None:
+        shown = certificate_text(self._context)
+        self._doors.tell(f"{self._context.peer()}, with the certificate {shown}: {why}")
+        raise NotAuthorized(f"{why}; this certificate is {shown}. Nothing was done")
+
+
+class Doors:
+    """One node's doors."""
+
+    def __init__(self, names: NodeNames | None = None, admin_principals: Collection[str] = ()) -> None:
+        """Without `names` all are open: this node has no TLS."""
+        self.names = names
+        self.admin_principals = frozenset(admin_principals) if names is not None else frozenset()
+        self._anybody = Caller(self, None, frozenset(), ANONYMOUS)
+        self._told_s = -TELL_INTERVAL_S
+        self._untold = 0
+
+    @classmethod
+    def over_tls(cls, cluster_id: str, access: Access) -> Self:
+        """Of a node of that cluster, whose listeners demand certificates."""
+        return cls(NodeNames(cluster_id, access.node_names), access.admin_principals)
+
+    def caller(self, context: Any) -> Caller:
+        """Who calls; costs some microseconds."""
+        if self.names is None:
+            return self._anybody
+        own = principal_of(context)
+        nodes = self.names.nodes_of(_texts(context, "peer_dns"))
+        claimed = claimed_principal(context) if nodes else None
+        return Caller(self, context, nodes, own if claimed is None else claimed)
+
+    def tell(self, text: str) -> None:
+        """Logs a refusal, or counts it where one was logged just now."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._told_s + TELL_INTERVAL_S:
+            self._untold += 1
+            return
+        others = f" ({self._untold} other refusals since the last line)" if self._untold else ""
+        self._told_s, self._untold = now_s, 0
+        logger.warning("refused %s%s", text, others)
+
+
+def certificate_text(context: Any) -> str:
+    """The certificate at the other end, for people: its subject, and the names that it is for."""
+    names = ", ".join(_texts(context, "x509_subject_alternative_name"))
+    return f"{principal_of(context)} ({f'for {names[:500]}' if names else 'without alternative names'})"
+
+
+def _texts(context: Any, name: str) -> list[str]:
+    return [value.decode("utf-8", "replace") for value in context.auth_context().get(name) or ()]

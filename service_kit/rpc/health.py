@@ -1,0 +1,192 @@
+"""How others learn whether a node is well: gRPC's standard health service, and HTTP for those without gRPC.
+
+Three questions, kept apart, because a supervisor that kills nodes when the *quorum* is lost turns one failure into many:
+
+  * `""`, /livez:       the process is alive and its event loop turns;
+  * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next one may go;
+  * `admin`:            admin calls can be served here or are forwarded.
+
+/healthz names every check with its reason, /metrics is Prometheus's page. The HTTP side reads at most 8 KiB within five
+seconds, answers GET and HEAD, and closes; 64 connections at a time, or fewer where a process may have few files open.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import grpc.aio
+from grpc_health.v1 import health as grpc_health
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from service_kit.process.descriptors import files_max
+from service_kit.process.endpoints import HostPort
+from service_kit.process.metrics import Metrics
+
+LIVE: Final = ""
+QUORUM: Final = "quorum"
+ADMIN: Final = "admin"
+
+HEAD_BYTES_MAX: Final = 8 << 10
+REQUEST_TIMEOUT_S: Final = 5.0
+CONNECTIONS_MAX: Final = 64
+BACKLOG: Final = 8
+"""So many at the most are accepted before any of them can be cut off."""
+
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
+
+
+class Health:
+    """What a node says about itself. All three begin as not well, but the process as alive."""
+
+    def __init__(self) -> None:
+        self._troubles: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
+        self._servicer: Any = None
+
+    async def set(self, service: str, trouble: str | None) -> None:
+        """`trouble` says in a few words why `service` is not well; None: it is. Cheap when nothing changes."""
+        assert service in self._troubles, service
+        before = self._troubles[service]
+        self._troubles[service] = trouble
+        if self._servicer is not None and (before is None) != (trouble is None):
+            await self._servicer.set(service, _grpc_status(trouble))
+
+    def trouble(self, service: str) -> str | None:
+        """Why `service` is not well, or None."""
+        return self._troubles[service]
+
+    def checks(self) -> dict[str, str]:
+        """Every check by name (`live`, `quorum`, `admin`): `ok`, or what is wrong."""
+        return {service or "live": trouble or "ok" for service, trouble in self._troubles.items()}
+
+    async def add_to(self, server: grpc.aio.Server) -> None:
+        """Serves grpc.health.v1 there. One server at a time."""
+        self._servicer = grpc_health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+        for service, trouble in self._troubles.items():
+            await self._servicer.set(service, _grpc_status(trouble))
+
+    async def leave(self) -> None:
+        """From now on nothing is well here: watchers are told before the server goes."""
+        for service in self._troubles:
+            self._troubles[service] = "stopping"
+        if self._servicer is not None:
+            await self._servicer.enter_graceful_shutdown()
+
+
+class Answer(NamedTuple):
+    """What the HTTP side says."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+def answer(path: str, health: Health, metrics: Metrics | None) -> Answer:
+    """The answer to a GET of `path`."""
+    match path.partition("?")[0]:
+        case "/livez":
+            return _plain(health.trouble(LIVE))
+        case "/readyz":
+            return _plain(health.trouble(LIVE) or health.trouble(QUORUM))
+        case "/healthz":
+            checks = health.checks()
+            well = all(said == "ok" for said in checks.values())
+            return Answer(200 if well else 503, "application/json", json.dumps(checks).encode() + b"\n")
+        case "/metrics" if metrics is not None:
+            return Answer(200, metrics.content_type, metrics.page())
+        case _:
+            return Answer(404, "text/plain; charset=utf-8", b"try /livez /readyz /healthz /metrics\n")
+
+
+@asynccontextmanager
+async def serving_http(address: HostPort, health: Health, metrics: Metrics | None = None) -> AsyncIterator[int]:
+    """Serves the HTTP side inside of the block; gives the port.
+
+    Raises:
+        OSError: if the address cannot be bound.
+    """
+    handler = _Handler(lambda path: answer(path, health, metrics))
+    server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await handler.close()
+        await server.wait_closed()
+
+
+class _Handler:
+    """One request per connection; whoever is slow or wrong is cut off."""
+
+    def __init__(self, answer: Callable[[str], Answer]) -> None:
+        self._answer = answer
+        self._connections_max = min(CONNECTIONS_MAX, files_max() // 16)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (
+            self._is_closed or len(self._tasks) >= self._connections_max
+        ):  # asyncio may have accepted it before the port was closed
+            writer.transport.abort()
+            return
+        task = asyncio.create_task(self._serve(reader, writer))
+
+        def ended(task: asyncio.Task[None]) -> None:
+            """Not in the task itself: one that is cancelled before its first step does nothing at all."""
+            self._tasks.discard(task)
+            writer.transport.abort()
+
+        self._tasks.add(task)
+        task.add_done_callback(ended)
+
+    async def close(self) -> None:
+        """Cuts off those that are still there."""
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_reply(head, self._answer))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+            pass  # the other side is slow, talks too much, or is gone: it is cut off, and there is nothing to tell it
+
+
+def _reply(head: bytes, answer: Callable[[str], Answer]) -> bytes:
+    words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        said = Answer(400, "text/plain; charset=utf-8", b"not an HTTP/1 request\n")
+    elif words[0] not in ("GET", "HEAD"):
+        said = Answer(405, "text/plain; charset=utf-8", b"GET only\n")
+    else:
+        said = answer(words[1])
+    lines = (
+        f"HTTP/1.1 {said.status} {_REASONS[said.status]}\r\nContent-Type: {said.content_type}\r\n"
+        f"Content-Length: {len(said.body)}\r\nConnection: close\r\nCache-Control: no-store\r\n\r\n"
+    )
+    return lines.encode("latin-1") + (b"" if words[0] == "HEAD" else said.body)
+
+
+def _plain(trouble: str | None) -> Answer:
+    return Answer(200 if trouble is None else 503, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode())
+
+
+def _grpc_status(trouble: str | None) -> Any:
+    status = health_pb2.HealthCheckResponse.ServingStatus
+    return status.SERVING if trouble is None else status.NOT_SERVING

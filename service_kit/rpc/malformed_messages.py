@@ -1,0 +1,141 @@
+"""Bytes that are no message: the call ends with INTERNAL, as in every gRPC server, and the log has a line a second at the most.
+
+grpc.aio takes a message that cannot be decoded for a failure of the method: it answers UNKNOWN and writes a traceback, as often
+as anybody likes. `Guard` stands around every method of a server and decodes in its place:
+
+    1. A client sends 1,000 requests of random bytes within a second.
+    2. Each call ends with INTERNAL, "the request is not a message of this method".
+    3. The log has one line with method and peer; the first line after that second says how many came meanwhile.
+
+A failure of the method itself is another matter, and keeps its traceback.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from service_kit.process.logs import get_logger
+
+LINE_INTERVAL_S: Final = 1.0
+TEXT: Final = "the request is not a message of this method"
+
+log = get_logger(__name__)
+
+
+class _Malformed:
+    """In place of a request that could not be decoded."""
+
+
+_MALFORMED: Final = _Malformed()
+
+
+class Guard:
+    """The guard of one server: its methods share one line a second."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        """How many this server has taken so far."""
+        self._leaving: asyncio.Event | None = None
+        self._told_s: float | None = None
+        self._untold = 0
+
+    def around(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
+        """`handler` with a guard around each of its methods."""
+        return _Guarded(handler, self)
+
+    def hold(self) -> None:
+        """Calls that come in from now on wait for `release` (`service_kit.rpc.server` says why)."""
+        self._leaving = asyncio.Event()
+
+    def release(self) -> None:
+        """Those that wait go on, and nobody waits any more."""
+        assert self._leaving is not None
+        self._leaving.set()
+
+    async def held(self) -> None:
+        """For a call: returns at once, but for a server that is about to stop."""
+        if self._leaving is not None:
+            await self._leaving.wait()
+
+    async def refuse(self, method: str, context: Any) -> None:
+        """Ends the call, and writes its line if it is time for one."""
+        now_s = asyncio.get_running_loop().time()
+        if self._told_s is None or now_s >= self._told_s + LINE_INTERVAL_S:
+            log.warning("malformed request", method=method, peer=context.peer(), others_since=self._untold)
+            self._told_s, self._untold = now_s, 0
+        else:
+            self._untold += 1
+        await context.abort(grpc.StatusCode.INTERNAL, TEXT)
+
+
+class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
+    def __init__(self, handler: grpc.GenericRpcHandler, guard: Guard) -> None:
+        self._handler = handler
+        self._guard = guard
+        self._methods: dict[str, grpc.RpcMethodHandler] = {}
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        self._guard.calls += 1
+        name = handler_call_details.method
+        found = self._methods.get(name)
+        if found is None:
+            method = self._handler.service(handler_call_details)
+            if method is None:  # not kept: strangers choose the names
+                return None
+            found = self._methods[name] = _guarded(method, name, self._guard)
+        return found
+
+
+def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
+    """The same method; what cannot be decoded is refused before it, or where it reads."""
+    kind = f"{'stream' if method.request_streaming else 'unary'}_{'stream' if method.response_streaming else 'unary'}"
+    behavior = getattr(method, kind)
+    decode = method.request_deserializer
+    if not (inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)):
+        return method
+    if decode is not None and not method.request_streaming:
+        decode = _tolerant(decode)
+    wrap = _around_generator if inspect.isasyncgenfunction(behavior) else _around_coroutine
+    make = getattr(grpc, f"{kind}_rpc_method_handler")
+    return make(wrap(behavior, name, guard), decode, method.response_serializer)
+
+
+def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    def decoded(data: bytes) -> Any:
+        try:
+            return decode(data)
+        except DecodeError:
+            return _MALFORMED
+
+    return decoded
+
+
+def _around_coroutine(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
+    async def guarded(request: Any, context: Any) -> Any:
+        await guard.held()
+        if request is _MALFORMED:
+            return await guard.refuse(name, context)
+        try:
+            return await behavior(request, context)
+        except DecodeError:  # of a stream: it is decoded where it is read
+            return await guard.refuse(name, context)
+
+    return guarded
+
+
+def _around_generator(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
+    async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
+        await guard.held()
+        if request is _MALFORMED:
+            await guard.refuse(name, context)
+        try:
+            async for response in behavior(request, context):
+                yield response
+        except DecodeError:
+            await guard.refuse(name, context)
+
+    return guarded

@@ -1,0 +1,154 @@
+"""A gRPC server for a block of code: bound, limited, with health and reflection, and gone in order afterwards.
+
+    async with serving(HostPort("127.0.0.1", 0), add_services, health=health) as port:
+        ...
+
+Inside of the block calls are served. At its end health says "stopping", calls that are still coming in are answered too, calls in
+flight get `grace_s` seconds, and the port is free again.
+
+gRPC cuts off (CANCELLED) what has come in and is not taken yet when a server stops, and nobody knows then what became of it. So:
+
+    1. A node leaves, and refuses everything. Fifty clients ask it, and ask it again as soon as they are refused.
+    2. Its server takes what comes in, and lets it wait. Soon all fifty clients wait for an answer, and no more calls come.
+    3. The server tells its clients that it stops, and then the fifty calls go on, and are refused. No client asks it again.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc.aio
+from grpc_reflection.v1alpha import reflection
+
+from service_kit.process.descriptors import connections_max
+from service_kit.process.endpoints import HostPort
+from service_kit.rpc.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
+from service_kit.rpc.health import Health
+from service_kit.rpc.malformed_messages import Guard
+from service_kit.security.tls import TlsFiles, server_credentials
+
+STOP_GRACE_S = 1.0
+QUIET_S = 0.05
+"""After so long without a new call nobody is taken to be waiting for an answer."""
+
+
+class CannotBind(Exception):
+    """The address cannot be listened on; the text names it and says why."""
+
+    def __init__(self, address: HostPort, reason: str) -> None:
+        super().__init__(f"cannot listen on {address}: {reason}")
+        self.address = address
+
+
+class PortInUse(CannotBind):
+    """Somebody listens there already."""
+
+
+@asynccontextmanager
+async def serving(
+    address: HostPort,
+    add_services: Callable[[grpc.aio.Server], None],
+    *,
+    tls: TlsFiles | None = None,
+    health: Health | None = None,
+    reflect: Sequence[str] = (),
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    options: Options | None = None,
+    grace_s: float = STOP_GRACE_S,
+    servers: int = 1,
+) -> AsyncIterator[int]:
+    """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
+
+    `servers`: so many are served by this process, and share the connections that it may have (`descriptors`).
+    `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows; without any it is off.
+
+    Raises:
+        PortInUse: if another process listens there.
+        CannotBind: for any other reason of the operating system.
+        TlsUnusable: if certificates cannot be read.
+    """
+    credentials = server_credentials(tls)
+    server = grpc.aio.server(
+        options=server_options(connections=connections_max(servers)) if options is None else options,
+        maximum_concurrent_rpcs=CONCURRENT_RPCS_MAX,
+        interceptors=interceptors,
+    )
+    # Generated code hands every method over twice, generic and "registered". For each registered one grpc.aio keeps a pending
+    # accept, and sleeps on all of them anew for each call: thirty methods cost more than a small call does.
+    server.add_registered_method_handlers = _stay_generic
+    guard = _guarded(server)
+    add_services(server)
+    if health is not None:
+        await health.add_to(server)
+    if reflect:
+        reflection.enable_server_reflection([*reflect, reflection.SERVICE_NAME], server)
+    port = _bind(server, address, credentials)
+    await server.start()
+    try:
+        yield port
+    finally:
+        if health is not None:
+            await health.leave()
+        guard.hold()
+        await _drained(guard, grace_s)
+        stopping = asyncio.ensure_future(server.stop(grace_s))
+        await asyncio.sleep(0)  # in its first step it tells its clients
+        guard.release()
+        await stopping
+
+
+def _stay_generic(service_name: str, method_handlers: object) -> None:
+    """In place of grpc.aio's own: the generic handlers, which are there too, serve the same methods."""
+
+
+def _guarded(server: Any) -> Guard:
+    """From now on `server` answers bytes that are no message as `service_kit.rpc.malformed_messages` says, and counts
+    its calls."""
+    guard, add = Guard(), server.add_generic_rpc_handlers
+
+    def add_guarded(handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        add([guard.around(handler) for handler in handlers])
+
+    server.add_generic_rpc_handlers = add_guarded
+    return guard
+
+
+async def _drained(guard: Guard, within_s: float) -> None:
+    """Returns once no more calls come in, or the time is up."""
+    loop = asyncio.get_running_loop()
+    until_s, calls = loop.time() + within_s, -1
+    while calls != guard.calls and loop.time() < until_s:
+        calls = guard.calls
+        await asyncio.sleep(min(QUIET_S, within_s))
+
+
+def _bind(server: Any, address: HostPort, credentials: grpc.ServerCredentials | None) -> int:
+    try:
+        if credentials is None:
+            port = server.add_insecure_port(address.target)
+        else:
+            port = server.add_secure_port(address.target, credentials)
+    except RuntimeError as e:
+        raise _why_not(address) from e
+    if port == 0:
+        raise _why_not(address)
+    return int(port)
+
+
+def _why_not(address: HostPort) -> CannotBind:
+    """gRPC does not say what was wrong; binding once more by hand does."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, where = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as e:
+        if e.errno == errno.EADDRINUSE:
+            return PortInUse(address, "the port is in use")
+        return CannotBind(address, e.strerror or str(e))
+    return CannotBind(address, "refused by gRPC")

@@ -1,0 +1,1 @@
+"""The offline audit: checks, findings, report."""

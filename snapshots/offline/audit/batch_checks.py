@@ -1,0 +1,204 @@
+"""The laws of a log that its batches alone can show, on each node and between nodes, over the table `batches`.
+
+A place is reported once, by the most telling rule: a missing batch breaks offsets and chain, and is called a gap.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from metadata_log.format.ids import Offset
+from snapshots.offline.audit.findings import Finding, Severity, error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FINDINGS_MAX: Final = 1_000
+"""Of each kind; a log that is damaged throughout needs no longer list."""
+
+
+def with_history(batches: "DataFrame") -> "DataFrame":
+    """Each batch with what stood before it on the same node."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    order = Window.partitionBy("node").orderBy("file", "position")
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    return (
+        batches.withColumn("before_end", f.lag("end_offset").over(order))
+        .withColumn("before_chain", f.lag("chain").over(order))
+        .withColumn("before_file", f.lag("file").over(order))
+        .withColumn("before_epoch", f.max("epoch").over(before))
+        .withColumn("before_time", f.max("last_timestamp").over(before))
+        .withColumn("intact_to", f.max("end_offset").over(before))
+    )
+
+
+def check_batches(history: "DataFrame") -> list[Finding]:
+    """Damage, gaps, broken chains, epochs and times that go back; `history` is `with_history`'s."""
+    from pyspark.sql import functions as f
+
+    comes_next = f.coalesce("before_end", "expected_offset")
+    is_first = f.col("file") != f.coalesce("before_file", f.lit(""))
+    rule = (
+        f.when(f.col("error").isNotNull(), "damaged-batch")
+        .when(f.col("base_offset") != comes_next, "offset-gap")
+        .when(is_first & (f.col("previous_chain") != f.col("before_chain")), "segment-chain")
+        .when(f.col("chain_ok") == f.lit(False), "chain-broken")
+        .when(f.col("epoch") < f.col("before_epoch"), "epoch-regression")
+        .when(
+            (f.col("first_timestamp") < f.col("before_time")) | (f.col("first_timestamp") > f.col("last_timestamp")),
+            "time-regression",
+        )
+    )
+    columns = (
+        "node", "file", "position", "base_offset", "end_offset", "epoch", "before_epoch", "intact_to", "error",
+        "expected_offset", comes_next.alias("comes_next"), "rule", "first_timestamp", "before_time",
+    )  # fmt: skip
+    bad = history.withColumn("rule", rule).where(f.col("rule").isNotNull()).select(*columns)
+    rows = bad.orderBy("node", "file", "position").limit(FINDINGS_MAX).toArrow().to_pylist()
+    return [_batch_finding(row) for row in rows]
+
+
+def _batch_finding(row: dict[str, Any]) -> Finding:
+    rule = row["rule"]
+    batch = f"[{row['base_offset']}, {row['end_offset']})"
+    details = {
+        "damaged-batch": row["error"],
+        "offset-gap": f"the batch {batch} stands where offset {row['comes_next']} comes next",
+        "segment-chain": f"the segment that begins with {batch} does not continue the one before it",
+        "chain-broken": f"the batch {batch} is not what its chain says, or follows another history",
+        "epoch-regression": f"the batch {batch} is of epoch {row['epoch']}, after epoch {row['before_epoch']}",
+        "time-regression": f"the batch {batch} begins at {row['first_timestamp']}, after {row['before_time']}",
+    }
+    offset = row["base_offset"] if row["error"] is None else row["expected_offset"]
+    if offset is None:
+        offset = row["intact_to"]
+    return error(
+        rule, details[rule], node=row["node"], file=row["file"], position=row["position"], offset=offset or 0
+    )  # fmt: skip
+
+
+class NodeBatches(NamedTuple):
+    """One node's log in numbers."""
+
+    segments: int
+    batches: int
+    records: int
+    size: int
+    first_offset: Offset
+    end_offset: Offset
+    last_epoch: int
+    chain: bytes
+    first_ms: int
+    last_ms: int
+    first_previous_chain: bytes | None
+
+
+def summarize(batches: "DataFrame") -> dict[str, NodeBatches]:
+    """Numbers of each node that has any intact batch."""
+    from pyspark.sql import functions as f
+
+    intact = batches.where("error IS NULL")
+    rows = intact.groupBy("node").agg(
+        f.countDistinct("file").alias("segments"),
+        f.count("*").alias("batches"),
+        f.sum("record_count").alias("records"),
+        f.sum("bytes").alias("size"),
+        f.min("base_offset").alias("first_offset"),
+        f.max("end_offset").alias("end_offset"),
+        f.max("epoch").alias("last_epoch"),
+        f.max_by("chain", "end_offset").alias("chain"),
+        f.min(f.unix_millis("first_timestamp")).alias("first_ms"),
+        f.max(f.unix_millis("last_timestamp")).alias("last_ms"),
+        f.min_by("previous_chain", f.struct("file", "position")).alias("first_previous_chain"),
+    )
+    return {row.pop("node"): NodeBatches(**row) for row in rows.toArrow().to_pylist()}
+
+
+def chains_at(batches: "DataFrame", offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
+    """The chain at each of these ends, on each node that has a batch that ends there."""
+    if not offsets:
+        return {}
+    rows = batches.where(batches["end_offset"].isin(sorted(offsets))).select("node", "end_offset", "chain")
+    return {(row["node"], row["end_offset"]): row["chain"] for row in rows.toArrow().to_pylist()}
+
+
+def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
+    """File and position of the batches that hold these offsets on `node`."""
+    from pyspark.sql import functions as f
+
+    found: dict[Offset, tuple[str, int]] = {}
+    wanted = f.array(*[f.lit(offset) for offset in sorted(offsets)[:FINDINGS_MAX]])
+    inside = f.filter(wanted, lambda o: (o >= f.col("base_offset")) & (o < f.col("end_offset")))
+    if offsets:
+        rows = batches.where(f.col("node") == node).withColumn("held", inside).where(f.size("held") > 0)
+        for row in rows.select("file", "position", "held").toArrow().to_pylist():
+            found.update(dict.fromkeys(row["held"], (row["file"], row["position"])))
+    return found
+
+
+# --- between nodes ----------------------------------------------------------------------------------------------------
+
+
+def compare_nodes(batches: "DataFrame", node_count: int) -> list[Finding]:
+    """Who has another history than the rest. Equal offset and epoch must mean equal chains, for ever (Raft 5.3).
+
+    Different epochs at one offset are a tail that a majority never had: whoever has it will cut it.
+    """
+    from pyspark.sql import functions as f
+
+    if node_count < 2:
+        return []
+    copies = batches.where("error IS NULL").groupBy("base_offset")
+    grouped = copies.agg(
+        f.collect_list(f.struct("node", "epoch", "chain", "file", "position")).alias("copies"),
+        f.countDistinct("chain").alias("chains"),
+        f.countDistinct("epoch").alias("epochs"),
+    )
+    differing = grouped.where("chains > 1").orderBy("base_offset").limit(FINDINGS_MAX).toArrow().to_pylist()
+    return list(_differences(differing))
+
+
+def _differences(rows: list[dict[str, Any]]) -> Iterator[Finding]:
+    accused: set[str] = set()
+    has_tail = False
+    for row in rows:
+        for epoch in sorted({copy["epoch"] for copy in row["copies"]}):
+            same_epoch = [copy for copy in row["copies"] if copy["epoch"] == epoch and copy["node"] not in accused]
+            for finding in _odd_ones(row["base_offset"], same_epoch):
+                accused.add(finding.node or "")
+                yield finding
+        trusted = [copy for copy in row["copies"] if copy["node"] not in accused]
+        if not has_tail and len({copy["epoch"] for copy in trusted}) > 1:
+            has_tail = True
+            oldest = min(trusted, key=lambda copy: int(copy["epoch"]))
+            yield error(
+                "divergent-tail",
+                "; ".join(f"{copy['node']} has epoch {copy['epoch']}" for copy in trusted),
+                node=oldest["node"],
+                file=oldest["file"],
+                position=oldest["position"],
+                offset=row["base_offset"],
+                severity=Severity.INFO,
+            )
+
+
+def _odd_ones(base_offset: Offset, copies: list[dict[str, Any]]) -> Iterator[Finding]:
+    votes = Counter(copy["chain"] for copy in copies)
+    if len(votes) < 2:
+        return
+    (favourite, most), (_, next_most), *_ = votes.most_common()
+    for copy in copies:
+        if most > next_most and copy["chain"] == favourite:
+            continue
+        others = ", ".join(other["node"] for other in copies if other["chain"] != copy["chain"])
+        odd = "is the odd one out" if most > next_most else "and it cannot be told who is right"
+        yield error(
+            "history-differs",
+            f"chain {copy['chain'].hex()[:16]} at the batch that begins here differs from that of {others}; {copy['node']} {odd}",
+            node=copy["node"],
+            file=copy["file"],
+            position=copy["position"],
+            offset=base_offset,
+        )

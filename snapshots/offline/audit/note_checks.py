@@ -1,0 +1,60 @@
+"""What the small files beside the segments say, against the segments: `flushed`, `log-start`, and whose cluster it is."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from metadata_log.format.errors import LogFormatError
+from metadata_log.format.ids import Offset
+from snapshots.format import BOOTSTRAP_END, genesis
+from snapshots.offline.audit.batch_checks import NodeBatches, chains_at
+from snapshots.offline.audit.findings import Finding, error
+from snapshots.offline.inputs import NodeLog
+from snapshots.reader import read_meta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def check_notes(logs: Iterable[NodeLog], batches: "DataFrame", nodes: dict[str, NodeBatches]) -> list[Finding]:
+    """The findings of all nodes; `nodes` are the numbers of their batches."""
+    logs = tuple(logs)
+    noted = {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
+    chains = chains_at(batches, noted)
+    found: list[Finding] = []
+    for log in logs:
+        found += _check_ends(log, chains, nodes.get(log.node))
+        found += _check_genesis(log, nodes.get(log.node))
+    return found
+
+
+def _check_ends(
+    log: NodeLog, chains: dict[tuple[str, Offset], bytes], numbers: NodeBatches | None
+) -> Iterator[Finding]:
+    end = numbers.end_offset if numbers else log.start_offset
+    flushed, start = log.flushed, log.start
+    if flushed is not None and end < flushed.end:
+        yield _at("log-too-short", log, end, f"the log ends at {end}; all below {flushed.end} was durable once")
+    if flushed is not None and chains.get((log.node, flushed.end), flushed.chain) != flushed.chain:
+        yield _at("flushed-chain", log, flushed.end, "`flushed` notes another chain than the log has")
+    if start is not None and chains.get((log.node, start.start.offset), start.chain) != start.chain:
+        yield _at("start-chain", log, start.start.offset, "`log-start` notes another chain than the log has")
+
+
+def _check_genesis(log: NodeLog, numbers: NodeBatches | None) -> Iterator[Finding]:
+    """Whether the log begins where this cluster's logs do; where that is known."""
+    identity = log.identity
+    if numbers is None or identity is None or numbers.first_offset != 0 or numbers.first_previous_chain is None:
+        return
+    expected = identity.genesis_chain
+    if not expected and log.has_bootstrap:
+        try:
+            expected = genesis(identity.cluster_id, read_meta(log.directory, BOOTSTRAP_END).voters)
+        except LogFormatError as e:
+            yield _at("snapshot-damaged", log, 0, str(e))
+    if expected and expected != numbers.first_previous_chain:
+        yield _at("foreign-genesis", log, 0, f"the first batch continues {numbers.first_previous_chain.hex()[:16]}")
+
+
+def _at(rule: str, log: NodeLog, offset: Offset, detail: str) -> Finding:
+    file = next((s.name for s in reversed(log.segments) if s.base_offset <= offset), None)
+    return error(rule, detail, node=log.node, file=file, offset=offset)

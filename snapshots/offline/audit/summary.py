@@ -1,0 +1,82 @@
+"""An audit's result as JSON, and as lines for a terminal."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from snapshots.offline.audit.findings import Severity
+from snapshots.offline.audit.result import AuditResult
+from snapshots.offline.audit.snapshot_checks import CheckedSnapshot
+from snapshots.offline.fold import FoldResult
+from snapshots.offline.inputs import NodeLog
+
+
+def summary(result: AuditResult) -> dict[str, Any]:
+    """The audit as JSON: for machines, and to be kept."""
+    return {
+        "verdict": "clean" if result.is_clean else "findings",
+        "errors": result.count(Severity.ERROR),
+        "warnings": result.count(Severity.WARNING),
+        "reference": result.reference,
+        "nodes": [_node_summary(result, log) for log in result.logs],
+        "leaders": [leadership._asdict() for leadership in result.leaders],
+        "snapshots": [_snapshot_summary(snapshot) for snapshot in result.snapshots],
+        "state": None if result.fold is None else _state_summary(result.fold),
+        "activity": {} if result.activity is None else {k: result.activity.total(k) for k in result.activity.counts},
+        "findings": [finding._asdict() for finding in result.findings],
+    }
+
+
+def _node_summary(result: AuditResult, log: NodeLog) -> dict[str, Any]:
+    numbers = result.nodes.get(log.node)
+    found: dict[str, Any] = {
+        "node": log.node,
+        "path": log.path,
+        "cluster_id": log.identity.cluster_id if log.identity else None,
+        "start_offset": log.start_offset,
+        "durable_end": log.durable_end,
+        "snapshots": len(log.snapshots),
+        "findings": sum(1 for f in result.findings if f.node == log.node and f.severity is not Severity.INFO),
+    }
+    if numbers is not None:
+        as_json = {key: value.hex() if isinstance(value, bytes) else value for key, value in numbers._asdict().items()}
+        found |= as_json
+    return found
+
+
+def _snapshot_summary(snapshot: CheckedSnapshot) -> dict[str, Any]:
+    return {
+        "node": snapshot.node,
+        "file": snapshot.name,
+        "end_offset": snapshot.end,
+        "epoch": snapshot.epoch,
+        "bytes": snapshot.size,
+        "sha256": snapshot.sha256.hex(),
+        "digest": snapshot.digest.hex(),
+        "chain": snapshot.chain.hex(),
+        "records": snapshot.records,
+        "timestamp_ms": snapshot.timestamp_ms,
+        "error": snapshot.error,
+    }
+
+
+def _state_summary(fold: FoldResult) -> dict[str, Any]:
+    end = max(fold.digests)
+    digest, count = fold.digests[end]
+    return {"offset": end, "digest": digest.hex(), "records": count, "by_type": dict(sorted(fold.record_types.items()))}
+
+
+def lines_of(result: AuditResult) -> Iterator[str]:
+    """The findings as people read them in a terminal."""
+    for finding in result.findings:
+        place = ", ".join(
+            text
+            for text in (
+                finding.node,
+                finding.file,
+                None if finding.position is None else f"byte {finding.position}",
+                None if finding.offset is None else f"offset {finding.offset}",
+                finding.entity,
+            )
+            if text
+        )
+        yield f"{finding.severity.upper():7} {finding.rule}: {place}: {finding.detail}"
