@@ -33,62 +33,64 @@ class Followed(NamedTuple):
     """Where nobody is followed: when a leader was last heard, or, if none was, when this process started (`now_ms`)."""
 
 
-def followed(q: QuorumState, now_ms: int) -> Followed:
+def followed(state: QuorumState, now_ms: int) -> Followed:
     """As of `now_ms`, which may be later than the last input."""
-    match q.role:
-        case Leader() as term:
-            began_ms = term.last_round_began_ms(q.latest_voters, q.me)
-            shown_ms = term.elected_ms if began_ms is None else max(began_ms, term.elected_ms)
-            if now_ms - shown_ms < q.config.check_quorum_ms:
-                return Followed(q.me.node_id)
-            reason = f"it leads epoch {q.epoch}, but no majority has followed it for {q.config.check_quorum_ms} ms"
+    match state.role:
+        case Leader() as leadership:
+            began_ms = leadership.last_round_began_ms(state.latest_voters, state.me)
+            shown_ms = leadership.elected_ms if began_ms is None else max(began_ms, leadership.elected_ms)
+            if now_ms - shown_ms < state.config.check_quorum_ms:
+                return Followed(state.me.node_id)
+            reason = (
+                f"it leads epoch {state.epoch}, but no majority has followed it for {state.config.check_quorum_ms} ms"
+            )
             return Followed(None, reason, shown_ms)
         case _:
-            last_ms = _last_word_ms(q)
-            if last_ms is not None and now_ms - last_ms < q.config.fetch_timeout_ms:
-                return Followed(q.election.leader_id)
-            heard_ms = _newest(q.heard_ms, q.begun_ms)
-            return Followed(None, _why_nobody(q), q.started_ms if heard_ms is None else heard_ms)
+            last_ms = _last_word_ms(state)
+            if last_ms is not None and now_ms - last_ms < state.config.fetch_timeout_ms:
+                return Followed(state.election.leader_id)
+            heard_ms = _newest(state.heard_ms, state.begun_ms)
+            return Followed(None, _why_nobody(state), state.started_ms if heard_ms is None else heard_ms)
 
 
-def _last_word_ms(q: QuorumState) -> int | None:
+def _last_word_ms(state: QuorumState) -> int | None:
     """When the leader of this epoch was last heard; None: never, or it is seen gone."""
-    if isinstance(q.role, Follower) and q.role.suspicious:
+    if isinstance(state.role, Follower) and state.role.suspicious:
         return None
-    answered_ms = q.role.heard_ms if isinstance(q.role, Follower) else None
-    return _newest(answered_ms, q.begun_ms if q.begun_epoch == q.epoch else None)
+    answered_ms = state.role.heard_ms if isinstance(state.role, Follower) else None
+    return _newest(answered_ms, state.begun_ms if state.begun_epoch == state.epoch else None)
 
 
 def _newest(*times_ms: int | None) -> int | None:
     return max((ms for ms in times_ms if ms is not None), default=None)
 
 
-def _why_nobody(q: QuorumState) -> str:
-    known = q.election.leader_id
+def _why_nobody(state: QuorumState) -> str:
+    known = state.election.leader_id
     lost = f"controller {known}, the last leader that it knew, does not answer it" if known is not None else ""
-    match q.role:
+    match state.role:
         case Follower(leader_id=leader_id) as role if role.suspicious:
             return f"controller {leader_id}, its leader, is gone or has stepped down"
         case Follower(leader_id=leader_id) as role if role.heard_ms is not None:
-            return f"controller {leader_id}, its leader, has not answered for {q.config.fetch_timeout_ms} ms"
+            return f"controller {leader_id}, its leader, has not answered for {state.config.fetch_timeout_ms} ms"
         case Follower():
             return lost
         case Prospective(votes=votes):
-            asked = _answers(q, votes)
-            return f"{lost or f'nobody leads epoch {q.epoch}'}; it asks who would vote for it{asked}"
+            asked = _answers(state, votes)
+            return f"{lost or f'nobody leads epoch {state.epoch}'}; it asks who would vote for it{asked}"
         case Candidate(votes=votes):
-            return f"it runs for leader of epoch {q.epoch}{_answers(q, votes)}"
+            return f"it runs for leader of epoch {state.epoch}{_answers(state, votes)}"
         case Resigned():
-            return f"it led epoch {q.epoch} and leads no more"
+            return f"it led epoch {state.epoch} and leads no more"
         case Unattached() | Leader():
-            return lost or f"it has heard of no leader of epoch {q.epoch}"
+            return lost or f"it has heard of no leader of epoch {state.epoch}"
         case _:
-            assert_never(q.role)
+            assert_never(state.role)
 
 
-def _answers(q: QuorumState, votes: Votes) -> str:
+def _answers(state: QuorumState, votes: Votes) -> str:
     """Which voters keep it from a majority so far."""
-    others = q.latest_voters.others(q.me)
+    others = state.latest_voters.others(state.me)
     refusing = [voter.node_id for voter in others if voter in votes.rejected]
     silent = [voter.node_id for voter in others if voter not in votes.rejected and voter not in votes.granted]
     said = [

@@ -45,60 +45,62 @@ NO_BOUNDARY = bytes(32)
 # --- the two ends of it ----------------------------------------------------------------------------------------------
 
 
-def on_mismatch(q: QuorumState, role: Follower, request: FetchRequest) -> None:
+def on_mismatch(state: QuorumState, role: Follower, request: FetchRequest) -> None:
     """The leader has another history at the end of this node's log."""
-    q.role = replace(role, has_fetched=False)
-    _open(q, q.me, role.leader_id, request, request.chain)
+    state.role = replace(role, has_fetched=False)
+    _open(state, state.me, role.leader_id, request, request.chain)
 
 
-def on_accused(q: QuorumState, request: FetchRequest, chain: bytes | None) -> None:
+def on_accused(state: QuorumState, request: FetchRequest, chain: bytes | None) -> None:
     """A replica has another history than this leader's `chain`. An observer's word starts no dispute: it may be anybody's."""
-    if q.latest_voters.contains(request.replica):
-        _open(q, request.replica, request.replica.node_id, request, chain or NO_BOUNDARY)
+    if state.latest_voters.contains(request.replica):
+        _open(state, request.replica, request.replica.node_id, request, chain or NO_BOUNDARY)
 
 
-def close(q: QuorumState, other: ReplicaKey) -> None:
+def close(state: QuorumState, other: ReplicaKey) -> None:
     """The logs agree: this follower's (`other` is itself) with its leader's, or that of `other` with this leader's."""
-    q.disputes.pop(other, None)
+    state.disputes.pop(other, None)
 
 
-def _open(q: QuorumState, other: ReplicaKey, with_whom: NodeId, request: FetchRequest, chain: bytes) -> None:
-    dispute = q.disputes.get(other)
+def _open(state: QuorumState, other: ReplicaKey, with_whom: NodeId, request: FetchRequest, chain: bytes) -> None:
+    dispute = state.disputes.get(other)
     if dispute is None or not dispute.is_at(request) or (dispute.chain, dispute.with_whom) != (chain, with_whom):
-        dispute = q.disputes[other] = Dispute(request.fetch_offset, request.last_fetched_epoch, chain, with_whom)
-    for voter in q.latest_voters.others(q.me):
+        dispute = state.disputes[other] = Dispute(request.fetch_offset, request.last_fetched_epoch, chain, with_whom)
+    for voter in state.latest_voters.others(state.me):
         node_id = voter.node_id
-        if node_id not in dispute.said and node_id not in dispute.asked and node_id != q.me.node_id:
+        if node_id not in dispute.said and node_id not in dispute.asked and node_id != state.me.node_id:
             dispute.asked.add(node_id)
-            q.send(node_id, ChainRequest(q.me, dispute.offset, dispute.epoch))
-    _judge(q, dispute)
+            state.send(node_id, ChainRequest(state.me, dispute.offset, dispute.epoch))
+    _judge(state, dispute)
 
 
 # --- witnesses -------------------------------------------------------------------------------------------------------
 
 
-def on_chain_request(q: QuorumState, request: ChainRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
+def on_chain_request(state: QuorumState, request: ChainRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
     """A witness says what is on its disk; `chain_at_offset` is this node's chain there."""
-    error, chain, shape = ErrorCode.NONE, None, q.shape
+    error, chain, shape = ErrorCode.NONE, None, state.shape
     if min(request.offset, request.epoch, request.replica.node_id) < 0:
         error = ErrorCode.INVALID_REQUEST
     elif request.offset <= shape.flushed_end and shape.epoch_below(request.offset) == request.epoch:
         chain = chain_at_offset or NO_BOUNDARY
-    q.reply(reply_to, ChainResponse(error, q.epoch, q.leader_hint, chain, shape.flushed_end, shape.last_epoch))
+    state.reply(
+        reply_to, ChainResponse(error, state.epoch, state.leader_hint, chain, shape.flushed_end, shape.last_epoch)
+    )
 
 
-def on_chain_response(q: QuorumState, source: NodeId, request: ChainRequest, response: ChainResponse) -> None:
+def on_chain_response(state: QuorumState, source: NodeId, request: ChainRequest, response: ChainResponse) -> None:
     """What a witness holds. (Of epochs and leaders nothing is taken in: that is the fetches' business.)"""
-    for dispute in list(q.disputes.values()):
+    for dispute in list(state.disputes.values()):
         if dispute.is_at(request):
             dispute.asked.discard(source)
             if response.error is ErrorCode.NONE and response.chain is not None:
                 dispute.said[source] = response.chain
-            _judge(q, dispute)
+            _judge(state, dispute)
 
 
-def on_chain_failed(q: QuorumState, destination: NodeId, request: ChainRequest) -> None:
-    for dispute in q.disputes.values():
+def on_chain_failed(state: QuorumState, destination: NodeId, request: ChainRequest) -> None:
+    for dispute in state.disputes.values():
         if dispute.is_at(request):
             dispute.asked.discard(destination)
 
@@ -106,42 +108,42 @@ def on_chain_failed(q: QuorumState, destination: NodeId, request: ChainRequest) 
 # --- the verdict -----------------------------------------------------------------------------------------------------
 
 
-def _majority_chain(q: QuorumState, dispute: Dispute) -> bytes | None:
+def _majority_chain(state: QuorumState, dispute: Dispute) -> bytes | None:
     """The chain that a majority of the voters has at the disputed place; None if there is none, or it is not known."""
-    voters = q.latest_voters
+    voters = state.latest_voters
     said = {node_id: chain for node_id, chain in dispute.said.items() if voters.key_of(node_id) is not None}
-    if q.is_voter and q.standing.may_vote:
-        said[q.me.node_id] = dispute.chain
+    if state.is_voter and state.disk_trust.may_vote:
+        said[state.me.node_id] = dispute.chain
     chain, count = Counter(said.values()).most_common(1)[0] if said else (b"", 0)
     return chain if count >= voters.majority else None
 
 
-def _judge(q: QuorumState, dispute: Dispute) -> None:
+def _judge(state: QuorumState, dispute: Dispute) -> None:
     """Draws the conclusion, as far as there is one.
 
     Raises:
         SafetyViolated: this node is the odd one out.
     """
-    chain, role = _majority_chain(q, dispute), q.role
+    chain, role = _majority_chain(state, dispute), state.role
     if chain is None:
         return
     if chain != dispute.chain:
         if isinstance(role, Leader):
-            leader.resign(q, role, Why.ACCUSED)
+            leader.resign(state, role, Why.ACCUSED)
         with_them = sorted(node_id for node_id, said in dispute.said.items() if said == chain)
         raise SafetyViolated(
             f"this node's history is not the quorum's: at offset {dispute.offset}, epoch {dispute.epoch}, its chain is "
             f"{dispute.chain.hex()[:SHOWN]}, and nodes {', '.join(map(str, with_them))}, a majority, have "
             f"{chain.hex()[:SHOWN]}; nothing was cut. Keep this directory for a look, and give the node a new one"
         )
-    if isinstance(role, Follower) and q.me in q.disputes:
-        suspect(q, role)
+    if isinstance(role, Follower) and state.me in state.disputes:
+        suspect(state, role)
 
 
-def complaint(q: QuorumState) -> str:
+def complaint(state: QuorumState) -> str:
     """Which dispute this node has, in one sentence; empty if it has none."""
-    for dispute in q.disputes.values():
-        decided = _majority_chain(q, dispute) is not None
+    for dispute in state.disputes.values():
+        decided = _majority_chain(state, dispute) is not None
         outcome = "a majority has this node's" if decided else "no majority decides between them, so nobody moves"
         return (
             f"node {dispute.with_whom} has another history at offset {dispute.offset}, epoch {dispute.epoch}, "

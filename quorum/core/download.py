@@ -3,8 +3,8 @@
     UseSnapshot --> FetchSnapshot(position) --> WriteSnapshotChunk --> ... --> InstallSnapshot --> SnapshotInstalled
 
 It is large, so it must not begin anew for every little thing. All nodes write the same bytes at the same offset, so what
-is here already (`q.part`) is good whoever leads next: a download goes on where it was after a break, an election, or a restart,
-of which the runtime says how much of a `.part` file it has found. The whole is verified before anything stands on it.
+is here already (`state.part`) is good whoever leads next: a download goes on where it was after a break, an election, or a
+restart, of which the runtime says how much of a `.part` file it has found. The whole is verified before anything stands on it.
 
 A file that does not verify is fetched once more from its beginning at once (the crash that interrupted it may have left a
 torn piece), then after a while, then only once in `BAD_FILE_REST_MS`: the leader's own file may be bad, and fetching it without a
@@ -36,94 +36,98 @@ NO_ROOM_REST_MS = 5_000
 """What was written is gone and there may be room for as much again: without a rest the leader would send nothing else."""
 
 
-def request_for(q: QuorumState, download: Download) -> FetchSnapshotRequest:
-    max_bytes = min(q.pieces.next(q.now_ms), q.config.snapshot_chunk_bytes)
-    return FetchSnapshotRequest(q.fetch_key, q.epoch, q.next_number(), download.snapshot, download.position, max_bytes)
+def request_for(state: QuorumState, download: Download) -> FetchSnapshotRequest:
+    max_bytes = min(state.pieces.next(state.now_ms), state.config.snapshot_chunk_bytes)
+    return FetchSnapshotRequest(
+        state.fetch_key, state.epoch, state.next_number(), download.snapshot, download.position, max_bytes
+    )
 
 
-def begin(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
+def begin(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     """The leader has nothing else for this node than `snapshot`.
 
     Raises:
         SafetyViolated: if that would take back what is committed.
     """
-    if q.known_high_watermark is not None and snapshot.offset < q.known_high_watermark:
-        raise SafetyViolated(f"told to install snapshot {snapshot}, below the high watermark {q.known_high_watermark}")
-    until_ms, put_off, _ = q.put_off
-    if snapshot == put_off and q.now_ms < until_ms:
-        q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+    if state.known_high_watermark is not None and snapshot.offset < state.known_high_watermark:
+        raise SafetyViolated(
+            f"told to install snapshot {snapshot}, below the high watermark {state.known_high_watermark}"
+        )
+    until_ms, put_off, _ = state.put_off
+    if snapshot == put_off and state.now_ms < until_ms:
+        state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
         return
-    part = q.part if q.part is not None and q.part.snapshot == snapshot else Download(snapshot)
-    q.role = replace(role, download=part)
+    part = state.part if state.part is not None and state.part.snapshot == snapshot else Download(snapshot)
+    state.role = replace(role, download=part)
 
 
-def take_chunk(q: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
+def take_chunk(state: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
     """A piece has come; the last one of them is followed by the installation."""
     position = download.position + len(response.data)
     same_file = response.position == download.position and download.size in (None, response.size)
     stands_still = not response.data and position != response.size
     if not same_file or stands_still or not 0 < position <= response.size:
-        drop(q, role)
-        return q.back_off()
+        drop(state, role)
+        return state.back_off()
     if response.data:
-        q.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
-    q.part = Download(download.snapshot, position, response.size)
+        state.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
+    state.part = Download(download.snapshot, position, response.size)
     if position < response.size:
-        q.piece_came(len(response.data))
-        q.role = replace(role, download=q.part)
+        state.piece_came(len(response.data))
+        state.role = replace(role, download=state.part)
     else:
-        q.role = replace(role, download=None)
-        q.installing, q.part = q.part, None
-        q.awaiting_log = True
-        q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
-        q.effects.append(InstallSnapshot(download.snapshot))
+        state.role = replace(role, download=None)
+        state.installing, state.part = state.part, None
+        state.awaiting_log = True
+        state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
+        state.effects.append(InstallSnapshot(download.snapshot))
     return None
 
 
-def drop(q: QuorumState, role: Follower) -> None:
+def drop(state: QuorumState, role: Follower) -> None:
     """It is another file than the one that was begun: a fetch will say which."""
-    q.role, q.part = replace(role, download=None), None
+    state.role, state.part = replace(role, download=None), None
 
 
-def on_still_there(q: QuorumState, role: Follower) -> None:
+def on_still_there(state: QuorumState, role: Follower) -> None:
     """The leader has heard that the installation goes on."""
-    q.role = role
-    q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+    state.role = role
+    state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
 
 
-def on_installed(q: QuorumState) -> None:
-    _over(q)
-    q.failed_install = (None, 0, "")
+def on_installed(state: QuorumState) -> None:
+    _over(state)
+    state.failed_install = (None, 0, "")
 
 
-def _over(q: QuorumState) -> None:
+def _over(state: QuorumState) -> None:
     """The next fetch leaves at once, whatever became of the question whether the leader is still there."""
-    q.installing = q.part = q.in_flight = None
-    if isinstance(q.role, Follower):
-        q.role = replace(q.role, download=None)  # its file may be gone with what has failed
-    q.retry_at_ms = q.now_ms
+    state.installing = state.part = state.in_flight = None
+    if isinstance(state.role, Follower):
+        state.role = replace(state.role, download=None)  # its file may be gone with what has failed
+    state.retry_at_ms = state.now_ms
 
 
-def on_install_failed(q: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
+def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
     """The second time it is begun at once, then only after a while, or a rest; only a file that `is_damaged` counts."""
-    _over(q)
+    _over(state)
     if not is_damaged:
-        q.put_off = (q.now_ms + NO_ROOM_REST_MS, snapshot, reason)
+        state.put_off = (state.now_ms + NO_ROOM_REST_MS, snapshot, reason)
         return
-    failed, times, _ = q.failed_install
+    failed, times, _ = state.failed_install
     times = times + 1 if failed == snapshot else 1
-    q.failed_install = (snapshot, times, reason)
+    state.failed_install = (snapshot, times, reason)
     if times >= INSTALLS_MAX:
-        q.put_off = (q.now_ms + BAD_FILE_REST_MS, snapshot, reason)
+        state.put_off = (state.now_ms + BAD_FILE_REST_MS, snapshot, reason)
     if times > 1:
-        q.retry_at_ms = q.now_ms + q.config.fetch_timeout_ms // 2
+        state.retry_at_ms = state.now_ms + state.config.fetch_timeout_ms // 2
 
 
-def complaint(q: QuorumState) -> str:
-    snapshot, times, reason = q.failed_install
+def complaint(state: QuorumState) -> str:
+    snapshot, times, reason = state.failed_install
     if times >= INSTALLS_MAX:
-        return f"snapshot {snapshot} of node {q.leader_id} was fetched {times} times and cannot be loaded: {reason}"
-    until_ms, put_off, reason = q.put_off
-    if q.now_ms < until_ms:
-        return f"snapshot {put_off} of node {q.leader_id} could not be kept, and is fetched again: {reason}"
+        return f"snapshot {snapshot} of node {state.leader_id} was fetched {times} times and cannot be loaded: {reason}"
+    until_ms, put_off, reason = state.put_off
+    if state.now_ms < until_ms:
+        return f"snapshot {put_off} of node {state.leader_id} could not be kept, and is fetched again: {reason}"
     return ""

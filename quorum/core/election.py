@@ -20,89 +20,91 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Candidate, Follower, Prospective, Votes, Why
 
 
-def _own_vote(q: QuorumState) -> Votes:
+def _own_vote(state: QuorumState) -> Votes:
     """Everybody else is to be asked now."""
-    ask_at_ms = dict.fromkeys(q.latest_voters.others(q.me), q.now_ms)
-    return Votes(granted=frozenset({q.me}), rejected=frozenset(), ask_at_ms=ask_at_ms)
+    ask_at_ms = dict.fromkeys(state.latest_voters.others(state.me), state.now_ms)
+    return Votes(granted=frozenset({state.me}), rejected=frozenset(), ask_at_ms=ask_at_ms)
 
 
-def become_prospective(q: QuorumState, why: Why, *, suspicious: bool = False) -> None:
+def become_prospective(state: QuorumState, why: Why, *, suspicious: bool = False) -> None:
     """Asks whether a majority would vote for this node. Nothing on disk changes."""
-    assert q.may_campaign, "neither an observer nor a node with a damaged log runs"
-    assert not q.awaiting_log, "a node whose log is being replaced does not run"
-    successors = q.role.successors if isinstance(q.role, Follower) else ()
-    q.become(Prospective(_own_vote(q), q.election_deadline_ms(), suspicious, successors), why, q.election)
-    count(q)
+    assert state.may_campaign, "neither an observer nor a node with a damaged log runs"
+    assert not state.awaiting_log, "a node whose log is being replaced does not run"
+    successors = state.role.successors if isinstance(state.role, Follower) else ()
+    state.become(
+        Prospective(_own_vote(state), state.election_deadline_ms(), suspicious, successors), why, state.election
+    )
+    count(state)
 
 
-def _become_candidate(q: QuorumState) -> None:
-    election = ElectionState(q.epoch + 1, voted_for=q.me, leader_id=None)
-    q.become(Candidate(_own_vote(q), q.now_ms, q.election_deadline_ms()), Why.PRE_VOTE_WON, election)
-    count(q)
+def _become_candidate(state: QuorumState) -> None:
+    election = ElectionState(state.epoch + 1, voted_for=state.me, leader_id=None)
+    state.become(Candidate(_own_vote(state), state.now_ms, state.election_deadline_ms()), Why.PRE_VOTE_WON, election)
+    count(state)
 
 
-def give_up(q: QuorumState, role: Prospective) -> None:
+def give_up(state: QuorumState, role: Prospective) -> None:
     """A prospective goes back to where it was: to its leader, or to waiting; to asking around, if there is a new hint."""
-    if q.election.leader_id is not None and q.heard_of is None:
-        q.become_follower(q.epoch, q.election.leader_id, Why.PRE_VOTE_LOST)
-        assert isinstance(q.role, Follower)
-        q.role = replace(q.role, successors=role.successors)
+    if state.election.leader_id is not None and state.heard_of is None:
+        state.become_follower(state.epoch, state.election.leader_id, Why.PRE_VOTE_LOST)
+        assert isinstance(state.role, Follower)
+        state.role = replace(state.role, successors=role.successors)
     else:
-        q.become_unattached(q.epoch, Why.PRE_VOTE_LOST)
+        state.become_unattached(state.epoch, Why.PRE_VOTE_LOST)
 
 
-def count(q: QuorumState) -> None:
+def count(state: QuorumState) -> None:
     """Draws the conclusion from the votes so far; asks those who are to be asked now."""
-    voters = q.latest_voters
-    match q.role:
+    voters = state.latest_voters
+    match state.role:
         case Prospective(votes=votes) if votes.won(voters):
-            _become_candidate(q)
+            _become_candidate(state)
         case Prospective(votes=votes) as role if votes.lost(voters):
-            give_up(q, role)
+            give_up(state, role)
         case Candidate(votes=votes, started_ms=started_ms) if votes.won(voters):
-            leader.lead(q, votes.granted, started_ms)
+            leader.lead(state, votes.granted, started_ms)
         case Prospective() | Candidate():
-            ask(q)
+            ask(state)
         case _:
             pass
 
 
-def ask(q: QuorumState) -> None:
+def ask(state: QuorumState) -> None:
     """Sends the vote requests that are due."""
-    role = q.role
+    role = state.role
     if not isinstance(role, Prospective | Candidate):
         return
-    due = [voter for voter, ask_at_ms in role.votes.ask_at_ms.items() if ask_at_ms <= q.now_ms]
+    due = [voter for voter, ask_at_ms in role.votes.ask_at_ms.items() if ask_at_ms <= state.now_ms]
     if not due:
         return
-    later = {voter: at_ms for voter, at_ms in role.votes.ask_at_ms.items() if at_ms > q.now_ms}
-    q.role = replace(role, votes=replace(role.votes, ask_at_ms=later))
+    later = {voter: at_ms for voter, at_ms in role.votes.ask_at_ms.items() if at_ms > state.now_ms}
+    state.role = replace(role, votes=replace(role.votes, ask_at_ms=later))
     for voter in due:
-        q.send(voter.node_id, _vote_request(q, voter, pre_vote=isinstance(role, Prospective)))
+        state.send(voter.node_id, _vote_request(state, voter, pre_vote=isinstance(role, Prospective)))
 
 
-def _vote_request(q: QuorumState, voter: ReplicaKey, *, pre_vote: bool) -> VoteRequest:
-    end, last_epoch = q.shape.end_and_epoch
-    return VoteRequest(q.me, voter, q.epoch, last_epoch, end, pre_vote)
+def _vote_request(state: QuorumState, voter: ReplicaKey, *, pre_vote: bool) -> VoteRequest:
+    end, last_epoch = state.shape.end_and_epoch
+    return VoteRequest(state.me, voter, state.epoch, last_epoch, end, pre_vote)
 
 
-def _is_awaited(q: QuorumState, request: VoteRequest) -> bool:
+def _is_awaited(state: QuorumState, request: VoteRequest) -> bool:
     """Whether `request` belongs to the round that is going on: votes of another epoch or kind are not counted."""
-    if request.epoch != q.epoch or request.candidate != q.me:
+    if request.epoch != state.epoch or request.candidate != state.me:
         return False
-    return isinstance(q.role, Prospective if request.pre_vote else Candidate)
+    return isinstance(state.role, Prospective if request.pre_vote else Candidate)
 
 
-def on_vote_response(q: QuorumState, source: NodeId, request: VoteRequest, response: VoteResponse) -> None:
+def on_vote_response(state: QuorumState, source: NodeId, request: VoteRequest, response: VoteResponse) -> None:
     """Notes one voter's answer.
 
     An answer to a pre-vote may come from an older epoch, of a node that has not heard of ours: it is an answer to our
     question all the same, and a node that alone stands in a higher epoch would else never get one.
     """
-    fresh = q.absorb(response.epoch, response.leader_id)
-    if not _is_awaited(q, request) or not (fresh or request.pre_vote):
+    fresh = state.absorb(response.epoch, response.leader_id)
+    if not _is_awaited(state, request) or not (fresh or request.pre_vote):
         return
-    role, voter = q.role, request.receiver
+    role, voter = state.role, request.receiver
     assert isinstance(role, Prospective | Candidate)
     if voter.node_id != source:
         return
@@ -113,41 +115,41 @@ def on_vote_response(q: QuorumState, source: NodeId, request: VoteRequest, respo
         if voter not in votes.granted:
             votes = replace(votes, rejected=votes.rejected | {voter})
     else:
-        votes = _ask_later(q, votes, voter)
-    q.role = replace(role, votes=votes)
-    count(q)
+        votes = _ask_later(state, votes, voter)
+    state.role = replace(role, votes=votes)
+    count(state)
 
 
-def on_vote_failed(q: QuorumState, request: VoteRequest) -> None:
+def on_vote_failed(state: QuorumState, request: VoteRequest) -> None:
     """No answer: ask again in a while."""
-    if not _is_awaited(q, request):
+    if not _is_awaited(state, request):
         return
-    role = q.role
+    role = state.role
     assert isinstance(role, Prospective | Candidate)
-    q.role = replace(role, votes=_ask_later(q, role.votes, request.receiver))
+    state.role = replace(role, votes=_ask_later(state, role.votes, request.receiver))
 
 
-def _ask_later(q: QuorumState, votes: Votes, voter: ReplicaKey) -> Votes:
+def _ask_later(state: QuorumState, votes: Votes, voter: ReplicaKey) -> Votes:
     if voter in votes.granted or voter in votes.rejected:
         return votes
-    return replace(votes, ask_at_ms={**votes.ask_at_ms, voter: q.now_ms + q.config.retry_backoff_ms})
+    return replace(votes, ask_at_ms={**votes.ask_at_ms, voter: state.now_ms + state.config.retry_backoff_ms})
 
 
-def on_timer(q: QuorumState) -> None:
+def on_timer(state: QuorumState) -> None:
     """The election timeout of a prospective or candidate, or the time to ask somebody again."""
-    role = q.role
+    role = state.role
     assert isinstance(role, Prospective | Candidate)
-    if role.deadline_ms > q.now_ms:
-        ask(q)
+    if role.deadline_ms > state.now_ms:
+        ask(state)
         return
     match role:
         case Prospective():
-            give_up(q, role)
-        case Candidate() if not q.has_next_epoch:
+            give_up(state, role)
+        case Candidate() if not state.has_next_epoch:
             # The votes of this epoch may still come. There is no next epoch in which it could ask for others.
-            q.role = replace(role, deadline_ms=q.election_deadline_ms())
-            ask(q)
+            state.role = replace(role, deadline_ms=state.election_deadline_ms())
+            ask(state)
         case Candidate():
-            become_prospective(q, Why.VOTE_LOST)
+            become_prospective(state, Why.VOTE_LOST)
         case _:
             assert_never(role)

@@ -28,22 +28,22 @@ OBSERVERS_MAX = 1_000
 names as it likes."""
 
 
-def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
-    error = _refusal(q, request, request.epoch)
+def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
+    error = _refusal(state, request, request.epoch)
     if error is not None:
-        q.reply(reply_to, q.fetch_error(error, request))
+        state.reply(reply_to, state.fetch_error(error, request))
         return
-    term = q.role
-    assert isinstance(term, Leader)
-    progress = _progress_of(q, term, request.replica)
-    if progress.processes.are_several(request.incarnation, request.number, q.now_ms):
-        q.reply(reply_to, q.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
+    leadership = state.role
+    assert isinstance(leadership, Leader)
+    progress = _progress_of(state, leadership, request.replica)
+    if progress.processes.are_several(request.incarnation, request.number, state.now_ms):
+        state.reply(reply_to, state.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
         return
-    replaced = term.parked.pop(request.replica, None)
+    replaced = leadership.parked.pop(request.replica, None)
     if replaced is not None:
-        long_poll.answer(q, term, replaced.request, replaced.reply_to)
+        long_poll.answer(state, leadership, replaced.request, replaced.reply_to)
     verdict = judge_fetch(
-        q.shape,
+        state.shape,
         fetch_offset=request.fetch_offset,
         last_fetched_epoch=request.last_fetched_epoch,
         chain=request.chain,
@@ -51,34 +51,34 @@ def on_fetch(q: QuorumState, request: FetchRequest, reply_to: int, chain_at_offs
     )
     if isinstance(verdict, ChainMismatch):
         # It may fetch for ever, and follows nothing: that is no progress, and keeps nobody in office.
-        progress.last_fetch_ms = q.now_ms
-        q.reply(reply_to, q.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
-        disputes.on_accused(q, request, chain_at_offset)
+        progress.last_fetch_ms = state.now_ms
+        state.reply(reply_to, state.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
+        disputes.on_accused(state, request, chain_at_offset)
         return
-    disputes.close(q, request.replica)
-    progress.heard_fetch(request, q.shape.end, q.now_ms)
-    if not progress.processes.are_in_doubt(q.now_ms - q.config.fetch_timeout_ms):
+    disputes.close(state, request.replica)
+    progress.heard_fetch(request, state.shape.end, state.now_ms)
+    if not progress.processes.are_in_doubt(state.now_ms - state.config.fetch_timeout_ms):
         progress.echoed(request.read_token)
         if isinstance(verdict, Valid):
             progress.acknowledged(request.fetch_offset)
-            leader.advance_high_watermark(q, term)
-    if q.role is not term:
+            leader.advance_high_watermark(state, leadership)
+    if state.role is not leadership:
         # The watermark passed the record that removes this leader: it has resigned a moment ago.
-        q.reply(reply_to, q.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, request))
+        state.reply(reply_to, state.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, request))
         return
-    leader.count_echoes(q, term)
+    leader.count_echoes(state, leadership)
     match verdict:
         case Valid():
-            _answer_or_park(q, term, request, reply_to, progress)
+            _answer_or_park(state, leadership, request, reply_to, progress)
         case Diverging(end=end):
-            q.reply(reply_to, long_poll.response_to(q, term, request, diverging=end))
+            state.reply(reply_to, long_poll.response_to(state, leadership, request, diverging=end))
         case UseSnapshot(snapshot=snapshot):
-            q.reply(reply_to, long_poll.response_to(q, term, request, snapshot=snapshot))
+            state.reply(reply_to, long_poll.response_to(state, leadership, request, snapshot=snapshot))
         case _:
             assert_never(verdict)
 
 
-def _refusal(q: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch: int) -> ErrorCode | None:
+def _refusal(state: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch: int) -> ErrorCode | None:
     """What keeps this node from serving `request` at all. A fetch never moves the receiver's epoch."""
     match request:
         case FetchRequest():
@@ -89,77 +89,79 @@ def _refusal(q: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch
             invalid = request.epoch < 0 or request.max_bytes <= 0 or min(request.snapshot) < 0
         case _:
             assert_never(request)
-    if q.shutting_down:
+    if state.shutting_down:
         return ErrorCode.BROKER_NOT_AVAILABLE
-    if invalid or request.replica == q.me or request.replica.node_id < 0:
+    if invalid or request.replica == state.me or request.replica.node_id < 0:
         return ErrorCode.INVALID_REQUEST
-    if epoch < q.epoch:
+    if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if epoch > q.epoch:
+    if epoch > state.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not isinstance(q.role, Leader):
+    if not isinstance(state.role, Leader):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return None
 
 
-def _progress_of(q: QuorumState, term: Leader, replica: ReplicaKey) -> ReplicaProgress:
+def _progress_of(state: QuorumState, leadership: Leader, replica: ReplicaKey) -> ReplicaProgress:
     """The book of `replica`; a new one for a new observer, on which occasion the silent ones are dropped."""
-    progress = term.replicas.get(replica)
+    progress = leadership.replicas.get(replica)
     if progress is None:
-        _forget_observers(q, term)
-        progress = term.replicas[replica] = ReplicaProgress(progress_ms=q.now_ms)
+        _forget_observers(state, leadership)
+        progress = leadership.replicas[replica] = ReplicaProgress(progress_ms=state.now_ms)
     return progress
 
 
-def _forget_observers(q: QuorumState, term: Leader) -> None:
+def _forget_observers(state: QuorumState, leadership: Leader) -> None:
     """Those that are silent; and of too many, the one that was heard least recently."""
     heard_ms = {
-        key: progress.last_fetch_ms or 0 for key, progress in term.replicas.items() if not q.latest_voters.contains(key)
+        key: progress.last_fetch_ms or 0
+        for key, progress in leadership.replicas.items()
+        if not state.latest_voters.contains(key)
     }
-    gone = [key for key, at_ms in heard_ms.items() if q.now_ms - at_ms > OBSERVER_SESSION_MS]
+    gone = [key for key, at_ms in heard_ms.items() if state.now_ms - at_ms > OBSERVER_SESSION_MS]
     if len(heard_ms) - len(gone) >= OBSERVERS_MAX:
         gone.append(min(heard_ms, key=heard_ms.__getitem__))
     for key in gone:
-        parked = term.parked.pop(key, None)
+        parked = leadership.parked.pop(key, None)
         if parked is not None:
-            long_poll.answer(q, term, parked.request, parked.reply_to)
-        del term.replicas[key]
+            long_poll.answer(state, leadership, parked.request, parked.reply_to)
+        del leadership.replicas[key]
 
 
 def _answer_or_park(
-    q: QuorumState, term: Leader, request: FetchRequest, reply_to: int, progress: ReplicaProgress
+    state: QuorumState, leadership: Leader, request: FetchRequest, reply_to: int, progress: ReplicaProgress
 ) -> None:
-    high_watermark = long_poll.high_watermark_told(q, term)
+    high_watermark = long_poll.high_watermark_told(state, leadership)
     wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
     if high_watermark is not None and high_watermark > request.high_watermark:
-        wait_ms = min(wait_ms, q.config.watermark_linger_ms)
+        wait_ms = min(wait_ms, state.config.watermark_linger_ms)
     has_news = (
-        request.fetch_offset < q.shape.end
+        request.fetch_offset < state.shape.end
         or wait_ms == 0
-        or (q.latest_voters.contains(request.replica) and term.reads.wants_token(progress.newest_sent))
+        or (state.latest_voters.contains(request.replica) and leadership.reads.wants_token(progress.newest_sent))
     )
     if has_news:
-        long_poll.answer(q, term, request, reply_to)
+        long_poll.answer(state, leadership, request, reply_to)
     else:
-        term.parked[request.replica] = ParkedFetch(reply_to, request, q.now_ms + wait_ms)
+        leadership.parked[request.replica] = ParkedFetch(reply_to, request, state.now_ms + wait_ms)
 
 
-def on_fetch_snapshot(q: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:
+def on_fetch_snapshot(state: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:
     """A piece of a snapshot. The node has the files, so it finds SNAPSHOT_NOT_FOUND and the end of the file."""
-    error = _refusal(q, request, request.epoch)
+    error = _refusal(state, request, request.epoch)
     if error is None and request.snapshot.offset == 0:
         error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap snapshot is nobody else's
     elif error is None and request.position < 0:
         error = ErrorCode.POSITION_OUT_OF_RANGE
     response = FetchSnapshotResponse(
-        error or ErrorCode.NONE, q.epoch, q.leader_hint, request.number, position=request.position
+        error or ErrorCode.NONE, state.epoch, state.leader_hint, request.number, position=request.position
     )
     if error is not None:
-        q.reply(reply_to, response)
+        state.reply(reply_to, response)
         return
-    term = q.role
-    assert isinstance(term, Leader)
-    progress = _progress_of(q, term, request.replica)
-    progress.heard_snapshot_fetch(request.snapshot.offset, request.position, q.now_ms)
-    max_bytes = min(request.max_bytes, q.config.snapshot_chunk_bytes)
-    q.effects.append(ReplyWithChunk(reply_to, response, request.snapshot, max_bytes))
+    leadership = state.role
+    assert isinstance(leadership, Leader)
+    progress = _progress_of(state, leadership, request.replica)
+    progress.heard_snapshot_fetch(request.snapshot.offset, request.position, state.now_ms)
+    max_bytes = min(request.max_bytes, state.config.snapshot_chunk_bytes)
+    state.effects.append(ReplyWithChunk(reply_to, response, request.snapshot, max_bytes))

@@ -35,74 +35,74 @@ from quorum.core.votes import suspect, wait_of_rank
 # --- asking ----------------------------------------------------------------------------------------------------------
 
 
-def may_fetch(q: QuorumState) -> bool:
+def may_fetch(state: QuorumState) -> bool:
     """Whether a fetch may leave as soon as `retry_at_ms` has come."""
-    if q.shutting_down or q.in_flight is not None:
+    if state.shutting_down or state.in_flight is not None:
         return False
-    if q.installing is not None:
-        return isinstance(q.role, Follower)
-    if q.awaiting_log or q.shape.flushed_end != q.shape.end:
+    if state.installing is not None:
+        return isinstance(state.role, Follower)
+    if state.awaiting_log or state.shape.flushed_end != state.shape.end:
         return False
-    match q.role:
+    match state.role:
         case Follower():
             return True
         case Unattached() | Resigned():
             # A resigned leader too: mostly it has only restarted, and somebody else leads by now.
-            return bool(_may_know_a_leader(q))
+            return bool(_may_know_a_leader(state))
         case _:
             return False
 
 
-def fetch_if_due(q: QuorumState) -> None:
+def fetch_if_due(state: QuorumState) -> None:
     """Sends the next fetch if it is time. Called at the end of every step, so that no path can forget it."""
-    if q.now_ms < q.retry_at_ms or not may_fetch(q):
+    if state.now_ms < state.retry_at_ms or not may_fetch(state):
         return
     request: FetchRequest | FetchSnapshotRequest
-    match q.role:
-        case Follower(leader_id=leader_id) if q.installing is not None:
-            destination, request = leader_id, download.request_for(q, q.installing)
+    match state.role:
+        case Follower(leader_id=leader_id) if state.installing is not None:
+            destination, request = leader_id, download.request_for(state, state.installing)
         case Follower(leader_id=leader_id, download=Download() as wanted):
-            destination, request = leader_id, download.request_for(q, wanted)
+            destination, request = leader_id, download.request_for(state, wanted)
         case Follower(leader_id=leader_id, read_token=read_token, partial=partial):
-            destination, request = leader_id, _fetch_request(q, read_token, partial)
+            destination, request = leader_id, _fetch_request(state, read_token, partial)
         case _:
-            candidates = _may_know_a_leader(q)
-            if q.heard_of is not None:
-                candidates, q.heard_of = [q.heard_of], None
+            candidates = _may_know_a_leader(state)
+            if state.heard_of is not None:
+                candidates, state.heard_of = [state.heard_of], None
             if not candidates:
-                q.back_off()
+                state.back_off()
                 return
-            destination, request = q.rng.choice(candidates), _fetch_request(q, 0, None)
-    q.in_flight = (destination, request)
-    q.asked_ms = q.now_ms
-    q.send(destination, request)
+            destination, request = state.rng.choice(candidates), _fetch_request(state, 0, None)
+    state.in_flight = (destination, request)
+    state.asked_ms = state.now_ms
+    state.send(destination, request)
 
 
-def _may_know_a_leader(q: QuorumState) -> list[NodeId]:
+def _may_know_a_leader(state: QuorumState) -> list[NodeId]:
     """Whom to ask while nobody to follow is known: any voter may know one, and whoever the configuration names."""
-    voters = [key.node_id for key in q.latest_voters.others(q.me)]
-    known = dict.fromkeys([*voters, *q.config.also_ask])
-    return [node_id for node_id in known if node_id != q.me.node_id]
+    voters = [key.node_id for key in state.latest_voters.others(state.me)]
+    known = dict.fromkeys([*voters, *state.config.also_ask])
+    return [node_id for node_id in known if node_id != state.me.node_id]
 
 
-def _fetch_request(q: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
-    end = q.shape.flushed_end
-    assert end == q.shape.end, "a fetch would acknowledge what is not on disk"
+def _fetch_request(state: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
+    end = state.shape.flushed_end
+    assert end == state.shape.end, "a fetch would acknowledge what is not on disk"
     return FetchRequest(
-        replica=q.fetch_key,
-        epoch=q.epoch,
-        number=q.next_number(),
+        replica=state.fetch_key,
+        epoch=state.epoch,
+        number=state.next_number(),
         fetch_offset=end,
-        last_fetched_epoch=q.shape.last_epoch,
-        chain=q.shape.flushed_chain,
-        high_watermark=q.known_high_watermark or 0,
-        max_wait_ms=q.config.fetch_wait_ms,
-        max_bytes=min(q.pieces.next(q.now_ms), q.config.fetch_bytes_max),
+        last_fetched_epoch=state.shape.last_epoch,
+        chain=state.shape.flushed_chain,
+        high_watermark=state.known_high_watermark or 0,
+        max_wait_ms=state.config.fetch_wait_ms,
+        max_bytes=min(state.pieces.next(state.now_ms), state.config.fetch_bytes_max),
         read_token=read_token,
-        incarnation=q.incarnation,
-        applied_offset=q.applied[0],
-        digest=q.applied[1],
-        damaged=q.standing.damaged,
+        incarnation=state.incarnation,
+        applied_offset=state.applied[0],
+        digest=state.applied[1],
+        damaged=state.disk_trust.damaged,
         part_position=held_at(partial, end),
     )
 
@@ -111,7 +111,7 @@ def _fetch_request(q: QuorumState, read_token: int, partial: PartialBatch | None
 
 
 def _follows(
-    q: QuorumState,
+    state: QuorumState,
     source: NodeId,
     request: FetchRequest | FetchSnapshotRequest,
     reply: FetchResponse | FetchSnapshotResponse,
@@ -121,21 +121,21 @@ def _follows(
     Whatever `reply` says of epochs and leaders is taken in first; an unattached node may learn its leader from it. Errors
     and all that is not the awaited answer are followed by a back-off.
     """
-    if not q.take_in_flight(source, request):
+    if not state.take_in_flight(source, request):
         return None
-    q.back_off()
-    if not q.absorb(reply.epoch, reply.leader_id):
+    state.back_off()
+    if not state.absorb(reply.epoch, reply.leader_id):
         return None
-    role = q.role
+    role = state.role
     if not isinstance(role, Follower) or role.leader_id != source:
         return None
-    if request.epoch != q.epoch or reply.number != request.number:
+    if request.epoch != state.epoch or reply.number != request.number:
         return None
     return role
 
 
 def _heard_well(
-    q: QuorumState,
+    state: QuorumState,
     role: Follower,
     successors: tuple[NodeId, ...],
     read_token: int,
@@ -147,15 +147,15 @@ def _heard_well(
     A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
     better successor gives up first.
     """
-    q.heard_ms = q.now_ms
-    q.failures = 0
-    q.retry_at_ms = q.now_ms
-    patience_ms = q.config.fetch_timeout_ms + wait_of_rank(q, successors)
+    state.heard_ms = state.now_ms
+    state.failures = 0
+    state.retry_at_ms = state.now_ms
+    patience_ms = state.config.fetch_timeout_ms + wait_of_rank(state, successors)
     return Follower(
         role.leader_id,
-        fetch_deadline_ms=q.now_ms + patience_ms,
+        fetch_deadline_ms=state.now_ms + patience_ms,
         has_fetched=True,
-        heard_ms=q.now_ms,
+        heard_ms=state.now_ms,
         campaign_at_ms=None,
         successors=successors,
         read_token=read_token,
@@ -165,12 +165,12 @@ def _heard_well(
     )
 
 
-def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse) -> None:
-    role = _follows(q, source, request, response)
+def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse) -> None:
+    role = _follows(state, source, request, response)
     if role is None:
         return None
     if response.error is ErrorCode.CHAIN_MISMATCH:
-        return disputes.on_mismatch(q, role, request)
+        return disputes.on_mismatch(state, role, request)
     if response.error is ErrorCode.INVALID_VOTER_KEY:
         raise SafetyViolated(
             f"leader {source} says that several processes fetch as {request.replica}: this node's directory was copied, and both "
@@ -178,34 +178,34 @@ def on_fetch_response(q: QuorumState, source: NodeId, request: FetchRequest, res
         )
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
         # It led this epoch and does not any more; a leader never comes back in the same epoch.
-        return suspect(q, replace(role, successors=response.successors or role.successors))
+        return suspect(state, replace(role, successors=response.successors or role.successors))
     if response.error is not ErrorCode.NONE:
         return None
     batches, partial = response.batches, None
     if response.part is not None:
         batches, partial = _put_together(role.partial, request.fetch_offset, response.part)
         if not batches and partial is None:
-            q.role = replace(role, partial=None)  # from the batch's beginning, then
+            state.role = replace(role, partial=None)  # from the batch's beginning, then
             return None
-    if not _continues(q, batches):
+    if not _continues(state, batches):
         return None
-    disputes.close(q, q.me)
-    q.standing = q.standing.bounded_by(response.log_end)
+    disputes.close(state, state.me)
+    state.disk_trust = state.disk_trust.bounded_by(response.log_end)
     verified = role.verified
     if response.snapshot is None and response.diverging is None:
-        verified = response.high_watermark, batches[-1].end_offset if batches else q.shape.end
-    q.role = role = _heard_well(q, role, response.successors, response.read_token, verified, partial)
+        verified = response.high_watermark, batches[-1].end_offset if batches else state.shape.end
+    state.role = role = _heard_well(state, role, response.successors, response.read_token, verified, partial)
     if partial is not None or (batches and batches[-1].end_offset < response.log_end):
-        q.piece_came(content_bytes(response.batches, response.part))
+        state.piece_came(content_bytes(response.batches, response.part))
     if response.snapshot is not None:
-        return download.begin(q, role, response.snapshot)
+        return download.begin(state, role, response.snapshot)
     if response.diverging is not None:
-        return _truncate(q, request, response.diverging)
+        return _truncate(state, request, response.diverging)
     if batches:
-        q.awaiting_log = True
-        q.effects.append(AppendBatches(batches))
+        state.awaiting_log = True
+        state.effects.append(AppendBatches(batches))
         return None
-    return on_log_grown(q)
+    return on_log_grown(state)
 
 
 def _put_together(
@@ -221,47 +221,47 @@ def _put_together(
         return (), None
 
 
-def _continues(q: QuorumState, batches: tuple[Batch, ...]) -> bool:
+def _continues(state: QuorumState, batches: tuple[Batch, ...]) -> bool:
     """Whether `batches` continue this log; what does not is left alone, and the leader sees no progress."""
-    end, last_epoch = q.shape.end, q.shape.last_epoch
+    end, last_epoch = state.shape.end, state.shape.last_epoch
     for batch in batches:
-        if batch.base_offset != end or not last_epoch <= batch.epoch <= q.epoch:
+        if batch.base_offset != end or not last_epoch <= batch.epoch <= state.epoch:
             return False
         end, last_epoch = batch.end_offset, batch.epoch
     return True
 
 
-def on_log_replaced(q: QuorumState) -> None:
+def on_log_replaced(state: QuorumState) -> None:
     """The snapshot is installed: the leader has as much time to answer the next fetch as if it had just answered one."""
-    role = q.role
+    role = state.role
     if isinstance(role, Follower):
-        q.role = replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms)
+        state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms)
 
 
-def on_log_grown(q: QuorumState) -> None:
+def on_log_grown(state: QuorumState) -> None:
     """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log.
 
     Called when what a good reply brought is in the log, also when that is nothing. The end may not be flushed yet:
     nothing is applied before it is, which is the node's to see to.
     """
-    role = q.role
+    role = state.role
     if isinstance(role, Follower):
         high_watermark, verified_end = role.verified
         if high_watermark is not None:
-            q.raise_high_watermark(
-                min(high_watermark, verified_end, q.shape.end)
+            state.raise_high_watermark(
+                min(high_watermark, verified_end, state.shape.end)
             )  # a full disk keeps less than was fetched
 
 
-def _truncate(q: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) -> None:
-    end = truncation_point(q.shape, diverging)
+def _truncate(state: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) -> None:
+    end = truncation_point(state.shape, diverging)
     if end >= request.fetch_offset:
         # Nothing would be cut: a reply that makes no sense. Ask again, later.
-        return q.back_off()
-    if q.known_high_watermark is not None and end < q.known_high_watermark:
-        raise SafetyViolated(f"told to truncate to {end}, below the high watermark {q.known_high_watermark}")
-    q.awaiting_log = True
-    q.effects.append(TruncateLog(end))
+        return state.back_off()
+    if state.known_high_watermark is not None and end < state.known_high_watermark:
+        raise SafetyViolated(f"told to truncate to {end}, below the high watermark {state.known_high_watermark}")
+    state.awaiting_log = True
+    state.effects.append(TruncateLog(end))
     return None
 
 
@@ -269,26 +269,26 @@ def _truncate(q: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) 
 
 
 def on_snapshot_response(
-    q: QuorumState, source: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse
+    state: QuorumState, source: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse
 ) -> None:
-    role = _follows(q, source, request, response)
+    role = _follows(state, source, request, response)
     if role is None:
         return
-    if q.installing is not None:
+    if state.installing is not None:
         if response.error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
-            download.on_still_there(q, _heard_well(q, role, role.successors, role.read_token, role.verified))
+            download.on_still_there(state, _heard_well(state, role, role.successors, role.read_token, role.verified))
         return
     wanted = role.download
     if wanted is None or wanted.snapshot != request.snapshot or wanted.position != request.position:
         return
     match response.error:
         case ErrorCode.NONE:
-            role = _heard_well(q, role, role.successors, role.read_token, role.verified)
-            download.take_chunk(q, role, wanted, response)
+            role = _heard_well(state, role, role.successors, role.read_token, role.verified)
+            download.take_chunk(state, role, wanted, response)
         case ErrorCode.SNAPSHOT_NOT_FOUND | ErrorCode.POSITION_OUT_OF_RANGE:
-            download.drop(q, role)
+            download.drop(state, role)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER if response.leader_id is None:
-            suspect(q, role)
+            suspect(state, role)
         case _:
             pass
 
@@ -297,48 +297,48 @@ def on_snapshot_response(
 
 
 def on_fetch_failed(
-    q: QuorumState, destination: NodeId, request: FetchRequest | FetchSnapshotRequest, failure: Failure
+    state: QuorumState, destination: NodeId, request: FetchRequest | FetchSnapshotRequest, failure: Failure
 ) -> None:
-    if not q.take_in_flight(destination, request):
+    if not state.take_in_flight(destination, request):
         return
-    q.back_off()
+    state.back_off()
     if failure is Failure.TIMED_OUT:
-        q.pieces.start_small()
+        state.pieces.start_small()
     if failure is Failure.REFUSED:
-        on_peer_refused(q, destination)
+        on_peer_refused(state, destination)
 
 
-def on_peer_refused(q: QuorumState, node_id: NodeId) -> None:
-    role = q.role
+def on_peer_refused(state: QuorumState, node_id: NodeId) -> None:
+    role = state.role
     if isinstance(role, Follower) and role.leader_id == node_id:
-        suspect(q, role)
+        suspect(state, role)
 
 
-def deadline_ms(q: QuorumState, role: Follower) -> int:
+def deadline_ms(state: QuorumState, role: Follower) -> int:
     """When a follower gives up on its leader. Whoever may not run has no turn to wait for."""
-    if role.campaign_at_ms is None or not q.may_campaign:
+    if role.campaign_at_ms is None or not state.may_campaign:
         return role.fetch_deadline_ms
     return min(role.fetch_deadline_ms, role.campaign_at_ms)
 
 
-def on_timer(q: QuorumState, role: Follower) -> None:
-    if deadline_ms(q, role) > q.now_ms:
+def on_timer(state: QuorumState, role: Follower) -> None:
+    if deadline_ms(state, role) > state.now_ms:
         return
-    if q.awaiting_log:
+    if state.awaiting_log:
         # A snapshot is being installed, which may take long. Its log is about to be another: let it finish, then judge.
-        q.role = replace(role, fetch_deadline_ms=q.now_ms + q.config.fetch_timeout_ms, campaign_at_ms=None)
-    elif not q.may_campaign:
-        q.become_unattached(q.epoch, Why.LEADER_SILENT)
+        state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms, campaign_at_ms=None)
+    elif not state.may_campaign:
+        state.become_unattached(state.epoch, Why.LEADER_SILENT)
     elif role.suspicious:
-        election.become_prospective(q, Why.LEADER_GONE, suspicious=True)
+        election.become_prospective(state, Why.LEADER_GONE, suspicious=True)
     else:
-        election.become_prospective(q, Why.LEADER_SILENT)
+        election.become_prospective(state, Why.LEADER_SILENT)
 
 
-def on_unattached_timer(q: QuorumState, role: Unattached) -> None:
-    if not q.may_campaign or role.election_deadline_ms > q.now_ms:
+def on_unattached_timer(state: QuorumState, role: Unattached) -> None:
+    if not state.may_campaign or role.election_deadline_ms > state.now_ms:
         return
-    if q.awaiting_log:
-        q.role = Unattached(q.election_deadline_ms())
+    if state.awaiting_log:
+        state.role = Unattached(state.election_deadline_ms())
     else:
-        election.become_prospective(q, Why.ELECTION_TIMEOUT)
+        election.become_prospective(state, Why.ELECTION_TIMEOUT)

@@ -35,60 +35,64 @@ LogReport: TypeAlias = (
 )
 
 
-def on_report(q: QuorumState, report: LogReport) -> None:
+def on_report(state: QuorumState, report: LogReport) -> None:
     match report:
         case Appended(shape=shape, control=control):
-            _on_appended(q, shape, control)
+            _on_appended(state, shape, control)
         case BatchesRefused():
             # The leader sees no progress. If it sends the same to a majority, it will not be leader for long.
-            q.awaiting_log = False
-            q.retry_at_ms = q.now_ms + q.config.fetch_wait_ms
+            state.awaiting_log = False
+            state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
         case Truncated(shape=shape):
-            assert q.known_high_watermark is None or q.known_high_watermark <= shape.end, "cut below the watermark"
-            q.take_shape(shape)
-            q.awaiting_log = False
-            q.voters = q.voters.truncate(shape.end)
+            assert state.known_high_watermark is None or state.known_high_watermark <= shape.end, (
+                "cut below the watermark"
+            )
+            state.take_shape(shape)
+            state.awaiting_log = False
+            state.voters = state.voters.truncate(shape.end)
         case Flushed(shape=shape):
-            q.take_shape(shape)
-            if isinstance(q.role, Leader):
-                leader.advance_high_watermark(q, q.role)
+            state.take_shape(shape)
+            if isinstance(state.role, Leader):
+                leader.advance_high_watermark(state, state.role)
         case LogMended(shape=shape, control=control):
-            q.take_shape(shape)
+            state.take_shape(shape)
             found = ((offset, record) for offset, record in control if isinstance(record, Voters))
-            q.voters = q.voters.fill(found)
+            state.voters = state.voters.fill(found)
         case LogStartMoved(shape=shape):
-            q.take_shape(shape)
+            state.take_shape(shape)
         case SnapshotInstalled(shape=shape, voters=voters, control=control):
-            assert not isinstance(q.role, Leader), "a leader never loads a snapshot"
-            q.take_shape(shape)
-            q.awaiting_log = False
+            assert not isinstance(state.role, Leader), "a leader never loads a snapshot"
+            state.take_shape(shape)
+            state.awaiting_log = False
             above = ((offset, record) for offset, record in control if isinstance(record, Voters))
-            q.voters = VoterHistory.from_snapshot(voters, shape.start.offset, above)
-            download.on_installed(q)
-            q.raise_high_watermark(shape.start.offset)
-            follower.on_log_replaced(q)
+            state.voters = VoterHistory.from_snapshot(voters, shape.start.offset, above)
+            download.on_installed(state)
+            state.raise_high_watermark(shape.start.offset)
+            follower.on_log_replaced(state)
         case SnapshotInstallFailed(snapshot=snapshot, reason=reason, is_damaged=is_damaged):
-            q.awaiting_log = False
-            download.on_install_failed(q, snapshot, reason, is_damaged=is_damaged)
+            state.awaiting_log = False
+            download.on_install_failed(state, snapshot, reason, is_damaged=is_damaged)
         case _:
             assert_never(report)
 
 
-def _on_appended(q: QuorumState, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]) -> None:
-    assert shape.end >= q.shape.end, f"an append that shortens the log: {q.shape.end} -> {shape.end}"
-    q.take_shape(shape)
-    q.awaiting_log = False
+def _on_appended(
+    state: QuorumState, shape: LogShape, control: tuple[tuple[Offset, Voters | KRaftVersion], ...]
+) -> None:
+    assert shape.end >= state.shape.end, f"an append that shortens the log: {state.shape.end} -> {shape.end}"
+    state.take_shape(shape)
+    state.awaiting_log = False
     voters_changed = False
     for offset, record in control:
         if isinstance(record, Voters):
-            q.voters = q.voters.append(offset, record)
+            state.voters = state.voters.append(offset, record)
             voters_changed = True
-            if isinstance(q.role, Leader):
-                q.role.changes.written(offset)
-    match q.role:
-        case Leader() as term:
-            leader.on_log_grown(q, term, voters_changed=voters_changed)
+            if isinstance(state.role, Leader):
+                state.role.changes.written(offset)
+    match state.role:
+        case Leader() as leadership:
+            leader.on_log_grown(state, leadership, voters_changed=voters_changed)
         case Follower():
-            follower.on_log_grown(q)
+            follower.on_log_grown(state)
         case _:
-            raise AssertionError(f"something was appended as {q.role.role}")
+            raise AssertionError(f"something was appended as {state.role.role}")

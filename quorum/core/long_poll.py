@@ -19,65 +19,67 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, ParkedFetch
 
 
-def committed_in_epoch(q: QuorumState, term: Leader) -> bool:
+def committed_in_epoch(state: QuorumState, leadership: Leader) -> bool:
     """Whether a record of this epoch is committed; before that the high watermark is unknown, and reads must wait."""
-    return q.known_high_watermark is not None and q.known_high_watermark > term.epoch_start_offset
+    return state.known_high_watermark is not None and state.known_high_watermark > leadership.epoch_start_offset
 
 
-def high_watermark_told(q: QuorumState, term: Leader) -> Offset | None:
+def high_watermark_told(state: QuorumState, leadership: Leader) -> Offset | None:
     """A leader's high watermark: unknown until it has committed in its epoch."""
-    return q.known_high_watermark if committed_in_epoch(q, term) else None
+    return state.known_high_watermark if committed_in_epoch(state, leadership) else None
 
 
-def complete_parked(q: QuorumState, term: Leader, wanted: Callable[[ParkedFetch], bool]) -> None:
+def complete_parked(state: QuorumState, leadership: Leader, wanted: Callable[[ParkedFetch], bool]) -> None:
     """Answers the parked fetches that `wanted` picks."""
-    for replica, parked in list(term.parked.items()):
+    for replica, parked in list(leadership.parked.items()):
         if wanted(parked):
-            del term.parked[replica]
-            answer(q, term, parked.request, parked.reply_to)
+            del leadership.parked[replica]
+            answer(state, leadership, parked.request, parked.reply_to)
 
 
-def tell_watermark(q: QuorumState, term: Leader, end: Offset) -> None:
+def tell_watermark(state: QuorumState, leadership: Leader, end: Offset) -> None:
     """Whoever waits without knowing that all below `end` is committed hears of it within the linger."""
-    due_ms = q.now_ms + q.config.watermark_linger_ms
-    for replica, parked in term.parked.items():
+    due_ms = state.now_ms + state.config.watermark_linger_ms
+    for replica, parked in leadership.parked.items():
         if parked.request.high_watermark < end and due_ms < parked.deadline_ms:
-            term.parked[replica] = ParkedFetch(parked.reply_to, parked.request, due_ms)
-    complete_parked(q, term, lambda parked: parked.deadline_ms <= q.now_ms)
+            leadership.parked[replica] = ParkedFetch(parked.reply_to, parked.request, due_ms)
+    complete_parked(state, leadership, lambda parked: parked.deadline_ms <= state.now_ms)
 
 
-def answer(q: QuorumState, term: Leader, request: FetchRequest, reply_to: int) -> None:
+def answer(state: QuorumState, leadership: Leader, request: FetchRequest, reply_to: int) -> None:
     """With batches if there are any after the asked offset, committed or not."""
-    response = response_to(q, term, request)
-    if request.fetch_offset < q.shape.end:
-        max_bytes = min(request.max_bytes, q.config.fetch_bytes_max)
-        q.effects.append(ReplyWithBatches(reply_to, response, request.fetch_offset, max_bytes, request.part_position))
+    response = response_to(state, leadership, request)
+    if request.fetch_offset < state.shape.end:
+        max_bytes = min(request.max_bytes, state.config.fetch_bytes_max)
+        state.effects.append(
+            ReplyWithBatches(reply_to, response, request.fetch_offset, max_bytes, request.part_position)
+        )
     else:
-        q.effects.append(Reply(reply_to, response))
+        state.effects.append(Reply(reply_to, response))
 
 
 def response_to(
-    q: QuorumState,
-    term: Leader,
+    state: QuorumState,
+    leadership: Leader,
     request: FetchRequest,
     *,
     diverging: OffsetAndEpoch | None = None,
     snapshot: OffsetAndEpoch | None = None,
 ) -> FetchResponse:
-    token, progress = term.reads.next_reply(), term.replicas[request.replica]
-    progress.answered(token, q.shape.end, q.now_ms)
-    ranked = successors(q.latest_voters.others(q.me), term.replicas)
+    token, progress = leadership.reads.next_reply(), leadership.replicas[request.replica]
+    progress.answered(token, state.shape.end, state.now_ms)
+    ranked = successors(state.latest_voters.others(state.me), leadership.replicas)
     return FetchResponse(
         error=ErrorCode.NONE,
-        epoch=q.epoch,
-        leader_id=q.me.node_id,
+        epoch=state.epoch,
+        leader_id=state.me.node_id,
         number=request.number,
-        high_watermark=high_watermark_told(q, term),
-        log_start=q.shape.start.offset,
+        high_watermark=high_watermark_told(state, leadership),
+        log_start=state.shape.start.offset,
         diverging=diverging,
         snapshot=snapshot,
         successors=tuple([key.node_id for key in ranked]),
         read_token=token,
         image_differs=progress.image_differs,
-        log_end=q.shape.end,
+        log_end=state.shape.end,
     )

@@ -69,71 +69,77 @@ def majority_would_be_live(voters: VoterSet, live: Collection[ReplicaKey]) -> bo
     return sum(key in live for key in voters.keys) >= voters.majority
 
 
-def live_replicas(q: QuorumState, term: Leader) -> frozenset[ReplicaKey]:
+def live_replicas(state: QuorumState, leadership: Leader) -> frozenset[ReplicaKey]:
     """This node, and whoever has fetched from it within the check-quorum time."""
-    return frozenset({q.me, *(key for key, progress in term.replicas.items() if leader.is_live(q, progress))})
+    return frozenset(
+        {state.me, *(key for key, progress in leadership.replicas.items() if leader.is_live(state, progress))}
+    )
 
 
-def keeps_majority_without(q: QuorumState, term: Leader, down: Collection[int]) -> bool:
+def keeps_majority_without(state: QuorumState, leadership: Leader, down: Collection[int]) -> bool:
     """Whether a majority of voters that stand at this leader's end would be left if the nodes `down` were stopped."""
-    caught_up = {q.me, *(key for key, progress in term.replicas.items() if _has_caught_up(q, progress))}
-    return majority_would_be_live(q.latest_voters, {key for key in caught_up if key.node_id not in down})
+    caught_up = {state.me, *(key for key, progress in leadership.replicas.items() if _has_caught_up(state, progress))}
+    return majority_would_be_live(state.latest_voters, {key for key in caught_up if key.node_id not in down})
 
 
-def _has_caught_up(q: QuorumState, progress: ReplicaProgress) -> bool:
+def _has_caught_up(state: QuorumState, progress: ReplicaProgress) -> bool:
     """Whether it was lately at the end that the leader had when it asked before (as KIP-853 counts it)."""
     at_ms = progress.last_caught_up_ms
-    return leader.is_live(q, progress) and at_ms is not None and q.now_ms - at_ms < q.config.check_quorum_ms
+    return leader.is_live(state, progress) and at_ms is not None and state.now_ms - at_ms < state.config.check_quorum_ms
 
 
 # --- being asked -----------------------------------------------------------------------------------------------------
 
 
-def on_request(q: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
+def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
     """Begins what `request` wishes, or says why not. Only a leader changes anything."""
-    refusal = _refusal(q, request)
+    refusal = _refusal(state, request)
     if refusal is not None:
-        _answer(q, reply_to, refusal.error, f"{refusal.why}; nothing was done")
+        _answer(state, reply_to, refusal.error, f"{refusal.why}; nothing was done")
         return
-    term = q.role
-    assert isinstance(term, Leader)
-    term.changes.pending = PendingChange(request, reply_to, q.now_ms + request.timeout_ms, q.shape.end)
+    leadership = state.role
+    assert isinstance(leadership, Leader)
+    leadership.changes.pending = PendingChange(request, reply_to, state.now_ms + request.timeout_ms, state.shape.end)
 
 
-def _answer(q: QuorumState, reply_to: int | None, error: ErrorCode, text: str, offset: Offset | None = None) -> None:
+def _answer(
+    state: QuorumState, reply_to: int | None, error: ErrorCode, text: str, offset: Offset | None = None
+) -> None:
     if reply_to is not None:
-        q.reply(reply_to, QuorumChangeResponse(error, q.epoch, q.leader_hint, text, offset))
+        state.reply(reply_to, QuorumChangeResponse(error, state.epoch, state.leader_hint, text, offset))
 
 
-def _refusal(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
-    if q.shutting_down:
+def _refusal(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+    if state.shutting_down:
         return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down")
-    term = q.role
-    if not isinstance(term, Leader):
+    leadership = state.role
+    if not isinstance(leadership, Leader):
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this controller does not lead")
     if not 0 < request.timeout_ms <= TIMEOUT_MS_MAX:
         return Refusal(ErrorCode.INVALID_REQUEST, f"timeout_ms is {request.timeout_ms}; from 1 to {TIMEOUT_MS_MAX}")
-    wrong = _what_is_wrong(q, request)
+    wrong = _what_is_wrong(state, request)
     if wrong is not None:
         return wrong
-    pending = term.changes.pending
+    pending = leadership.changes.pending
     if pending is not None:
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{_name(pending.request)} is still going on: one at a time")
     if isinstance(request, TransferLeadershipRequest):
-        return _refusal_of_transfer(q, term, request)
-    return _not_yet(q, term) or _does_not_fit(q, term, request)
+        return _refusal_of_transfer(state, leadership, request)
+    return _not_yet(state, leadership) or _does_not_fit(state, leadership, request)
 
 
-def _what_is_wrong(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+def _what_is_wrong(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
     """What could not be right at any other time either."""
     match request:
         case AddVoterRequest(voter=voter):
             wrong = problem_of(voter)
         case UpdateVoterRequest(voter=voter, epoch=epoch):
-            if epoch < q.epoch:
-                return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, this is {q.epoch}")
-            if epoch > q.epoch:
-                return Refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is not known here, this is {q.epoch}")
+            if epoch < state.epoch:
+                return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, this is {state.epoch}")
+            if epoch > state.epoch:
+                return Refusal(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is not known here, this is {state.epoch}"
+                )
             wrong = problem_of(voter)
         case RemoveVoterRequest(voter=replica):
             wrong = None if len(replica.directory_id) == 16 else "directory_id must be 16 bytes"
@@ -163,17 +169,17 @@ def problem_of(voter: Voter) -> str | None:
     return None
 
 
-def _not_yet(q: QuorumState, term: Leader) -> Refusal | None:
-    if not committed_in_epoch(q, term):
+def _not_yet(state: QuorumState, leadership: Leader) -> Refusal | None:
+    if not committed_in_epoch(state, leadership):
         return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet: try again")
-    at, high_watermark = q.voters.latest_offset, q.known_high_watermark
+    at, high_watermark = state.voters.latest_offset, state.known_high_watermark
     if at is not None and (high_watermark is None or at >= high_watermark):
         return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"the voter set at offset {at} is not committed yet: one at a time")
     return None
 
 
-def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal | None:
-    voters = q.latest_voters
+def _does_not_fit(state: QuorumState, leadership: Leader, request: VoterChange) -> Refusal | None:
+    voters = state.latest_voters
     match request:
         case AddVoterRequest(voter=voter):
             known = voters.key_of(voter.node_id)
@@ -186,7 +192,7 @@ def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal
                 return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} does not vote; the voters are {voters}")
             if len(voters) == 1:
                 return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} is the only voter")
-            twin = _live_twin(q, term, replica)
+            twin = _live_twin(state, leadership, replica)
             if twin is not None:
                 why = f"{replica} and {twin} both fetch from this leader: two machines go by one id, stop one of them"
                 return Refusal(ErrorCode.NOT_READY, why)
@@ -197,13 +203,13 @@ def _does_not_fit(q: QuorumState, term: Leader, request: VoterChange) -> Refusal
             return None
         case _:
             assert_never(request)
-    return _not_enough_live(q, term, request, presumed=_newcomers(request))
+    return _not_enough_live(state, leadership, request, presumed=_newcomers(request))
 
 
-def _live_twin(q: QuorumState, term: Leader, voter: ReplicaKey) -> ReplicaKey | None:
+def _live_twin(state: QuorumState, leadership: Leader, voter: ReplicaKey) -> ReplicaKey | None:
     """Another live replica under the id of a live voter. A new disk's owner asks for its former self to be removed, and by a
     slip of the configuration that may be somebody else, in the best of health."""
-    live = live_replicas(q, term)
+    live = live_replicas(state, leadership)
     twins = (key for key in live if key.node_id == voter.node_id and key != voter)
     return next(twins, None) if voter in live else None
 
@@ -215,13 +221,13 @@ def _newcomers(request: VoterChange) -> frozenset[ReplicaKey]:
 
 
 def _not_enough_live(
-    q: QuorumState, term: Leader, request: VoterChange, *, presumed: frozenset[ReplicaKey] = frozenset()
+    state: QuorumState, leadership: Leader, request: VoterChange, *, presumed: frozenset[ReplicaKey] = frozenset()
 ) -> Refusal | None:
     """Whether the new set would lack a live majority, `presumed` taken for live."""
     if isinstance(request, UpdateVoterRequest):
         return None
-    after = VoterSet(changed(q.latest_voters, request).voters)
-    live = live_replicas(q, term) | presumed
+    after = VoterSet(changed(state.latest_voters, request).voters)
+    live = live_replicas(state, leadership) | presumed
     if majority_would_be_live(after, live):
         return None
     count = sum(key in live for key in after.keys)
@@ -229,15 +235,15 @@ def _not_enough_live(
     return Refusal(ErrorCode.NOT_READY, why)
 
 
-def _refusal_of_transfer(q: QuorumState, term: Leader, request: TransferLeadershipRequest) -> Refusal | None:
+def _refusal_of_transfer(state: QuorumState, leadership: Leader, request: TransferLeadershipRequest) -> Refusal | None:
     target = request.target
-    if target == q.me.node_id:
+    if target == state.me.node_id:
         return None
-    if target is not None and q.latest_voters.key_of(target) is None:
-        why = f"controller {target} does not vote; the voters are {q.latest_voters}"
+    if target is not None and state.latest_voters.key_of(target) is None:
+        why = f"controller {target} does not vote; the voters are {state.latest_voters}"
         return Refusal(ErrorCode.VOTER_NOT_FOUND, why)
-    if not transfer.targets(q, term, target):
-        return Refusal(ErrorCode.INVALID_REQUEST, transfer.why_no_target(q, term, target))
+    if not transfer.targets(state, leadership, target):
+        return Refusal(ErrorCode.INVALID_REQUEST, transfer.why_no_target(state, leadership, target))
     return None
 
 
@@ -258,78 +264,83 @@ def changed(voters: VoterSet, request: VoterChange) -> Voters:
 # --- going on --------------------------------------------------------------------------------------------------------
 
 
-def go_on(q: QuorumState) -> None:
+def go_on(state: QuorumState) -> None:
     """What can be done now for the pending wish. Called at the end of every step."""
-    term = q.role
-    if not isinstance(term, Leader):
+    leadership = state.role
+    if not isinstance(leadership, Leader):
         return
-    if term.changes.pending is None:
-        own = auto_join.own_update(q)
-        if own is None or _not_yet(q, term) is not None:
+    if leadership.changes.pending is None:
+        own = auto_join.own_update(state)
+        if own is None or _not_yet(state, leadership) is not None:
             return
-        on_request(q, own, None)
-    change = term.changes.pending
+        on_request(state, own, None)
+    change = leadership.changes.pending
     if change is None:
         return
     match change.request:
         case TransferLeadershipRequest() as request:
-            transfer.go_on(q, term, change, request)
+            transfer.go_on(state, leadership, change, request)
         case _ as request:
             if change.offset is None:
-                _append_when_ready(q, term, change, request)
+                _append_when_ready(state, leadership, change, request)
             else:
-                _watch_commit(q, term, change, change.offset)
+                _watch_commit(state, leadership, change, change.offset)
 
 
-def _append_when_ready(q: QuorumState, term: Leader, change: PendingChange, request: VoterChange) -> None:
+def _append_when_ready(state: QuorumState, leadership: Leader, change: PendingChange, request: VoterChange) -> None:
     """Appends the new set, the last effect of its step. It is written when the log says so, for the disk may be full."""
-    obstacle = _obstacle(q, term, request)
+    obstacle = _obstacle(state, leadership, request)
     if obstacle is not None:
-        if change.deadline_ms <= q.now_ms:
+        if change.deadline_ms <= state.now_ms:
             text = f"waited {request.timeout_ms} ms for {obstacle}; nothing was done"
-            _end(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text)
+            _end(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text)
         return
-    refusal = _not_enough_live(q, term, request)
+    refusal = _not_enough_live(state, leadership, request)
     if refusal is not None:
-        _end(q, term, change, refusal.error, f"{refusal.why}; nothing was done")
+        _end(state, leadership, change, refusal.error, f"{refusal.why}; nothing was done")
         return
-    voters = changed(q.latest_voters, request)
-    if voters.voters == q.latest_voters.voters:
-        _end(q, term, change, ErrorCode.NONE, "it is so already")
+    voters = changed(state.latest_voters, request)
+    if voters.voters == state.latest_voters.voters:
+        _end(state, leadership, change, ErrorCode.NONE, "it is so already")
         return
-    q.effects.append(AppendControl(q.epoch, voters))
+    state.effects.append(AppendControl(state.epoch, voters))
 
 
-def _obstacle(q: QuorumState, term: Leader, request: VoterChange) -> str | None:
+def _obstacle(state: QuorumState, leadership: Leader, request: VoterChange) -> str | None:
     """What a change has to wait for: a newcomer that follows, and has caught up."""
     if not isinstance(request, AddVoterRequest):
         return None
     voter = request.voter
-    progress = term.replicas.get(ReplicaKey(voter.node_id, voter.directory_id))
-    if progress is None or not leader.is_live(q, progress):
+    progress = leadership.replicas.get(ReplicaKey(voter.node_id, voter.directory_id))
+    if progress is None or not leader.is_live(state, progress):
         return f"controller {voter.node_id}, with this directory id, to fetch from this leader"
-    if not _has_caught_up(q, progress):
-        return f"controller {voter.node_id} to catch up: it stands at {progress.end_offset} of {q.shape.end}"
+    if not _has_caught_up(state, progress):
+        return f"controller {voter.node_id} to catch up: it stands at {progress.end_offset} of {state.shape.end}"
     return None
 
 
-def _watch_commit(q: QuorumState, term: Leader, change: PendingChange, offset: Offset) -> None:
-    if q.known_high_watermark is not None and q.known_high_watermark > offset:
-        _end(q, term, change, ErrorCode.NONE, "committed", offset)
+def _watch_commit(state: QuorumState, leadership: Leader, change: PendingChange, offset: Offset) -> None:
+    if state.known_high_watermark is not None and state.known_high_watermark > offset:
+        _end(state, leadership, change, ErrorCode.NONE, "committed", offset)
     elif isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed:
-        _end(q, term, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
-    elif change.deadline_ms <= q.now_ms:
+        _end(state, leadership, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
+    elif change.deadline_ms <= state.now_ms:
         text = change.may_have_happened(
             f"no majority of the new voters has confirmed it in {change.request.timeout_ms} ms"
         )
-        _end(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text, offset)
+        _end(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text, offset)
 
 
 def _end(
-    q: QuorumState, term: Leader, change: PendingChange, error: ErrorCode, text: str, offset: Offset | None = None
+    state: QuorumState,
+    leadership: Leader,
+    change: PendingChange,
+    error: ErrorCode,
+    text: str,
+    offset: Offset | None = None,
 ) -> None:
-    term.changes.pending = None
-    _answer(q, change.reply_to, error, text, offset)
+    leadership.changes.pending = None
+    _answer(state, change.reply_to, error, text, offset)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

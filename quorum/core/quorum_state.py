@@ -1,6 +1,7 @@
 """What one node is, and the only place where that changes. (The name is Kafka's; nothing here is shared by the quorum.)
 
-`QuorumState` is the desk that the roles' files (`votes`, `election`, `follower`, `leader`, `serving`) work at: epoch, vote
+`QuorumState` is the desk that the roles' files (`votes`, `election`, `follower`, `leader`,
+`fetch_service`) work at: epoch, vote
 and leader as they are on disk, the role, the log's shape, the voter set, the high watermark, and the effects of this step.
 
 Two rules are kept here so that nobody else has to think of them:
@@ -22,7 +23,7 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.format.pieces import PieceSize
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.config import RaftConfig
-from quorum.core.protocol.disk_trust import FULL, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust
 from quorum.core.protocol.effects import (
     Effect,
     ElectionState,
@@ -92,6 +93,7 @@ class QuorumState:
         "begun_epoch",
         "begun_ms",
         "config",
+        "disk_trust",
         "disputes",
         "effects",
         "election",
@@ -116,7 +118,6 @@ class QuorumState:
         "role",
         "shape",
         "shutting_down",
-        "standing",
         "started_ms",
         "stranger",
         "transitions",
@@ -134,7 +135,7 @@ class QuorumState:
         voters: VoterHistory,
         rng: random.Random,
         now_ms: int,
-        standing: Standing = FULL,
+        disk_trust: DiskTrust = FULL,
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
@@ -194,8 +195,8 @@ class QuorumState:
         """When a leader last said either. For reports only."""
         self.heard_of: NodeId | None = None
         """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
-        self.standing = standing
-        self.stranger = me if standing.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
+        self.disk_trust = disk_trust
+        self.stranger = me if disk_trust.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """Nobody. See `fetch_key`."""
         self.joining = Joining(my_endpoints, now_ms)
         self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
@@ -239,7 +240,7 @@ class QuorumState:
         1 leads {1,2}, appends {2}, and resigns before 2 has that record. 2 cannot win, for it needs the vote of 1, whose log
         is longer; so 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
         """
-        is_fit = self.standing.may_campaign and not self.is_stalled and self.has_next_epoch
+        is_fit = self.disk_trust.may_campaign and not self.is_stalled and self.has_next_epoch
         return is_fit and (self.is_voter or self._may_have_to_lead)
 
     @property
@@ -257,7 +258,7 @@ class QuorumState:
     @property
     def fetch_key(self) -> ReplicaKey:
         """Under which key this node fetches, for a fetch is an acknowledgement: nobody's, where it may not give any."""
-        return self.me if self.standing.may_acknowledge else self.stranger
+        return self.me if self.disk_trust.may_acknowledge else self.stranger
 
     @property
     def leader_id(self) -> NodeId | None:

@@ -169,7 +169,7 @@ class Follower:
     has_fetched: bool = False
     """Whether the leader has answered well, or is given the time to; meanwhile this node would not vote for another."""
     heard_ms: int | None = None
-    """When the leader last answered a fetch well; None: not since this node began to follow it. For reports (`following`)."""
+    """When the leader last answered a fetch well; None: not since this node follows it. See `current_leader`."""
     campaign_at_ms: int | None = None
     """Set while the leader is believed gone (design of the fast failover): when it is this node's turn to run."""
     successors: tuple[NodeId, ...] = ()

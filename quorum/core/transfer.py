@@ -27,22 +27,24 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Why
 
 
-def targets(q: QuorumState, term: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
+def targets(state: QuorumState, leadership: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
     """The voters that may be handed the leadership, the furthest first: live and fit, and `wanted` only if that is said.
 
     One that is unfit would not run, and all would have stood still for nothing.
     """
-    asked = [(key, term.replicas[key]) for key in q.latest_voters.others(q.me) if wanted in (None, key.node_id)]
-    fit = [key for key, progress in asked if leader.is_live(q, progress) and not progress.is_unfit]
-    return successors(fit, term.replicas)
+    asked = [
+        (key, leadership.replicas[key]) for key in state.latest_voters.others(state.me) if wanted in (None, key.node_id)
+    ]
+    fit = [key for key, progress in asked if leader.is_live(state, progress) and not progress.is_unfit]
+    return successors(fit, leadership.replicas)
 
 
-def why_no_target(q: QuorumState, term: Leader, wanted: NodeId | None) -> str:
+def why_no_target(state: QuorumState, leadership: Leader, wanted: NodeId | None) -> str:
     """Why there are no `targets`, in one sentence."""
     if wanted is None:
         return "no other voter that could lead has fetched from this leader lately"
-    progress = next(term.replicas[key] for key in q.latest_voters.others(q.me) if key.node_id == wanted)
-    if not leader.is_live(q, progress):
+    progress = next(leadership.replicas[key] for key in state.latest_voters.others(state.me) if key.node_id == wanted)
+    if not leader.is_live(state, progress):
         return f"controller {wanted} has not fetched from this leader lately"
     if progress.damaged:
         what = "its log is damaged, and not mended yet"
@@ -51,36 +53,36 @@ def why_no_target(q: QuorumState, term: Leader, wanted: NodeId | None) -> str:
     return f"controller {wanted} would not lead: {what}"
 
 
-def go_on(q: QuorumState, term: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
+def go_on(state: QuorumState, leadership: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
     """Resigns for the first target that can win; gives up when the time is over, and leads on."""
-    if request.target == q.me.node_id:
-        return _answer(q, term, change, ErrorCode.NONE, "it leads already")
-    for target in targets(q, term, request.target):
-        if _can_win(q, term, target, change.asked_at_end):
-            _answer(q, term, change, ErrorCode.NONE, f"stepped down for controller {target.node_id}")
-            return leader.resign(q, term, Why.ASKED, first=target)
-    if change.deadline_ms <= q.now_ms:
+    if request.target == state.me.node_id:
+        return _answer(state, leadership, change, ErrorCode.NONE, "it leads already")
+    for target in targets(state, leadership, request.target):
+        if _can_win(state, leadership, target, change.asked_at_end):
+            _answer(state, leadership, change, ErrorCode.NONE, f"stepped down for controller {target.node_id}")
+            return leader.resign(state, leadership, Why.ASKED, first=target)
+    if change.deadline_ms <= state.now_ms:
         who = "no voter came" if request.target is None else f"controller {request.target} did not come"
         text = f"{who} level within {request.timeout_ms} ms; this controller goes on leading"
-        return _answer(q, term, change, ErrorCode.REQUEST_TIMED_OUT, text)
+        return _answer(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text)
     return None
 
 
-def _can_win(q: QuorumState, term: Leader, target: ReplicaKey, asked_at_end: Offset) -> bool:
-    end = term.replicas[target].end_offset
-    if end is None or end <= term.epoch_start_offset or end < asked_at_end:
+def _can_win(state: QuorumState, leadership: Leader, target: ReplicaKey, asked_at_end: Offset) -> bool:
+    end = leadership.replicas[target].end_offset
+    if end is None or end <= leadership.epoch_start_offset or end < asked_at_end:
         return False
 
     def holds_no_more(voter: ReplicaKey) -> bool:
-        if voter == q.me:
-            return q.shape.end <= end
-        return voter == target or term.replicas[voter].told_end <= end
+        if voter == state.me:
+            return state.shape.end <= end
+        return voter == target or leadership.replicas[voter].told_end <= end
 
-    voters = q.latest_voters
+    voters = state.latest_voters
     return sum(map(holds_no_more, voters.keys)) >= voters.majority
 
 
-def _answer(q: QuorumState, term: Leader, change: PendingChange, error: ErrorCode, text: str) -> None:
-    term.changes.pending = None
+def _answer(state: QuorumState, leadership: Leader, change: PendingChange, error: ErrorCode, text: str) -> None:
+    leadership.changes.pending = None
     if change.reply_to is not None:
-        q.reply(change.reply_to, QuorumChangeResponse(error, q.epoch, q.leader_hint, text))
+        state.reply(change.reply_to, QuorumChangeResponse(error, state.epoch, state.leader_hint, text))

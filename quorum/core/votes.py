@@ -14,7 +14,7 @@ that a candidate gives itself is in `election`.
     resigned     no                                            if up to date
     unattached   if up to date, no leader known in the epoch,  if up to date
     prospective    and no other vote given in it               if up to date
-    lost a tail  never (see `standing`)                        never
+    lost a tail  never (see `disk_trust`)                      never
 
 An observer votes like a voter. Who asks counts only the votes of its own set, and asks this very replica only because that
 set names it; this node may simply not have the record yet that lets it vote. If it then refused, nobody might win:
@@ -81,47 +81,47 @@ def grants(
     return election.leader_id is None
 
 
-def on_vote_request(q: QuorumState, request: VoteRequest, reply_to: int) -> None:
+def on_vote_request(state: QuorumState, request: VoteRequest, reply_to: int) -> None:
     def answer(error: ErrorCode, granted: bool = False) -> None:
-        q.reply(reply_to, VoteResponse(error, q.epoch, q.leader_hint, granted))
+        state.reply(reply_to, VoteResponse(error, state.epoch, state.leader_hint, granted))
 
     # A pre-vote names the epoch that its sender is in, a vote the one that it wants to lead.
     last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
     if not (0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0 and request.candidate.node_id >= 0):
         return answer(ErrorCode.INVALID_REQUEST)
-    if request.epoch < q.epoch:
+    if request.epoch < state.epoch:
         return answer(ErrorCode.FENCED_LEADER_EPOCH)
-    if request.receiver != q.me:
+    if request.receiver != state.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
-    if request.candidate.node_id == q.me.node_id or _is_out_of_reach(q, request.epoch):
+    if request.candidate.node_id == state.me.node_id or _is_out_of_reach(state, request.epoch):
         return answer(ErrorCode.INVALID_REQUEST)
-    if _is_untimely(q, request.candidate):
+    if _is_untimely(state, request.candidate):
         return answer(ErrorCode.NONE)
-    if request.epoch > q.epoch and not request.pre_vote:
-        q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    may_vote = q.standing.may_vote and not _disputes_with(q, request.candidate.node_id)
+    if request.epoch > state.epoch and not request.pre_vote:
+        state.become_unattached(request.epoch, Why.HIGHER_EPOCH)
+    may_vote = state.disk_trust.may_vote and not _disputes_with(state, request.candidate.node_id)
     granted = may_vote and grants(
-        q.role,
-        q.election,
+        state.role,
+        state.election,
         request.candidate,
-        up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), q.shape.end_and_epoch),
+        up_to_date=is_up_to_date(OffsetAndEpoch(request.end_offset, request.last_epoch), state.shape.end_and_epoch),
         pre_vote=request.pre_vote,
     )
     if granted and not request.pre_vote:
-        q.vote_for(request.candidate)
+        state.vote_for(request.candidate)
     return answer(ErrorCode.NONE, granted)
 
 
-def _disputes_with(q: QuorumState, candidate: NodeId) -> bool:
+def _disputes_with(state: QuorumState, candidate: NodeId) -> bool:
     """Whether this node has found another history at that one: it would not follow it (see `disputes`)."""
-    return any(dispute.with_whom == candidate for dispute in q.disputes.values())
+    return any(dispute.with_whom == candidate for dispute in state.disputes.values())
 
 
-def _is_untimely(q: QuorumState, candidate: ReplicaKey) -> bool:
+def _is_untimely(state: QuorumState, candidate: ReplicaKey) -> bool:
     """A stranger runs while there is a leader that works."""
-    if q.latest_voters.contains(candidate):
+    if state.latest_voters.contains(candidate):
         return False
-    match q.role:
+    match state.role:
         case Leader():
             return True
         case Follower() as role:
@@ -130,90 +130,90 @@ def _is_untimely(q: QuorumState, candidate: ReplicaKey) -> bool:
             return False
 
 
-def _is_out_of_reach(q: QuorumState, epoch: Epoch) -> bool:
-    return epoch - q.epoch > reach(q.epoch)
+def _is_out_of_reach(state: QuorumState, epoch: Epoch) -> bool:
+    return epoch - state.epoch > reach(state.epoch)
 
 
-def _refusal_of_leader(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> ErrorCode | None:
+def _refusal_of_leader(state: QuorumState, leader: ReplicaKey, epoch: Epoch) -> ErrorCode | None:
     """Why nothing that `leader` says of `epoch` is taken in; None if it is. See the file's head."""
-    if epoch < 0 or leader.node_id < 0 or _is_out_of_reach(q, epoch):
+    if epoch < 0 or leader.node_id < 0 or _is_out_of_reach(state, epoch):
         return ErrorCode.INVALID_REQUEST
-    if epoch < q.epoch:
+    if epoch < state.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if not q.voters.has_named(leader):
+    if not state.voters.has_named(leader):
         return ErrorCode.INVALID_VOTER_KEY
     return None
 
 
-def _enter_epoch_of(q: QuorumState, leader: ReplicaKey, epoch: Epoch) -> None:
+def _enter_epoch_of(state: QuorumState, leader: ReplicaKey, epoch: Epoch) -> None:
     """`leader` itself says that it leads, or led, `epoch`, which is not below this node's."""
-    if leader.node_id == q.me.node_id:
+    if leader.node_id == state.me.node_id:
         raise SafetyViolated(f"another node calls itself {leader}")
-    known = q.election.leader_id
-    if epoch == q.epoch and known is not None and known != leader.node_id:
+    known = state.election.leader_id
+    if epoch == state.epoch and known is not None and known != leader.node_id:
         raise SafetyViolated(f"epoch {epoch} has two leaders: {known} and {leader.node_id}")
 
 
-def on_begin_quorum_epoch(q: QuorumState, request: BeginQuorumEpochRequest, reply_to: int) -> None:
+def on_begin_quorum_epoch(state: QuorumState, request: BeginQuorumEpochRequest, reply_to: int) -> None:
     """The leader of an epoch makes itself known: follow it."""
 
     def answer(error: ErrorCode) -> None:
-        q.reply(reply_to, BeginQuorumEpochResponse(error, q.epoch, q.leader_hint))
+        state.reply(reply_to, BeginQuorumEpochResponse(error, state.epoch, state.leader_hint))
 
-    refusal = _refusal_of_leader(q, request.leader, request.epoch)
+    refusal = _refusal_of_leader(state, request.leader, request.epoch)
     if refusal is not None:
         if (
             refusal is ErrorCode.INVALID_VOTER_KEY
-            and request.receiver == q.me
-            and request.leader.node_id != q.me.node_id
+            and request.receiver == state.me
+            and request.leader.node_id != state.me.node_id
         ):
-            q.heard_of = request.leader.node_id
+            state.heard_of = request.leader.node_id
         return answer(refusal)
-    if request.receiver != q.me:
+    if request.receiver != state.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
-    _enter_epoch_of(q, request.leader, request.epoch)
-    q.begun_epoch, q.begun_ms = request.epoch, q.now_ms
-    if request.epoch > q.epoch or q.role.role is not Role.FOLLOWER:
-        q.become_follower(request.epoch, request.leader.node_id)
-    elif isinstance(q.role, Follower) and q.role.suspicious and not q.disputes:
+    _enter_epoch_of(state, request.leader, request.epoch)
+    state.begun_epoch, state.begun_ms = request.epoch, state.now_ms
+    if request.epoch > state.epoch or state.role.role is not Role.FOLLOWER:
+        state.become_follower(request.epoch, request.leader.node_id)
+    elif isinstance(state.role, Follower) and state.role.suspicious and not state.disputes:
         # It speaks, so it is there. If it does not lead any more, the next fetch will say so.
-        q.role = replace(q.role, campaign_at_ms=None)
+        state.role = replace(state.role, campaign_at_ms=None)
     return answer(ErrorCode.NONE)
 
 
-def on_end_quorum_epoch(q: QuorumState, request: EndQuorumEpochRequest, reply_to: int) -> None:
+def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, reply_to: int) -> None:
     """The leader steps down: the preferred successor runs at once, the next ones a little later each."""
 
     def answer(error: ErrorCode) -> None:
-        q.reply(reply_to, EndQuorumEpochResponse(error, q.epoch, q.leader_hint))
+        state.reply(reply_to, EndQuorumEpochResponse(error, state.epoch, state.leader_hint))
 
-    refusal = _refusal_of_leader(q, request.leader, request.epoch)
+    refusal = _refusal_of_leader(state, request.leader, request.epoch)
     if refusal is not None:
         return answer(refusal)
-    _enter_epoch_of(q, request.leader, request.epoch)
-    q.begun_epoch, q.begun_ms = 0, q.now_ms
-    if request.epoch > q.epoch:
-        q.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    turn_ms = q.now_ms + wait_of_rank(q, tuple(key.node_id for key in request.preferred_successors))
-    match q.role:
+    _enter_epoch_of(state, request.leader, request.epoch)
+    state.begun_epoch, state.begun_ms = 0, state.now_ms
+    if request.epoch > state.epoch:
+        state.become_unattached(request.epoch, Why.HIGHER_EPOCH)
+    turn_ms = state.now_ms + wait_of_rank(state, tuple(key.node_id for key in request.preferred_successors))
+    match state.role:
         case Follower(campaign_at_ms=campaign_at_ms):
             earlier_ms = turn_ms if campaign_at_ms is None else min(turn_ms, campaign_at_ms)
-            q.role = replace(q.role, campaign_at_ms=earlier_ms)
+            state.role = replace(state.role, campaign_at_ms=earlier_ms)
         case Unattached(election_deadline_ms=deadline_ms):
-            q.role = Unattached(min(deadline_ms, turn_ms))
+            state.role = Unattached(min(deadline_ms, turn_ms))
         case _:
             pass
     return answer(ErrorCode.NONE)
 
 
-def wait_of_rank(q: QuorumState, successors: tuple[NodeId, ...]) -> int:
+def wait_of_rank(state: QuorumState, successors: tuple[NodeId, ...]) -> int:
     """How long this node lets better successors go first, in milliseconds; one that is not listed goes last."""
-    rank = successors.index(q.me.node_id) if q.me.node_id in successors else len(successors)
-    return rank * q.config.successor_wait_ms
+    rank = successors.index(state.me.node_id) if state.me.node_id in successors else len(successors)
+    return rank * state.config.successor_wait_ms
 
 
-def suspect(q: QuorumState, role: Follower) -> None:
+def suspect(state: QuorumState, role: Follower) -> None:
     """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
     if role.campaign_at_ms is None:
-        turn_ms = q.now_ms + wait_of_rank(q, role.successors)
-        q.role = replace(role, campaign_at_ms=turn_ms)
+        turn_ms = state.now_ms + wait_of_rank(state, role.successors)
+        state.role = replace(role, campaign_at_ms=turn_ms)

@@ -119,7 +119,7 @@ class Node:
             now_ms=now_ms,
             my_endpoints=config.endpoints,
             part=opened.part,
-            standing=opened.standing._replace(damaged=not self.disk.is_fit_to_lead),
+            disk_trust=opened.disk_trust._replace(damaged=not self.disk.is_fit_to_lead),
         )
         self.addresses = Addresses(self.core, self.me.node_id, config)
         self._writer = LogWriter(
@@ -303,7 +303,7 @@ class Node:
         self._mending.go_on(self._now_ms)
 
     def _settle(self) -> None:
-        if self.log.lost is not None and self.core.standing.lost is None:
+        if self.log.lost is not None and self.core.disk_trust.lost is None:
             self.log.forget_loss()
         self._report_damage()
         others_wait, self._others_wait = self._others_wait and not self.core.is_leading, False
@@ -417,7 +417,7 @@ class Node:
 
     def _report_damage(self) -> None:
         """A node whose log has a hole, or cannot grow, votes and does not lead."""
-        if self.disk.is_fit_to_lead is self.core.standing.damaged:
+        if self.disk.is_fit_to_lead is self.core.disk_trust.damaged:
             self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
 
     # --- what others may look at -----------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from metadata_log.format.ids import NodeId, ReplicaKey
 from metadata_log.format.records import Endpoint
-from quorum.core.protocol.disk_trust import Standing
+from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.progress import ReplicaStatus
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
@@ -44,7 +44,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
 
 def _concern(node: Node, now_ms: int) -> str:
     """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
-    standing, differing = node.core.standing, node.state.digests.differing()
+    standing, differing = node.core.disk_trust, node.state.digests.differing()
     only_full = node.disk.space.is_short and not node.log.damage
     images = f"images differ: that of {differing} is not this one's" if differing else ""
     return _line(
@@ -63,14 +63,14 @@ def _hindrance(node: Node) -> str:
 
     Damage inside the log does not: the node votes, acknowledges and serves, and lets others lead.
     """
-    return _line(_log(Standing(lost=node.core.standing.lost)), _full(node), node.core.stall, node.state.stopped)
+    return _line(_log(DiskTrust(lost=node.core.disk_trust.lost)), _full(node), node.core.stall, node.state.stopped)
 
 
 def _line(*known: str | None) -> str:
     return "; ".join(text for text in known if text)
 
 
-def _log(standing: Standing) -> str:
+def _log(standing: DiskTrust) -> str:
     return f"the log is {standing}" if str(standing) else ""
 
 

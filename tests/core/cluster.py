@@ -16,7 +16,7 @@ from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Repli
 from metadata_log.format.pieces import as_asked
 from metadata_log.format.records import Endpoint, Voter, Voters
 from quorum.core.protocol.config import RaftConfig
-from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import (
     AppendBatches,
     AppendControl,
@@ -129,7 +129,7 @@ class Node:
     stopped: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
     """What its configuration says of where it listens."""
-    standing: Standing = FULL
+    disk_trust: DiskTrust = FULL
     """With which it starts."""
     part: int = 0
     """Bytes of the snapshot that is being downloaded."""
@@ -169,7 +169,7 @@ class Node:
             rng=random.Random(self.cluster.seed * 1000 + self.id * 10 + self.boot),
             now_ms=self.cluster.now_ms,
             my_endpoints=self.endpoints,
-            standing=self.standing,
+            disk_trust=self.disk_trust,
         )
         self.perform(self.core.start(self.cluster.now_ms))
 
@@ -181,20 +181,20 @@ class Node:
     def lose_tail(self, end: Offset) -> None:
         """The disk of a node that is down has lost what was durable from `end` on; it starts with a note of that."""
         assert self.core is None
-        known = self.standing.lost
+        known = self.disk_trust.lost
         lost = Lost(max(self.log.end, known.end if known else 0), self.election.epoch)
-        self.standing = self.standing._replace(lost=lost)
+        self.disk_trust = self.disk_trust._replace(lost=lost)
         self.log.truncate(end)
 
     @property
     def owed_end(self) -> Offset:
         """Below this it holds, or held until its disk lost it, everything durably."""
-        standing = self.standing if self.core is None else self.core.standing
-        return max(self.log.flushed_end, standing.lost.end if standing.lost else 0)
+        disk_trust = self.disk_trust if self.core is None else self.core.disk_trust
+        return max(self.log.flushed_end, disk_trust.lost.end if disk_trust.lost else 0)
 
     def crash(self) -> None:
         if self.core is not None:
-            self.standing = self.core.standing
+            self.disk_trust = self.core.disk_trust
         self.log.crash()
         self.core = None
 

@@ -8,7 +8,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, ReplicaKey
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.config import RaftConfig
-from quorum.core.protocol.disk_trust import FULL, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust
 from quorum.core.protocol.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
 from quorum.core.protocol.inputs import (
     Appended,
@@ -74,7 +74,7 @@ class Solo:
         voters: int = 3,
         me: ReplicaKey = key(1),  # noqa: B008 -- a value
         seed: int = 0,
-        standing: Standing = FULL,
+        disk_trust: DiskTrust = FULL,
         part: Download | None = None,
         log: FakeLog | None = None,
         watermark_linger_ms: int = 0,
@@ -96,7 +96,7 @@ class Solo:
             rng=random.Random(seed),
             now_ms=self.now_ms,
             my_endpoints=endpoints,
-            standing=standing,
+            disk_trust=disk_trust,
             part=part,
         )
         self.started = self._perform(self.core.start(self.now_ms))

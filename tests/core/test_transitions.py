@@ -47,26 +47,26 @@ def state_of(role: Role) -> RoleState:
 
 
 def desk_of(role: Role) -> QuorumState:
-    q: QuorumState = Solo(epochs=(1, 1), election=ELECTION).core._q
-    q.effects.clear()
-    q.role = state_of(role)
-    return q
+    state: QuorumState = Solo(epochs=(1, 1), election=ELECTION).core._state
+    state.effects.clear()
+    state.role = state_of(role)
+    return state
 
 
 @pytest.mark.parametrize(("start", "end"), list(product(Role, Role)), ids=lambda role: role.value)
 def test_only_what_is_in_the_table_may_happen(start: Role, end: Role) -> None:
     """The edges of the table are taken, and at every other one the node stops where it was."""
     for why in Why:
-        q = desk_of(start)
-        before = q.role
+        state = desk_of(start)
+        before = state.role
         if (start, end, why) in TRANSITIONS:
-            q.become(state_of(end), why, ELECTION)
-            assert q.role.role is end
+            state.become(state_of(end), why, ELECTION)
+            assert state.role.role is end
         else:
             with pytest.raises(AssertionError, match="no such transition"):
-                q.become(state_of(end), why, ELECTION)
-            assert q.role is before
-            assert q.effects == []
+                state.become(state_of(end), why, ELECTION)
+            assert state.role is before
+            assert state.effects == []
 
 
 def test_every_role_can_be_left_and_every_reason_is_used() -> None:

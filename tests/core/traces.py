@@ -46,19 +46,19 @@ def _name(key: ReplicaKey | None) -> str | None:
     return None if key is None else f"{key.node_id}-{uuid_text(key.directory_id)}"
 
 
-def line_of(q: QuorumState, why: str | None) -> Line:
-    name = _name(q.me)
+def line_of(state: QuorumState, why: str | None) -> Line:
+    name = _name(state.me)
     assert name is not None
-    state = q.election
+    election = state.election
     return Line(
         name,
-        q.role.role.name,
+        state.role.role.name,
         why,
-        state.epoch,
-        _name(state.voted_for),
-        state.leader_id,
-        q.shape.end,
-        q.known_high_watermark,
+        election.epoch,
+        _name(election.voted_for),
+        election.leader_id,
+        state.shape.end,
+        state.known_high_watermark,
     )
 
 

@@ -159,7 +159,7 @@ class SimController:
     @property
     def believed_high_watermark(self) -> Offset | None:
         """What the core holds for committed; a new leader does not say it yet, but will act on it when it is deposed."""
-        return self.core._q.known_high_watermark
+        return self.core._state.known_high_watermark
 
     @property
     def held(self) -> Held | None:
@@ -235,7 +235,7 @@ class SimController:
         if self.node is not None:
             self.died = self.held
             is_new_loss = self.log.lost not in (None, self._known_loss)
-            if is_new_loss and self.core.standing.lost is None:
+            if is_new_loss and self.core.disk_trust.lost is None:
                 self.cluster.laws.quorum.lost_end(self)  # it has just cut its log inside damage
             self._fall(power_cut=power_cut)
 

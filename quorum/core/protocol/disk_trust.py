@@ -31,7 +31,7 @@ older note, and was durable all the same, no node could tell from one that was n
   * A record of a later epoch is durable here. Its leader was elected without this node, holds all that was committed in
     earlier epochs, and has sent it; what this node acknowledged since, it acknowledged to nobody.
 
-A lost vote cannot be made good: `runtime.opening` gives such a directory another id, and with it the node is no voter at all
+A lost vote cannot be made good: `runtime.disk.lost_vote` gives such a directory another id, and with it the node is no voter
 until it is admitted again (KIP-853).
 """
 
@@ -51,7 +51,7 @@ class Lost(NamedTuple):
     is_bounded: bool = False
 
 
-class Standing(NamedTuple):
+class DiskTrust(NamedTuple):
     """What a node's disk leaves of its standing. See the file's head."""
 
     damaged: bool = False
@@ -69,7 +69,7 @@ class Standing(NamedTuple):
     def may_campaign(self) -> bool:
         return self.lost is None and not self.damaged
 
-    def bounded_by(self, leader_end: Offset) -> "Standing":
+    def bounded_by(self, leader_end: Offset) -> "DiskTrust":
         """The leader's log ends at `leader_end`; what counts is where it ended when that was first heard."""
         if self.lost is None or self.lost.is_bounded:
             return self
@@ -81,4 +81,4 @@ class Standing(NamedTuple):
         return ", ".join(text for text in ("damaged" if self.damaged else "", lost) if text)
 
 
-FULL: Final = Standing()
+FULL: Final = DiskTrust()

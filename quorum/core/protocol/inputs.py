@@ -131,7 +131,7 @@ class LogMended:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """A range inside the log is unreadable, with a valid chain behind it: this node is not fit to lead (see `standing`)."""
+    """A range inside the log is unreadable, with a valid chain behind it: this node is not fit to lead (see `disk_trust`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ class FetchRequest(NamedTuple):
     the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
     from this leader in this epoch: 0 if there was none. `incarnation` is drawn anew at every start of the process. `digest`
     is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it. `damaged`: its log
-    is (see `standing`), so that it would not run for leader. `part_position`: so many bytes of the batch at `fetch_offset` the
+    is (see `disk_trust`), so that it would not run for leader. `part_position`: so many bytes of the batch at `fetch_offset` the
     replica holds already (`metadata_log.format.pieces`); None where it takes whole batches only, as an earlier release does.
     """
 

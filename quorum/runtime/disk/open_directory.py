@@ -22,7 +22,7 @@ from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, Flushed, LogStart, read_start, write_start
 from metadata_log.store.log_opening import MayLose
 from metadata_log.store.segment import base_offset_of
-from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.roles import Download
@@ -57,7 +57,7 @@ class Opened(NamedTuple):
     """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
     part: Download | None = None
     """A download that the last process did not finish."""
-    standing: Standing = FULL
+    disk_trust: DiskTrust = FULL
     """What is left of the node's standing, given what its log has lost."""
 
 
@@ -101,12 +101,12 @@ def open_directory(
         )
         if log.lost is not None:
             log.forget_loss()  # as this replica it has promised nothing
-    standing = FULL if log.lost is None else Standing(lost=Lost(log.lost.end, election.epoch))
+    disk_trust = FULL if log.lost is None else DiskTrust(lost=Lost(log.lost.end, election.epoch))
     found = snapshotter.store.resume_part(log.shape.end)
     part = None if found is None else Download(*found)
     room = Ballast(directory).take()
     return Opened(
-        directory, identity, election, log, history, snapshotter, bootstrap.voters, room, load, part, standing
+        directory, identity, election, log, history, snapshotter, bootstrap.voters, room, load, part, disk_trust
     )
 
 

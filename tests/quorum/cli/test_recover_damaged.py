@@ -199,13 +199,13 @@ def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
     assert identity is not None
     opened = open_directory(started, identity, NodeConfig(), lambda: bytes(16))
     opened.log.close()
-    assert opened.standing.lost is not None and opened.standing.lost.end == 10, opened.standing
+    assert opened.disk_trust.lost is not None and opened.disk_trust.lost.end == 10, opened.disk_trust
 
     assert recover("--directory", path, "--yes").exit_code == 2
     assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 8
     opened = reopened(path)
     opened.log.close()
-    assert opened.standing.lost is None
+    assert opened.disk_trust.lost is None
     (aside,) = (path / LOG_DIRECTORY).glob("*.damaged")
     assert history[9].data in aside.read_bytes()
 

@@ -18,7 +18,7 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
 from metadata_log.store.recovery import segment_names
 from metadata_log.store.segment import segment_name
-from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from quorum.runtime.disk import election_file
@@ -188,7 +188,7 @@ def test_what_is_left_beside_a_log_that_is_gone_tells_that_there_was_one() -> No
         metadata.remove(name)
     opened = _reopened(disk)
     assert opened.identity.directory_id == NEW_ID and read_identity(disk) == opened.identity
-    assert opened.log.shape.end == 0 and opened.standing == FULL
+    assert opened.log.shape.end == 0 and opened.disk_trust == FULL
 
 
 @pytest.mark.parametrize("name", [FLUSHED_NAME, START_NAME, LOST_NAME, snapshot_name(OffsetAndEpoch(7, 4))])
@@ -269,7 +269,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     disk = _voter_with_a_rotten_end()
     for _ in range(2):
         opened = _reopened(disk)
-        assert (opened.log.shape.end, opened.standing) == (2, Standing(lost=Lost(3, 5)))
+        assert (opened.log.shape.end, opened.disk_trust) == (2, DiskTrust(lost=Lost(3, 5)))
         opened.log.close()
     lone = LoneNode(disk, new_directory_id=lambda: NEW_ID)
     _, fetch = lone.sent[-1]
@@ -290,7 +290,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.replica == lone.node.me
     assert node_status(lone.node, lone.now_ms).hindrance == ""
-    assert node_status(lone.node, lone.now_ms).concern == "" and _reopened(disk).standing == FULL
+    assert node_status(lone.node, lone.now_ms).concern == "" and _reopened(disk).disk_trust == FULL
 
 
 def test_a_lone_voter_that_has_lost_its_durable_end_does_not_start() -> None:
@@ -312,7 +312,7 @@ def test_who_is_alone_is_said_by_the_newest_voter_set_that_is_left() -> None:
     grown = _voter_with_a_rotten_end(bootstrap=OURS, voters=THREE)
     for _ in range(2):
         opened = _reopened(grown)
-        assert opened.standing == Standing(lost=Lost(3, 5)) and opened.voters.latest.ids == (1, 2, 3)
+        assert opened.disk_trust == DiskTrust(lost=Lost(3, 5)) and opened.voters.latest.ids == (1, 2, 3)
         opened.log.close()
     shrunk = _voter_with_a_rotten_end(bootstrap=THREE, voters=OURS)
     for _ in range(2):
@@ -325,7 +325,7 @@ def test_a_forgotten_vote_takes_a_lost_end_with_it() -> None:
     disk = _voter_with_a_rotten_end()
     disk.remove(election_file.FILE_NAME)
     opened = _reopened(disk)
-    assert opened.identity.directory_id == NEW_ID and opened.standing == FULL and opened.log.lost is None
+    assert opened.identity.directory_id == NEW_ID and opened.disk_trust == FULL and opened.log.lost is None
 
 
 def _with_a_snapshot(epoch_of_the_other: int) -> MemoryDirectory:

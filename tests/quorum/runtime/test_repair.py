@@ -170,7 +170,7 @@ def test_what_no_other_controller_holds_any_more_is_left_to_the_snapshot() -> No
     it.answer(it.too_old(damaged.end))
     it.answer(it.too_old(damaged.end))
     assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
-    assert not node.core.standing.damaged
+    assert not node.core.disk_trust.damaged
 
 
 def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted() -> None:
@@ -194,7 +194,7 @@ def test_a_lone_controller_stands_on_its_snapshot_when_what_is_below_has_rotted(
         lone.run_until_idle()
 
     assert (node.log.damage, node.log.shape.start) == ((), snapshot)
-    assert node.active.on and not node.core.standing.damaged
+    assert node.active.on and not node.core.disk_trust.damaged
 
 
 def test_a_lone_controller_leads_again_once_its_disk_gives_what_it_failed_to_give() -> None:

@@ -71,7 +71,7 @@ def test_what_goes_on_from_the_own_snapshot_is_no_torn_tail(note_end: int | None
     node = _with_snapshot(note_end)
     _spoil(node, spoilt)
     opened = _opened(node)
-    assert (opened.log.shape.end, opened.log.lost, opened.standing) == (node.end, None, FULL)
+    assert (opened.log.shape.end, opened.log.lost, opened.disk_trust) == (node.end, None, FULL)
     (damaged,) = opened.log.damage
     assert (damaged.start, damaged.end) == (spoilt, spoilt + 2)  # the first batch behind it only proves the next ones
     opened.log.repair(damaged, node.written[spoilt : spoilt + 2])
@@ -92,7 +92,7 @@ def test_what_the_note_and_the_snapshot_do_not_lead_over_is_lost_and_not_torn(
     opened = _opened(node)
     lost = opened.log.lost
     assert lost is not None and lost.end == node.end
-    assert opened.standing.lost is not None and opened.standing.lost.end == node.end
+    assert opened.disk_trust.lost is not None and opened.disk_trust.lost.end == node.end
     assert any(name.endswith(".damaged") for name in node.metadata.names())
 
 

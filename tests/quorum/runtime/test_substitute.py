@@ -45,7 +45,7 @@ def test_a_log_starts_at_anothers_snapshot_and_keeps_what_stands_above() -> None
     assert (shape.end, shape.chain, shape.last_epoch) == (before.end, before.chain, before.last_epoch)
     assert node.core.high_watermark == node.state.applied == 19
     assert node.state.committed.digest_bytes == snapshot.image.digest_bytes
-    assert node.core.shape == shape and not node.core.standing.damaged
+    assert node.core.shape == shape and not node.core.disk_trust.damaged
     assert it.stand_for_election() != []
     assert it.lone.stopped is None
 
@@ -75,7 +75,7 @@ def test_a_snapshot_that_ends_within_the_damage_leaves_the_rest_to_be_mended(res
     node = it.lone.node
     (left,) = node.log.damage
     assert (left.start, left.end) == (damaged.start + 1, damaged.end)
-    assert node.core.standing.damaged and it.stand_for_election() == []
+    assert node.core.disk_trust.damaged and it.stand_for_election() == []
     if restart:
         it.lone = LoneNode(it.disk, CONFIG)
         it.lone.run_until_idle()
@@ -210,7 +210,7 @@ def test_its_own_snapshot_will_do_when_the_only_one_that_answers_cannot_help(oth
                 it.lone.turn(RaftFailure(to, request, Failure.TIMED_OUT))
         it.wait(REST_MS)
     assert (node.log.damage, node.log.shape.start.offset) == ((), 19)
-    assert not node.core.standing.damaged
+    assert not node.core.disk_trust.damaged
     assert any(isinstance(request, VoteRequest) for _, request in it.lone.sent), "it runs again"
 
 

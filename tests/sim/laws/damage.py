@@ -72,7 +72,7 @@ class DamageLaws:
 
     def _look_for_restored(self, controller: "SimController") -> None:
         loss = self._losses.get(controller.key)
-        if loss is not None and controller.core.standing.lost is None:
+        if loss is not None and controller.core.disk_trust.lost is None:
             held = loss.held.shape.flushed_end
             whole = self._is_restored(controller, loss)
             hold(whole, "D3 RestoredWhenWhole", f"c{controller.node_id} calls itself restored, and had {held} durably")
@@ -109,15 +109,15 @@ class DamageLaws:
     def check_standing(self, controller: "SimController", message: PeerRequest | VoteResponse) -> None:
         """Who may not be counted does not ask to be: no votes, no campaign, no fetch under its own name."""
         self._look_for_restored(controller)
-        standing, who = controller.core.standing, f"c{controller.node_id}"
+        disk_trust, who = controller.core.disk_trust, f"c{controller.node_id}"
         lost = controller.key in self._losses
         match message:
             case VoteRequest():
-                hold(not lost and not standing.damaged, "D3 UnfitNeverRuns", f"{who}, {standing}, asks for votes")
+                hold(not lost and not disk_trust.damaged, "D3 UnfitNeverRuns", f"{who}, {disk_trust}, asks for votes")
             case VoteResponse(vote_granted=True):
-                hold(not lost, "D3 LostEndIsNobody", f"{who}, {standing}, grants a vote")
+                hold(not lost, "D3 LostEndIsNobody", f"{who}, {disk_trust}, grants a vote")
             case FetchRequest(replica=replica) | FetchSnapshotRequest(replica=replica):
                 as_itself = lost and replica == controller.key
-                hold(not as_itself, "D3 LostEndIsNobody", f"{who}, {standing}, fetches under its own name")
+                hold(not as_itself, "D3 LostEndIsNobody", f"{who}, {disk_trust}, fetches under its own name")
             case _:
                 pass

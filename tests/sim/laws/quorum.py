@@ -319,7 +319,7 @@ class QuorumLaws:
     def about_to_take(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
         """A request of another controller is about to be processed."""
         core = controller.core
-        self._before_pre_vote = core._q.election if isinstance(request, VoteRequest) and request.pre_vote else None
+        self._before_pre_vote = core._state.election if isinstance(request, VoteRequest) and request.pre_vote else None
         self.following.taken(controller, request, now_ms)
 
     def about_to_send(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
@@ -370,7 +370,7 @@ class QuorumLaws:
             raise LawBroken("R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
         if isinstance(request, VoteRequest) and isinstance(response, VoteResponse):
             before, self._before_pre_vote = self._before_pre_vote, None
-            if request.pre_vote and before is not None and before != controller.core._q.election:
+            if request.pre_vote and before is not None and before != controller.core._state.election:
                 raise LawBroken(
                     "R2 PreVoteChangesNothing", f"{who} was asked for a pre-vote in {before}; now {durable}"
                 )
@@ -388,7 +388,7 @@ class QuorumLaws:
     @staticmethod
     def _check_pre_vote(controller: "SimController", request: VoteRequest) -> None:
         """KIP-996: nobody helps to depose a leader that answers him."""
-        role = controller.core._q.role
+        role = controller.core._state.role
         happy = isinstance(role, Follower) and role.has_fetched and not role.suspicious
         hold(
             not happy and not isinstance(role, Leader),

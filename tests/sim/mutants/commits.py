@@ -35,9 +35,9 @@ _heard_fetch = ReplicaProgress.heard_fetch
 _majority_end = high_watermark.majority_end
 
 
-def _count_itself_before_flush(q: QuorumState, term: Leader) -> Iterator[Offset | None]:
-    for voter in q.latest_voters.keys:
-        yield q.shape.end if voter == q.me else term.replicas[voter].end_offset
+def _count_itself_before_flush(state: QuorumState, leadership: Leader) -> Iterator[Offset | None]:
+    for voter in state.latest_voters.keys:
+        yield state.shape.end if voter == state.me else leadership.replicas[voter].end_offset
 
 
 def _commit_older_epoch(
@@ -111,29 +111,39 @@ _on_fetch_response = follower.on_fetch_response
 
 
 def _believe_watermark_unverified(
-    q: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse
+    state: QuorumState, source: NodeId, request: FetchRequest, response: FetchResponse
 ) -> None:
-    _on_fetch_response(q, source, request, response)
+    _on_fetch_response(state, source, request, response)
     known = response.high_watermark
-    if isinstance(q.role, Follower) and q.role.leader_id == source and response.epoch == q.epoch and known is not None:
-        q.raise_high_watermark(min(known, q.shape.end))
+    if (
+        isinstance(state.role, Follower)
+        and state.role.leader_id == source
+        and response.epoch == state.epoch
+        and known is not None
+    ):
+        state.raise_high_watermark(min(known, state.shape.end))
 
 
 def _commit_target_unflushed(self: Node) -> Offset:
     return min(self.core.high_watermark or 0, self.log.shape.end)
 
 
-def _may_fetch_unflushed(q: QuorumState) -> bool:
-    return not q.shutting_down and q.in_flight is None and not q.awaiting_log and isinstance(q.role, Follower)
+def _may_fetch_unflushed(state: QuorumState) -> bool:
+    return (
+        not state.shutting_down
+        and state.in_flight is None
+        and not state.awaiting_log
+        and isinstance(state.role, Follower)
+    )
 
 
-def _fetch_from_the_end(q: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
-    flushed = q.shape
-    q.shape = flushed._replace(flushed_end=flushed.end, flushed_chain=flushed.chain)
+def _fetch_from_the_end(state: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
+    flushed = state.shape
+    state.shape = flushed._replace(flushed_end=flushed.end, flushed_chain=flushed.chain)
     try:
-        return _fetch_request(q, read_token, partial)
+        return _fetch_request(state, read_token, partial)
     finally:
-        q.shape = flushed
+        state.shape = flushed
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from metadata_log.store.log_notes import Flushed
 from metadata_log.store.recovery import Damage, Recovery
 from metadata_log.store.segment import Segment
 from quorum.core import download, fetch_service
-from quorum.core.protocol.disk_trust import Standing
+from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Download, Follower
@@ -116,8 +116,8 @@ def _offer_snapshot_to_whoever_lags(
     return UseSnapshot(shape.snapshot) if lags and shape.snapshot else verdict
 
 
-def _install_what_is_offered(q: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
-    q.role = replace(role, download=Download(snapshot))
+def _install_what_is_offered(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
+    state.role = replace(role, download=Download(snapshot))
 
 
 @contextmanager
@@ -133,15 +133,15 @@ def _nothing_behind(self: Recovery, damage: Damage) -> None:
     return None
 
 
-def _always(self: Standing) -> bool:
+def _always(self: DiskTrust) -> bool:
     return True
 
 
-def _lost_nothing(self: Standing) -> bool:
+def _lost_nothing(self: DiskTrust) -> bool:
     return self.lost is None
 
 
-def _bounded_by_the_note(self: Standing, leader_end: Offset) -> Standing:
+def _bounded_by_the_note(self: DiskTrust, leader_end: Offset) -> DiskTrust:
     return self if self.lost is None else self._replace(lost=self.lost._replace(is_bounded=True))
 
 
@@ -204,18 +204,18 @@ DISKS: dict[str, Mutant] = {
     ),
     "damaged-node-campaigns": Mutant(
         "a node with damage inside its log runs for leader",
-        lambda: patched(Standing, "may_campaign", property(_lost_nothing)),
+        lambda: patched(DiskTrust, "may_campaign", property(_lost_nothing)),
     ),
     "lost-tail-votes": Mutant(
         "a node that has lost the end of its log votes as if it had it",
-        lambda: patched(Standing, "may_vote", property(_always)),
+        lambda: patched(DiskTrust, "may_vote", property(_always)),
     ),
     "lost-tail-acknowledged": Mutant(
         "a node that has lost the end of its log fetches under its own name, and is counted",
-        lambda: patched(Standing, "may_acknowledge", property(_always)),
+        lambda: patched(DiskTrust, "may_acknowledge", property(_always)),
     ),
     "old-note-believed": Mutant(
         "a node that has lost the end of its log takes an old note for all that it had, whatever its leader says",
-        lambda: patched(Standing, "bounded_by", _bounded_by_the_note),
+        lambda: patched(DiskTrust, "bounded_by", _bounded_by_the_note),
     ),
 }

@@ -84,14 +84,14 @@ def _grant_although_the_leader_answers(
     return _grants(role, election, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
 
 
-def _raise_epoch_for_a_pre_vote(q: QuorumState, request: VoteRequest, reply_to: int) -> None:
-    if request.pre_vote and request.epoch >= q.epoch:
-        q.become_unattached(request.epoch + 1, Why.HIGHER_EPOCH)
+def _raise_epoch_for_a_pre_vote(state: QuorumState, request: VoteRequest, reply_to: int) -> None:
+    if request.pre_vote and request.epoch >= state.epoch:
+        state.become_unattached(request.epoch + 1, Why.HIGHER_EPOCH)
         request = replace(request, epoch=request.epoch + 1)
-    _on_vote_request(q, request, reply_to)
+    _on_vote_request(state, request, reply_to)
 
 
-def _leads_on(q: QuorumState, term: Leader) -> int:
+def _leads_on(state: QuorumState, leadership: Leader) -> int:
     return FOREVER_MS
 
 

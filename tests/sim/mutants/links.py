@@ -26,7 +26,7 @@ def _double_after_any_answer(self: PieceSize, content_bytes: int, asked_ms: int,
 
 
 def _hear_nothing_in_a_part(
-    q: QuorumState,
+    state: QuorumState,
     role: Follower,
     successors: tuple[NodeId, ...],
     read_token: int,
@@ -34,8 +34,8 @@ def _hear_nothing_in_a_part(
     partial: PartialBatch | None = None,
 ) -> Follower:
     if partial is None:
-        return _heard_well(q, role, successors, read_token, verified)
-    q.retry_at_ms = q.now_ms
+        return _heard_well(state, role, successors, read_token, verified)
+    state.retry_at_ms = state.now_ms
     return replace(role, partial=partial)
 
 

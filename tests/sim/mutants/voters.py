@@ -15,13 +15,13 @@ from tests.sim.mutants.patching import Mutant, patched
 _refusal = membership._refusal
 
 
-def _drop_the_one_before(q: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
-    if isinstance(q.role, Leader) and not isinstance(request, TransferLeadershipRequest):
-        q.role.changes.pending = None
-    return _refusal(q, request)
+def _drop_the_one_before(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+    if isinstance(state.role, Leader) and not isinstance(request, TransferLeadershipRequest):
+        state.role.changes.pending = None
+    return _refusal(state, request)
 
 
-def _nothing_is_in_the_way(q: QuorumState, term: Leader) -> Refusal | None:
+def _nothing_is_in_the_way(state: QuorumState, leadership: Leader) -> Refusal | None:
     return None
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
-from quorum.core.protocol.disk_trust import FULL, Lost, Standing
+from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState, Reply, SendRequest
 from quorum.core.protocol.inputs import DamageFound, DamageRepaired
 from quorum.core.protocol.messages import (
@@ -23,7 +23,7 @@ from tests.core.cluster import Cluster
 from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
 from tests.core.test_chaos import turn
 
-DAMAGED = Standing(damaged=True)
+DAMAGED = DiskTrust(damaged=True)
 
 
 def asks_for_vote(solo: Solo, epoch: int, end: int, last_epoch: int, *, pre_vote: bool) -> bool:
@@ -44,7 +44,7 @@ def sent(solo: Solo, fetch: FetchRequest, *epochs: int, high_watermark: int) -> 
 
 def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
     """Corruption inside, a valid chain after it: its end is true, so its vote is; but it could not lead."""
-    solo = Solo(epochs=(1, 1, 1), standing=DAMAGED, election=ElectionState(1, None, None))
+    solo = Solo(epochs=(1, 1, 1), disk_trust=DAMAGED, election=ElectionState(1, None, None))
     assert none_of(VoteRequest, solo.wait(5_000)) and solo.core.role is Role.UNATTACHED
     assert not asks_for_vote(solo, 2, end=2, last_epoch=1, pre_vote=False), "a shorter log"
     assert asks_for_vote(solo, 3, end=3, last_epoch=1, pre_vote=False)
@@ -52,7 +52,7 @@ def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
 
 def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_own_is_silent() -> None:
     """It does not ask for pre-votes; it asks around."""
-    solo = Solo(epochs=(1,), standing=DAMAGED, election=ElectionState(1, None, None))
+    solo = Solo(epochs=(1,), disk_trust=DAMAGED, election=ElectionState(1, None, None))
     fetch = solo.follow()
     assert fetch.replica == solo.core.me
     solo.good_answer(fetch)
@@ -74,7 +74,7 @@ def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -
     assert "damaged" in solo.core.describe()
     solo.step(DamageRepaired())
     solo.wait(1_000)
-    assert solo.core.role is Role.PROSPECTIVE and solo.core.standing == FULL
+    assert solo.core.role is Role.PROSPECTIVE and solo.core.disk_trust == FULL
 
 
 def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
@@ -96,7 +96,7 @@ def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
 
 def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
     """There is nobody else, and still it must not serve what it cannot read."""
-    solo = Solo(epochs=(1,), voters=1, standing=DAMAGED, election=ElectionState(1, None, 1))
+    solo = Solo(epochs=(1,), voters=1, disk_trust=DAMAGED, election=ElectionState(1, None, 1))
     solo.wait(5_000)
     assert not solo.core.is_leading
     solo.step(DamageRepaired())
@@ -105,7 +105,7 @@ def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
 
 
 def restoring(*epochs: int, end: int, epoch: int) -> Solo:
-    return Solo(epochs=epochs, standing=Standing(lost=Lost(end, epoch)), election=ElectionState(epoch, None, None))
+    return Solo(epochs=epochs, disk_trust=DiskTrust(lost=Lost(end, epoch)), election=ElectionState(epoch, None, None))
 
 
 def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -> None:
@@ -147,7 +147,7 @@ def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again(
     fetch = sent(solo, solo.follow(), 1, 1, high_watermark=3)
     assert (solo.log.end, fetch.replica) == (4, solo.core.fetch_key) and fetch.replica != solo.core.me
     effects = solo.good_answer(fetch, high_watermark=4)
-    assert solo.core.standing == FULL
+    assert solo.core.disk_trust == FULL
     assert fetch_in(effects).replica == solo.core.me
     assert asks_for_vote(solo, 2, end=4, last_epoch=1, pre_vote=False)
 
@@ -158,11 +158,11 @@ def test_how_much_was_lost_its_leader_knows_better_than_a_note_that_a_power_cut_
     log = log_of(1, 1, 1, 1, 1, 1, 1)
     fetch = fetch_in(solo.good_answer(solo.follow(), batches=log.read(2, 1 << 20)[:2], high_watermark=4, log_end=6))
     assert solo.log.end == solo.core.high_watermark == 4 > 3
-    assert solo.core.standing != FULL and fetch.replica != solo.core.me
+    assert solo.core.disk_trust != FULL and fetch.replica != solo.core.me
     assert not asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=True)
     fetch = fetch_in(solo.good_answer(fetch, batches=log.read(4, 1 << 20)[:2], high_watermark=6, log_end=7))
     assert solo.log.end == solo.core.high_watermark == 6
-    assert solo.core.standing == FULL and fetch.replica == solo.core.me
+    assert solo.core.disk_trust == FULL and fetch.replica == solo.core.me
 
 
 def test_it_is_not_made_good_before_it_is_durable() -> None:
@@ -172,22 +172,22 @@ def test_it_is_not_made_good_before_it_is_durable() -> None:
     fetch, log = solo.follow(), log_of(1, 1)
     log.append(1)
     solo.good_answer(fetch, batches=log.read(2, 1 << 20), high_watermark=3)
-    assert solo.core.high_watermark == 3 and solo.core.standing != FULL
+    assert solo.core.high_watermark == 3 and solo.core.disk_trust != FULL
     solo.flush()
-    assert solo.core.standing == FULL
+    assert solo.core.disk_trust == FULL
 
 
 def test_a_record_of_a_later_epoch_makes_a_lost_tail_good() -> None:
     """Its leader was elected without this node, so it holds whatever was committed before."""
     solo = restoring(1, 1, end=9, epoch=1)
     fetch = fetch_in(solo.request(BeginQuorumEpochRequest(key(2), solo.core.me, 2)))
-    assert solo.core.standing != FULL, "to hear of a later epoch is nothing"
+    assert solo.core.disk_trust != FULL, "to hear of a later epoch is nothing"
     assert sent(solo, fetch, 2, high_watermark=0).replica == solo.core.me
 
 
 def test_a_lost_tail_that_is_back_at_the_start_is_made_good_at_once() -> None:
     """The process died after it was whole again, and before that was noted."""
-    assert restoring(1, 2, end=9, epoch=1).core.standing == FULL
+    assert restoring(1, 2, end=9, epoch=1).core.disk_trust == FULL
 
 
 def test_a_witness_says_what_is_on_its_disk() -> None:
@@ -232,4 +232,4 @@ def test_one_bad_disk_among_faults_costs_nothing_that_was_committed(seed: int) -
     cluster.propose(leader.id)
     cluster.run(5_000)
     assert len({node.log.chain for node in cluster.nodes.values()}) == 1
-    assert bad.up.standing == FULL
+    assert bad.up.disk_trust == FULL
