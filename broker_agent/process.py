@@ -34,10 +34,9 @@ from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dialer, Reach
-from service_kit.rpc.doors import EVERYBODY, Doors
+from service_kit.rpc.doors import doors_of
 from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
-from service_kit.security.certificate_names import check_own_name
 from service_kit.security.node_identity import BROKER, Node
 
 FEATURES = (FeatureRange("metadata.version", 1, 1),)
@@ -102,7 +101,8 @@ async def run_broker(
     health, metrics = Health(), Metrics(process=True)
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)
-        doors = make_doors(config, identity, log)
+        node = Node(BROKER, identity.node_id)
+        doors = doors_of(node, identity.cluster_id, config.tls_files, config.access, log.warning)
         dialer = await stack.enter_async_context(Dialer(config.tls_files))
         reach = Reaching(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
@@ -120,24 +120,6 @@ async def run_broker(
         if started is not None:
             started(agent)
         return await agent.run()
-
-
-def make_doors(config: BrokerConfig, identity: Identity, log: Log) -> Doors:
-    """Who comes in, over TLS; tells of what is open, and of a certificate that others will not take.
-
-    Raises:
-        TlsUnusable: this broker's certificate is another's, or a file cannot be used.
-    """
-    if config.tls_files is None:
-        return Doors()
-    doors = Doors.over_tls(identity.cluster_id, config.access)
-    assert doors.names is not None
-    warning = check_own_name(config.tls_files, doors.names, Node(BROKER, identity.node_id))
-    if warning is not None:
-        log.warning("certificate", reason=warning)
-    if not doors.admin_principals:
-        log.warning("operators", reason=EVERYBODY)
-    return doors
 
 
 def make_agent(

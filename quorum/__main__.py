@@ -38,11 +38,10 @@ from service_kit.process.release import release_line
 from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from service_kit.process.signals import handling_signals
 from service_kit.rpc.dial import Dialer, open_channel
-from service_kit.rpc.doors import EVERYBODY
+from service_kit.rpc.doors import doors_of
 from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from service_kit.rpc.health import Health, serving_http
 from service_kit.rpc.server import CannotBind
-from service_kit.security.certificate_names import check_own_name
 from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
 from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
 
@@ -83,7 +82,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     if warning is not None:
         log.warning("insecure", reason=warning)
     opened = open_locked(config, node_config)
-    names = _check_certificate(config, opened.identity)
+    identity, node = opened.identity, Node(CONTROLLER, config.node_id)
+    names = doors_of(node, identity.cluster_id, config.tls_files, config.access, log.warning).names
     peers = _peers(config, opened, names)
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
@@ -92,7 +92,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
         loop,
-        opened.identity,
+        identity,
         config.listener.address,
         tls=config.tls_files,
         health=health,
@@ -104,7 +104,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     async with dialer, AsyncExitStack() as stack:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))
-        log.info("listening", host=config.listener.address.host, port=port, cluster_id=opened.identity.cluster_id)
+        log.info("listening", host=config.listener.address.host, port=port, cluster_id=identity.cluster_id)
         if config.metrics_listener is not None:
             log.info(
                 "metrics",
@@ -179,23 +179,6 @@ def _log_opened(identity: Identity, opened: Opened) -> None:
         epoch=opened.election.epoch,
         voters=str(opened.voters.latest),
     )
-
-
-def _check_certificate(config: QuorumConfig, identity: Identity) -> NodeNames | None:
-    """The names of this cluster's nodes; None without TLS. Tells of what is open, and of a certificate that others will not take.
-
-    Raises:
-        TlsUnusable: this node's certificate is another's, or a file cannot be used.
-    """
-    if config.tls_files is None:
-        return None
-    names = NodeNames(identity.cluster_id, config.access.node_names)
-    warning = check_own_name(config.tls_files, names, Node(CONTROLLER, identity.node_id))
-    if warning is not None:
-        log.warning("certificate", reason=warning)
-    if not config.admin_principals:
-        log.warning("operators", reason=EVERYBODY)
-    return names
 
 
 def _peers(config: QuorumConfig, opened: Opened, names: NodeNames | None) -> Peers:

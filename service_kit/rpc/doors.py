@@ -21,12 +21,14 @@ Without TLS nobody can be told from anybody: all doors are open.
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from service_kit.rpc.forwarding import ANONYMOUS, claimed_principal, principal_of
+from service_kit.security.certificate_names import check_own_name
 from service_kit.security.node_identity import CONTROLLER, NamedNode, Node, NodeNames
+from service_kit.security.tls import TlsFiles
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +129,26 @@ class Doors:
         others = f" ({self._untold} other refusals since the last line)" if self._untold else ""
         self._told_s, self._untold = now_s, 0
         logger.warning("refused %s%s", text, others)
+
+
+def doors_of(node: Node, cluster_id: str, tls: TlsFiles | None, access: Access, warn: Callable[..., object]) -> Doors:
+    """The doors of `node` of that cluster, its own certificate checked. Without `tls` every door is open.
+
+    Calls `warn(event, reason=text)` for each of two things that do not keep the node from starting: other nodes will not accept
+    its certificate, or no operator is listed.
+
+    Raises:
+        TlsUnusable: the certificate is another node's, or a file cannot be used.
+    """
+    if tls is None:
+        return Doors()
+    names = NodeNames(cluster_id, access.node_names)
+    warning = check_own_name(tls, names, node)
+    if warning is not None:
+        warn("certificate", reason=warning)
+    if not access.admin_principals:
+        warn("operators", reason=EVERYBODY)
+    return Doors(names, access.admin_principals)
 
 
 def certificate_text(context: Any) -> str:

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from broker_agent.config import BrokerConfig, ConfigErrors, load
-from broker_agent.process import advertised, download_sizes, make_doors, run_broker, session_config
+from broker_agent.process import advertised, download_sizes, run_broker, session_config
 from broker_agent.session.lifecycle import LeaseMode
-from metadata_log.disk.identity import Identity
 from metadata_log.format.records import Endpoint
 from service_kit.process.endpoints import HostPort
 from service_kit.process.logs import Logs, get_logger
+from service_kit.rpc.doors import doors_of
+from service_kit.security.node_identity import BROKER, Node
 from tests.processes.certificates import Authority
 
 LEAST = {
@@ -117,8 +118,7 @@ def test_whose_certificates_are_whose() -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed: no certificates can be made")
 def test_a_broker_says_whether_every_certificate_operates_the_cluster(tmp_path: Path) -> None:
     """Without `admin.principals` whoever has a certificate of the authority may change everything, through this broker too."""
-    identity = Identity("test-cluster", 4, bytes(16), 1, "broker")
-    files = Authority(tmp_path / "ca").sign_node(identity.role, identity.node_id, identity.cluster_id)
+    files = Authority(tmp_path / "ca").sign_node(BROKER, 4, "test-cluster")
     given = {
         "tls__certificate__chain": str(files.certificate_chain),
         "tls__private__key": str(files.private_key),
@@ -127,7 +127,8 @@ def test_a_broker_says_whether_every_certificate_operates_the_cluster(tmp_path: 
     for more, is_open in (({}, True), ({"admin__principals": "CN=alice"}, False)):
         stream = io.StringIO()
         with Logs("info", "json", stream=stream):
-            doors = make_doors(loaded(**given, **more), identity, get_logger("test"))
+            config, warn = loaded(**given, **more), get_logger("test").warning
+            doors = doors_of(Node(BROKER, 4), "test-cluster", config.tls_files, config.access, warn)
         assert doors.admin_principals == (set() if is_open else {"CN=alice"})
         assert ("admin.principals is not set" in stream.getvalue()) is is_open, stream.getvalue()
 
