@@ -7,17 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator
+from pydantic import Field, PlainValidator
 
 from broker_agent.session.lifecycle import LeaseMode
 from metadata_log.format.pieces import PIECE_BYTES_MIN
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
-from service_kit.process.config import Config, ConfigErrors, ConfigProblem, effective, load_config
+from service_kit.process.config import ConfigErrors, ConfigProblem, effective, load_config
 from service_kit.process.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
 from service_kit.process.logs import FORMATS, LEVELS
-from service_kit.rpc.doors import Access
-from service_kit.security.node_identity import NamedNode, parse_named_node
-from service_kit.security.tls import InsecureListener, TlsFiles, check_listener
+from service_kit.security.tls import InsecureListener, check_listener
+from service_kit.security.tls_config import SecureConfig
 
 _ANYWHERE = frozenset({"0.0.0.0", "::"})
 
@@ -53,23 +52,10 @@ def _lease_mode(value: Any) -> LeaseMode:
 
 Listeners = Annotated[tuple[Listener, ...], PlainValidator(_listeners)]
 Addresses = Annotated[tuple[HostPort, ...], PlainValidator(lambda value: parse_list(value, parse_host_port))]
-NamedNodes = Annotated[tuple[NamedNode, ...], PlainValidator(lambda value: parse_list(value, parse_named_node))]
 AnyAddress = Annotated[HostPort, PlainValidator(lambda value: parse_host_port(str(value), any_port=True))]
 
 
-class TlsSection(BaseModel):
-    """PEM files; all three or none of the section."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    certificate_chain: Path
-    private_key: Path
-    certificate_authority: Path
-    node_names: NamedNodes = ()
-    """`broker-101@b101.example.org`: other names in nodes' certificates than those of `service_kit.security.node_identity`."""
-
-
-class BrokerConfig(Config):
+class BrokerConfig(SecureConfig):
     """A broker's configuration. Times are in milliseconds."""
 
     node_id: int = Field(ge=0, le=NODE_ID_MAX)
@@ -99,10 +85,6 @@ class BrokerConfig(Config):
     """A broker begins with pieces of this size, and comes back to it when one was too late (`metadata_log.format.pieces`)."""
     metrics_listener: AnyAddress | None = None
     """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
-    allow_insecure_remote: bool = False
-    tls: TlsSection | None = None
-    admin_principals: tuple[str, ...] = ()
-    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`service_kit.rpc.doors`)."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"
     log_format: Annotated[str, _word(*FORMATS)] = "auto"
 
@@ -110,16 +92,6 @@ class BrokerConfig(Config):
     def advertised(self) -> tuple[Listener, ...]:
         """What is registered."""
         return self.advertised_listeners or self.listeners
-
-    @property
-    def tls_files(self) -> TlsFiles | None:
-        tls = self.tls
-        return None if tls is None else TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
-
-    @property
-    def access(self) -> Access:
-        """What is said of certificates."""
-        return Access(() if self.tls is None else self.tls.node_names, frozenset(self.admin_principals))
 
 
 def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> BrokerConfig:
@@ -147,8 +119,7 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     for each in config.advertised:
         if each.address.host in _ANYWHERE:
             yield "advertised.listeners", f"{each} is no address that others can reach"
-    if config.admin_principals and config.tls is None:
-        yield "admin.principals", "without tls nobody shows a certificate, so nobody could be told from anybody"
+    yield from config.tls_problems()
     for each in config.listeners:
         try:
             check_listener(each.address, config.tls_files, allow_insecure_remote=config.allow_insecure_remote)

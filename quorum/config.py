@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from metadata_log.format.pieces import PIECE_BYTES_MIN
 from metadata_log.format.records import Endpoint
@@ -25,7 +25,7 @@ from metadata_log.store.log import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.core.protocol.config import RaftConfig
 from quorum.runtime.protocol.node_config import NodeConfig
-from service_kit.process.config import Config, ConfigErrors, ConfigProblem
+from service_kit.process.config import ConfigErrors, ConfigProblem
 from service_kit.process.endpoints import (
     NODE_ID_MAX,
     HostPort,
@@ -35,9 +35,7 @@ from service_kit.process.endpoints import (
     parse_listener,
     parse_node_address,
 )
-from service_kit.rpc.doors import Access
-from service_kit.security.node_identity import NamedNode, parse_named_node
-from service_kit.security.tls import TlsFiles
+from service_kit.security.tls_config import SecureConfig
 from snapshots.policy import MarkPolicy, RetentionPolicy
 
 MINUTE_MS = 60_000
@@ -57,7 +55,6 @@ def _any_host_port(text: str) -> HostPort:
 ListenerText = Annotated[Listener, _read_by(parse_listener)]
 NodeAddressText = Annotated[NodeAddress, _read_by(parse_node_address)]
 HostPortText = Annotated[HostPort, _read_by(_any_host_port)]
-NamedNodeText = Annotated[NamedNode, _read_by(parse_named_node)]
 Milliseconds = Annotated[int, Field(ge=1, le=30 * DAY_MS)]
 PieceBytes = Annotated[int, Field(ge=1 << 10, le=2 << 20)]
 """At most half of what gRPC lets through in one message."""
@@ -95,28 +92,7 @@ class ControllerSection(BaseModel):
     quorum: QuorumSection = QuorumSection()
 
 
-class TlsSection(BaseModel):
-    """`tls.*`: three PEM files, all or none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
-
-    certificate_chain: Path | None = None
-    private_key: Path | None = None
-    certificate_authority: Path | None = None
-    node_names: list[NamedNodeText] = []
-    """`controller-2@ctl2.example.org`: other names in nodes' certificates than those of `service_kit.security.node_identity`."""
-
-    @model_validator(mode="after")
-    def _all_or_none(self) -> "TlsSection":
-        given = [self.certificate_chain, self.private_key, self.certificate_authority]
-        if any(given) and not all(given):
-            raise ValueError("tls.certificate.chain, tls.private.key and tls.certificate.authority belong together")
-        if self.node_names and not all(given):
-            raise ValueError("tls.node.names says whose certificates are whose; without the three files there are none")
-        return self
-
-
-class QuorumConfig(Config):
+class QuorumConfig(SecureConfig):
     """One controller's configuration, checked."""
 
     node_id: Annotated[int, Field(ge=0, le=NODE_ID_MAX)]
@@ -149,28 +125,11 @@ class QuorumConfig(Config):
     metrics_listener: HostPortText | None = None
     log_format: Literal["auto", "json", "logfmt", "text"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    tls: TlsSection = TlsSection()
-    admin_principals: Annotated[list[str], Field(default_factory=list)]
-    """Whose certificates may operate the cluster, by their subjects; empty: everybody's (`service_kit.rpc.doors`)."""
-    allow_insecure_remote: bool = False
 
     @property
     def listener(self) -> Listener:
         """What is bound."""
         return self.listeners[0]
-
-    @property
-    def tls_files(self) -> TlsFiles | None:
-        """The certificates; None: this cluster speaks in the clear."""
-        tls = self.tls
-        if tls.certificate_chain is None or tls.private_key is None or tls.certificate_authority is None:
-            return None
-        return TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
-
-    @property
-    def access(self) -> Access:
-        """What is said of certificates."""
-        return Access(tuple(self.tls.node_names), frozenset(self.admin_principals))
 
     @property
     def my_endpoint(self) -> Endpoint | None:
@@ -248,10 +207,7 @@ class QuorumConfig(Config):
                 f"controller.quorum.auto.join.enable: others cannot call {self.listener}; say with advertised.listeners "
                 "where they reach this controller"
             )
-        if self.admin_principals and self.tls_files is None:
-            problems.append(
-                "admin.principals: without tls nobody shows a certificate, so nobody could be told from anybody"
-            )
+        problems += [f"{key}: {text}" for key, text in self.tls_problems()]
         if problems:
             raise ConfigErrors([ConfigProblem("", problem, "") for problem in problems])
         return config

@@ -14,11 +14,12 @@ from quorum.wire.voter import Learn, VoterService
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dial
-from service_kit.rpc.doors import NOTHING_LISTED, Access, Doors
+from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import Forwarder
 from service_kit.rpc.health import Health
 from service_kit.rpc.server import serving
 from service_kit.security.tls import TlsFiles
+from service_kit.security.tls_config import NOTHING_LISTED, Access
 
 SERVICES: Final = (
     voter_pb2.DESCRIPTOR.services_by_name["VoterService"].full_name,

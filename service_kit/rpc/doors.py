@@ -22,13 +22,13 @@ Without TLS nobody can be told from anybody: all doors are open.
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from service_kit.rpc.forwarding import ANONYMOUS, claimed_principal, principal_of
 from service_kit.security.certificate_names import check_own_name
-from service_kit.security.node_identity import CONTROLLER, NamedNode, Node, NodeNames
+from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
 from service_kit.security.tls import TlsFiles
+from service_kit.security.tls_config import Access
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +40,6 @@ EVERYBODY: Final = (
 
 class NotAuthorized(Exception):
     """This certificate does not open this door; nothing was done."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a node's configuration says of certificates."""
-
-    node_names: tuple[NamedNode, ...] = ()
-    """`tls.node.names`"""
-    admin_principals: frozenset[str] = frozenset()
-    """`admin.principals`; empty: every certificate of the authority."""
-
-
-NOTHING_LISTED: Final = Access()
 
 
 class Caller:

@@ -24,11 +24,12 @@ from metadata_log.format.errors import ErrorCode
 from quorum.wire.server import serve
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dialer
-from service_kit.rpc.doors import Access, Doors
+from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import PRINCIPAL
 from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
 from service_kit.security.tls import TlsFiles
+from service_kit.security.tls_config import Access
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.lone_node import CLUSTER_ID
 from tests.quorum.wire.calling import codes_of

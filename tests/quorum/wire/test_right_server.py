@@ -26,9 +26,9 @@ from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dialer, WrongServer, is_wrong_server
-from service_kit.rpc.doors import Access
 from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
 from service_kit.security.tls import TlsFiles
+from service_kit.security.tls_config import Access
 from tests.processes.certificates import Authority
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 from tests.quorum.test_config import LEAST, load

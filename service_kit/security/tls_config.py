@@ -1,0 +1,85 @@
+"""The TLS part of a daemon's configuration, the same for controllers and brokers.
+
+tls.certificate.chain: /etc/metaquorum/controller-1.pem
+tls.private.key: /etc/metaquorum/controller-1.key
+tls.certificate.authority: /etc/metaquorum/ca.pem
+tls.node.names: [broker-101@b101.example.org]         only for certificates without the names of `node_identity`
+admin.principals: ["CN=alice"]                        the operators; every certificate is an operator's if none is listed
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+
+from service_kit.process.config import Config
+from service_kit.security.node_identity import NamedNode, parse_named_node
+from service_kit.security.tls import TlsFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The certificates that the configuration names."""
+
+    node_names: tuple[NamedNode, ...] = ()
+    """`tls.node.names`"""
+    admin_principals: frozenset[str] = frozenset()
+    """`admin.principals`; empty: every certificate of the authority is an operator's."""
+
+
+NOTHING_LISTED: Final = Access()
+
+
+def _named_node(value: Any) -> Any:
+    return parse_named_node(value) if isinstance(value, str) else value
+
+
+class TlsSection(BaseModel):
+    """`tls.*`: three PEM files, all or none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    certificate_chain: Path | None = None
+    private_key: Path | None = None
+    certificate_authority: Path | None = None
+    node_names: tuple[Annotated[NamedNode, BeforeValidator(_named_node)], ...] = ()
+    """`controller-2@ctl2.example.org`: DNS names that replace those of `service_kit.security.node_identity`."""
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> "TlsSection":
+        given = [self.certificate_chain, self.private_key, self.certificate_authority]
+        if any(given) and not all(given):
+            raise ValueError("tls.certificate.chain, tls.private.key and tls.certificate.authority belong together")
+        if self.node_names and not all(given):
+            raise ValueError("tls.node.names says whose certificates are whose; without the three files there are none")
+        return self
+
+
+class SecureConfig(Config):
+    """Base of the configuration of a daemon that listens, with or without TLS."""
+
+    tls: TlsSection = TlsSection()
+    admin_principals: tuple[str, ...] = ()
+    """The operators, by the subjects of their certificates; empty: every certificate's holder (`service_kit.rpc.doors`)."""
+    allow_insecure_remote: bool = False
+    """Without TLS: listen on other addresses than loopback."""
+
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """The certificates; None if this cluster does not use TLS."""
+        tls = self.tls
+        if tls.certificate_chain is None or tls.private_key is None or tls.certificate_authority is None:
+            return None
+        return TlsFiles(tls.certificate_chain, tls.private_key, tls.certificate_authority)
+
+    @property
+    def access(self) -> Access:
+        """The certificates that the configuration names."""
+        return Access(self.tls.node_names, frozenset(self.admin_principals))
+
+    def tls_problems(self) -> Iterator[tuple[str, str]]:
+        """The keys that contradict each other, each with a text."""
+        if self.admin_principals and self.tls_files is None:
+            yield "admin.principals", "without tls nobody shows a certificate, so nobody could be told from anybody"
