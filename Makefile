@@ -20,11 +20,12 @@ MINUTES ?= 10
 ROUNDS ?= 50
 INPUTS ?= 1000000
 SEED ?=
+ROOM ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto verify fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
+.PHONY: help venv java proto verify prose fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +53,9 @@ proto: $(CODEGEN)  ## generates proto/quorum_rpc/v1/*_pb2* from the .proto files
 
 verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, writes nothing
 	@BIN=$(BIN) CODE='$(CODE)' scripts/verify.sh
+
+prose: $(VENV)  ## how hard each room's prose is to read; ROOM=quorum/core for its files, the worst first
+	@$(BIN)/python scripts/prose.py $(ROOM)
 
 fix: $(VENV)  ## lets ruff mend and format the code
 	@$(BIN)/ruff check --fix $(CODE)

@@ -41,6 +41,7 @@ check lint "$BIN/ruff" check --no-cache $sources
 check format "$BIN/ruff" format --no-cache --check --output-format concise $sources
 check types "$BIN/mypy" --cache-dir="$scratch/mypy"
 check imports "$BIN/lint-imports" --no-cache --no-logo
+check prose "$BIN/python" scripts/prose.py --check
 check "generated code" generated_code_is_fresh
 
 if [ -n "$failed" ]; then
