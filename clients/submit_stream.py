@@ -35,7 +35,9 @@ class SubmitStream:
         self._last_id = 0
         self._gathered: deque[admin_pb2.SubmitRequest] = deque()
         self._writing = asyncio.Lock()
-        self._broken: str | None = None
+        self._end: str | None = None
+        """Why the stream has ended."""
+        self._is_answered = self._is_refused = False
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
     async def __aenter__(self) -> Self:
@@ -48,10 +50,11 @@ class SubmitStream:
         """Sends one call, named by its field of SubmitRequest; the future brings its response, errors in it included.
 
         Raises:
-            NotReached: the stream is over; nothing was sent.
+            AdminError: the server has refused the stream; nothing was sent.
+            NotReached: the stream has ended; nothing was sent.
         """
-        if self._broken is not None:
-            raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, self._broken)
+        if self._end is not None:
+            raise self._refusal() if self._is_refused else NotReached(ErrorCode.BROKER_NOT_AVAILABLE, self._end)
         self._last_id += 1
         request = admin_pb2.SubmitRequest(id=self._last_id, **call)
         inner = getattr(request, str(request.WhichOneof("call")))
@@ -82,12 +85,15 @@ class SubmitStream:
         reason = "the stream ended"
         try:
             while (message := await self._call.read()) is not grpc.aio.EOF:
+                self._is_answered = True
                 for response in message.responses:
                     self._tell(response)
         except grpc.aio.AioRpcError as e:
             reason = f"{e.code().name}: {e.details()}"
+            # A server decides about a stream before it reads a call. After an answer the same status is a break like any other.
+            self._is_refused = e.code() is grpc.StatusCode.PERMISSION_DENIED and not self._is_answered
         finally:
-            self._break(reason)
+            self._break(f"{self._target}: {reason}")
 
     def _tell(self, response: admin_pb2.SubmitResponse) -> None:
         future = self._waiting.pop(response.id, None)
@@ -99,12 +105,16 @@ class SubmitStream:
         else:
             future.set_result(getattr(response, str(name)))
 
+    def _refusal(self) -> AdminError:
+        return AdminError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(self._end))
+
     def _break(self, reason: str) -> None:
-        text = self._broken = f"{self._target}: {reason}"
+        self._end = reason
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
-                future.set_exception(MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, text))
+                missing = MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, reason)
+                future.set_exception(self._refusal() if self._is_refused else missing)
                 future.exception()  # whoever does not look is not warned about it: closing a stream is no accident
 
     async def close(self) -> None:

@@ -1,9 +1,16 @@
-"""The session's times. They fit together: `config` checks what an operator sets against them.
+"""The timers of a broker's session, and how they have to fit together.
 
-`max_wait_ms` must leave room for two fetches in a session: one may be lost without the broker being fenced. And two waits with
-one `request_timeout_ms` must leave time for an answer before the lease ends, or a leader that hangs costs every broker its lease.
-Example, with a lease of 5 s: a fetch is sent at 0 and answered at 1.2 s, the leader hangs, the next fetch is given up at 3.4 s,
-and other controllers have 1.6 s to answer.
+1. Three fetches fit into one session: one of them may be lost without the broker being fenced. `broker_agent.config` checks it,
+   against its own `broker.session.timeout.ms`.
+2. Two waits and one `request_timeout_ms` end before the lease does, or a leader that hangs costs every broker its lease. No
+   code checks it: the lease is configured at the controllers. An operator who raises `metadata.fetch.max.wait.ms` checks it.
+
+An example of 2, with the defaults and a lease of 5 s:
+
+    1. The broker sends a fetch at 0 s. The leader answers at 1.2 s, which renews the lease until 5 s.
+    2. The broker sends the next fetch. The leader hangs.
+    3. The broker gives that fetch up at 3.4 s: 1.2 s of wait and 1 s of `request_timeout_ms`.
+    4. Other controllers have 1.6 s to answer before the lease ends.
 """
 
 from dataclasses import dataclass

@@ -13,12 +13,14 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.process import serving_clients
 from clients.admin import AdminClient
-from clients.errors import MayHaveHappened, NoLeader
+from clients.errors import AdminError, MayHaveHappened, NoLeader
+from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dialer
+from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.forwarding import READS
 from service_kit.rpc.health import Health
 from service_kit.rpc.server import serving
@@ -160,6 +162,32 @@ async def test_a_stream_that_breaks_behind_the_broker_breaks_before_it(client: A
     with pytest.raises(grpc.aio.AioRpcError) as broken:
         await call.read()
     assert broken.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_refused_stream_is_a_refusal(cluster: Cluster) -> None:
+    """A broker refuses a Submit stream before it reads a change, so the client knows that nothing was done."""
+
+    class Intern(Caller):
+        def check_operator(self) -> None:
+            raise NotAuthorized("CN=intern is not in admin.principals; nothing was done")
+
+    class Closed(Doors):
+        def caller(self, context: Any) -> Caller:
+            return Intern(self, context, frozenset(), "CN=intern")
+
+    async with Dialer() as dialer:
+        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer), Closed())
+        async with serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)), grace_s=0) as port:
+            target = f"127.0.0.1:{port}"
+            async with grpc.aio.insecure_channel(target) as channel:
+                call: Any = admin_pb2_grpc.AdminServiceStub(channel).Submit()  # type: ignore[no-untyped-call]
+                async with SubmitStream(call, target, "test-cluster", 1.0) as stream:
+                    sent = await stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["orders"]))
+                    for attempt in (sent, stream.send(delete_topics=admin_pb2.DeleteTopicsRequest(names=["orders"]))):
+                        with pytest.raises(AdminError, match="CN=intern is not in") as refused:
+                            await attempt
+                        assert type(refused.value) is AdminError
+                        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def test_a_stream_of_bytes_that_are_no_message_is_ended_at_once(
