@@ -21,6 +21,7 @@ from broker_agent.client import ControllerClient, DownloadSizes
 from broker_agent.config import BrokerConfig
 from broker_agent.metadata_loader import Log
 from broker_agent.metadata_pages import Turns
+from broker_agent.metric_table import add_metrics
 from broker_agent.session.lifecycle import BrokerState, Exit
 from broker_agent.session.session import Session
 from broker_agent.session.session_config import SessionConfig
@@ -107,7 +108,7 @@ async def run_broker(
         reach = Reaching(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
         if config.metrics_listener is not None:
-            measure(agent, metrics)
+            add_metrics(metrics, agent)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
         controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
@@ -242,20 +243,3 @@ async def _tell(agent: Agent, health: Health) -> None:
         notify("WATCHDOG=1")
         with suppress(TimeoutError):
             await asyncio.wait_for(agent.changed(), WATCHDOG_INTERVAL_S)
-
-
-def measure(agent: Agent, metrics: Metrics) -> None:
-    """A broker's metrics, read when somebody asks."""
-    metrics.gauge_of("broker_state", "1 offline, 2 fenced, 3 online, 4 stopping", lambda: agent.state.value)
-    metrics.gauge_of("broker_serving", "1 while clients are answered", agent.may_serve)
-    metrics.gauge_of("broker_lease_lapsed", "1 while no controller confirms this broker", lambda: agent.lease_lapsed)
-    metrics.gauge_of("broker_leases_lapsed", "How often that has happened", lambda: agent.leases_lapsed)
-    metrics.gauge_of("broker_stores_dropped", "How often the local copy was fetched anew", lambda: agent.stores_dropped)
-    metrics.gauge_of("snapshot_loads", "Snapshots fetched and loaded", lambda: agent.snapshots_loaded)
-    metrics.gauge_of("last_applied_offset", "One past the last applied record", lambda: agent.cache.current.offset)
-    metrics.gauge_of("high_watermark", "One past the last record known as committed", lambda: agent.high_watermark)
-    metrics.gauge_of(
-        "metadata_lag_offsets",
-        "Committed records that are not applied here",
-        lambda: max(0, agent.high_watermark - agent.cache.current.offset),
-    )

@@ -24,9 +24,10 @@ from metadata_log.format.ids import NodeId, uuid_text
 from metadata_log.format.records import Endpoint
 from quorum.config import QuorumConfig
 from quorum.runtime.disk.open_directory import Opened, open_directory
-from quorum.runtime.loop import TURN_BUCKETS_US, NodeLoop
+from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
-from quorum.wire.observe import add_metrics, add_turn_metrics, watch
+from quorum.wire.metric_table import add_metrics
+from quorum.wire.observe import watch
 from quorum.wire.peers import Peers
 from quorum.wire.server import serve
 from service_kit.process.clock import RealClock
@@ -88,7 +89,6 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
     add_metrics(metrics, loop)
-    add_turn_metrics(metrics, TURN_BUCKETS_US, loop.turn_lengths)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
         loop,

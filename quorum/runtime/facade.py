@@ -13,6 +13,7 @@ from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.core.roles import Transition
 from quorum.runtime.protocol.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
 from quorum.runtime.protocol.restarts import RestartAdvice
+from quorum.runtime.protocol.tallies import Tallies
 from snapshots.store import SnapshotInfo
 
 T = TypeVar("T")
@@ -20,6 +21,11 @@ T = TypeVar("T")
 
 class ControllerNode(Protocol):
     """A controller on this process's event loop. Methods marked async may be called concurrently by any handler."""
+
+    @property
+    def tallies(self) -> Tallies:
+        """What this controller counts and measures."""
+        ...
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
         """Answers another controller. Raises Refused(REQUEST_TIMED_OUT) if the node stops first."""

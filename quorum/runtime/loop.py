@@ -17,7 +17,6 @@ streams and must let them leave: it flushes on a thread, at the same time as the
 import asyncio
 import logging
 import random
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -84,15 +83,19 @@ LOOK_EVERY_RECORDS = 500
 topics of 10,000 partitions would be half a second."""
 WAITING_MAX = 10_000
 """So many wait for an answer; further requests of clients are refused."""
-TURN_BUCKETS_US = (1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000)
 RESIGN_GRACE_MS = 500
 """How long a leader that stops gives its successors to hear of it."""
 
 
 class Clock(Protocol):
-    """`now_ms` never goes back and counts suspended time; `wall_ms` is the time of day; `cpu_us` is this thread's work."""
+    """`now_ms` never goes back and counts suspended time; `wall_ms` is the time of day; `cpu_us` is this thread's work.
+
+    `elapsed_us` measures durations: finer than `now_ms`, and counted from another moment.
+    """
 
     def now_ms(self) -> int: ...
+
+    def elapsed_us(self) -> int: ...
 
     def cpu_us(self) -> int: ...
 
@@ -133,8 +136,6 @@ class NodeLoop:
         self._events: deque[Event] = deque()
         self._requests: deque[ClientEvent] = deque()
         """What clients ask; taken after `_events`."""
-        self.turn_lengths = [0] * (len(TURN_BUCKETS_US) + 1)
-        """How many turns took so much work, by TURN_BUCKETS_US; the last: more."""
         self._waiting: dict[ReplyTo, Callable[[Answer], None]] = {}
         self._last_reply_to: ReplyTo = 0
         self._scheduled = False
@@ -148,6 +149,7 @@ class NodeLoop:
         self.stopped: asyncio.Future[str] = self._loop.create_future()
         """Done when the node cannot go on, with the reason."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
+        self.tallies = self.node.tallies
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
         peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
@@ -352,12 +354,12 @@ class NodeLoop:
     def start_job(self, job: Job) -> None:
         if isinstance(job, FlushJob):
             if not self.node.core.is_leading:
-                self._events.append(_run(job))  # the turn that asks for it goes on with it
+                self._events.append(self._run(job))  # the turn that asks for it goes on with it
                 return
             executor = self._flusher
         else:
             executor = self._worker
-        executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, _run(job)))
+        executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
 
     def stop_node(self, reason: str) -> None:
         # What waits here may have been appended, and the other controllers may commit it: "refused" would be a lie.
@@ -409,7 +411,7 @@ class NodeLoop:
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
         self._tell_transitions()
-        self.turn_lengths[bisect_left(TURN_BUCKETS_US, self._clock.cpu_us() - began_us)] += 1
+        self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)
         if self.node.stopped is not None:
             return
         self._follow_voters()
@@ -447,11 +449,13 @@ class NodeLoop:
         self._timer = None
         self._post(Tick())
 
-
-def _run(job: Job) -> JobDone:
-    """Runs `job` here and now."""
-    try:
-        job.run()
-    except Exception as e:  # whatever a job dies of is the node's to judge: it arrives as an event
-        return JobDone(job, e)
-    return JobDone(job)
+    def _run(self, job: Job) -> JobDone:
+        """Runs `job` here and now, on whichever thread this is."""
+        began_us = self._clock.elapsed_us()
+        try:
+            job.run()
+        except Exception as e:  # whatever a job dies of is the node's to judge: it arrives as an event
+            return JobDone(job, e)
+        if isinstance(job, FlushJob):
+            self.tallies.flush_seconds.observe((self._clock.elapsed_us() - began_us) / 1e6)
+        return JobDone(job)

@@ -55,6 +55,7 @@ from quorum.runtime.leadership import Leadership
 from quorum.runtime.local_reads import LocalReads
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import (
     BrokerFetch,
     Event,
@@ -89,6 +90,7 @@ class Node:
         self.log = opened.log
         self.snapshotter = opened.snapshotter
         self.state = StateMachine()
+        self.tallies = Tallies()
         self._directory = opened.directory
         self._config = config
         self._world = world

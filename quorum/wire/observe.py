@@ -1,10 +1,9 @@
-"""What a running controller shows of itself without being asked by an operator: log lines, health, metrics.
+"""What a running controller shows of itself without being asked by an operator: log lines and health.
 
 All of it is read from the node's status, which costs microseconds. Changes are looked for a few times a second.
 """
 
 import asyncio
-from collections.abc import Sequence
 
 from metadata_log.format.ids import NodeId
 from quorum.core.roles import Role
@@ -12,7 +11,6 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import DiskStatus, NodeStatus
 from quorum.wire.role_lines import RoleLines
 from service_kit.process.logs import Logs, get_logger
-from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
 from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
 
@@ -91,33 +89,3 @@ def trouble_of(status: NodeStatus) -> str | None:
     if status.high_watermark is None:
         return "the high watermark is not known yet"
     return None
-
-
-def add_turn_metrics(metrics: Metrics, buckets_us: Sequence[int], turns: Sequence[int]) -> None:
-    """How long turns are: of this process's own work, whatever else the machine does meanwhile."""
-    metrics.gauge_of("turns", "Turns so far", lambda: sum(turns))
-    for index, limit_us in enumerate(buckets_us):
-        what = f"Turns that took more than {limit_us / 1_000:g} ms of work"
-        metrics.gauge_of(f"turns_over_{limit_us}_us", what, lambda index=index: sum(turns[index + 1 :]))  # type: ignore[misc]
-
-
-def add_metrics(metrics: Metrics, node: ControllerNode) -> None:
-    """Kafka's raft and controller metrics, read when the page is asked for. NaN where this node does not know."""
-
-    def number(value: int | None) -> float:
-        return float("nan") if value is None else float(value)
-
-    metrics.gauge_of("current_epoch", "The epoch that this node is in", lambda: node.status().epoch)
-    metrics.gauge_of("current_leader", "The leader's node id", lambda: number(node.status().leader.leader_id))
-    metrics.gauge_of("active_controller", "1 where this node is active", lambda: float(node.status().is_active))
-    metrics.gauge_of("high_watermark", "All below is committed", lambda: number(node.status().high_watermark))
-    metrics.gauge_of("log_start_offset", "The first offset in the log", lambda: node.status().log_start_offset)
-    metrics.gauge_of("log_end_offset", "One past the last record", lambda: node.status().log_end_offset)
-    metrics.gauge_of("flushed_end_offset", "All below is durable here", lambda: node.status().flushed_end_offset)
-    metrics.gauge_of("last_applied_offset", "All below is in the image", lambda: node.status().applied_offset)
-    metrics.gauge_of("damage_found", "Damaged places that were found", lambda: node.status().disk.damage_found)
-    metrics.gauge_of("damage_mended", "Damaged ranges that were mended", lambda: node.status().disk.damage_mended)
-    metrics.gauge_of("damaged_records", "Records missing in the log now", lambda: node.status().disk.damaged_records)
-    metrics.gauge_of("scrubbed_bytes", "Read again and found intact", lambda: node.status().disk.scrubbed_bytes)
-    metrics.gauge_of("disk_full", "1 while there is no room to go on", lambda: float(node.status().disk.is_full))
-    metrics.gauge_of("failed_decisions", "Decisions that a mistake ended", lambda: node.status().failed_decisions)

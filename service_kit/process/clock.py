@@ -24,6 +24,10 @@ class RealClock:
         """Microseconds that the calling thread has worked; what it waited does not count."""
         return time.thread_time_ns() // 1_000
 
+    def elapsed_us(self) -> int:
+        """Microseconds since some fixed moment, to measure how long something took; the machine's sleep does not count."""
+        return time.monotonic_ns() // 1_000
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC, as the machine believes; may jump either way."""
         return time.time_ns() // 1_000_000

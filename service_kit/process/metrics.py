@@ -1,48 +1,124 @@
-"""Prometheus metrics of one node. Each node object has a registry of its own, because tests run three in one process.
+"""The Prometheus page of one node, made from a table: each row is one metric, and says how its value is read.
 
-Names are Kafka's meaning in Prometheus's spelling, all under one prefix: `metaquorum_current_epoch`. Values that a node
-knows anyway are read when they are asked for (`gauge_of`), so that the loop never spends time on a page nobody reads.
+    Metric("current_epoch", Kind.GAUGE, "The epoch that this node is in.", lambda node: node.status().epoch)
+
+A row has no prefix; the page shows `metaquorum_current_epoch`. Values are read when Prometheus asks for the page, so that
+a node spends no time on a page that is never read. All rows of one page read the same `look()`, taken once per page.
+
+The tables are `quorum.wire.metric_table` (controllers) and `broker_agent.metric_table` (brokers). From them come the page,
+`docs/metrics.md`, and the tests that hold both to Prometheus' rules for names.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import accumulate
+from typing import Final, Generic, TypeAlias, TypeVar, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from service_kit.process.tallies import Counter, Histogram, Labels
 
 PREFIX: Final = "metaquorum"
 
-LATENCY_BUCKETS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-"""From a good disk's fsync to a very bad one's."""
+S = TypeVar("S")
+Reading: TypeAlias = float | Mapping[Labels, float] | Counter | Histogram | None
+"""What a row reads: one number (None: this node does not know it; shown as NaN), or one for each combination of labels."""
+
+
+class Kind(Enum):
+    """What a metric is to Prometheus."""
+
+    COUNTER = "counter"
+    """A number that only grows. Its name ends in `_total`."""
+    GAUGE = "gauge"
+    """A number that rises and falls."""
+    HISTOGRAM = "histogram"
+    """Observations in buckets. Its name ends in their unit."""
+
+
+@dataclass(frozen=True)
+class Metric(Generic[S]):
+    """One row of a table of metrics. `S` is the type of what the rows of one table read."""
+
+    name: str
+    """The name without the prefix; a unit stands at the end, before `_total`."""
+    kind: Kind
+    help: str
+    """One sentence for operators, with a full stop."""
+    read: Callable[[S], Reading]
+    labels: Labels = ()
+
+    @property
+    def full_name(self) -> str:
+        """The name on the page."""
+        return f"{PREFIX}_{self.name}"
 
 
 class Metrics:
-    """The metrics of one node."""
+    """The metrics page of one node. Each node has its own, because tests run several nodes in one process."""
 
     content_type: Final = CONTENT_TYPE_LATEST
 
     def __init__(self, *, process: bool = False) -> None:
-        """With `process`, memory, CPU and open files of the whole process are told too (once per process)."""
+        """With `process` the page also shows memory, CPU and open files of the whole process (once per process)."""
         self.registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self.registry)
 
-    def counter(self, name: str, what: str, labels: Sequence[str] = ()) -> Counter:
-        """A number that only grows; Prometheus appends `_total`."""
-        return Counter(name, what, labels, namespace=PREFIX, registry=self.registry)
-
-    def gauge(self, name: str, what: str, labels: Sequence[str] = ()) -> Gauge:
-        """A number that comes and goes."""
-        return Gauge(name, what, labels, namespace=PREFIX, registry=self.registry)
-
-    def gauge_of(self, name: str, what: str, read: Callable[[], float]) -> None:
-        """A gauge whose value is `read()` whenever somebody asks."""
-        Gauge(name, what, namespace=PREFIX, registry=self.registry).set_function(read)
-
-    def seconds(self, name: str, what: str, labels: Sequence[str] = ()) -> Histogram:
-        """A histogram of durations in seconds; name it `..._seconds`."""
-        return Histogram(name, what, labels, namespace=PREFIX, registry=self.registry, buckets=LATENCY_BUCKETS_S)
+    def add_table(self, rows: Sequence[Metric[S]], look: Callable[[], S]) -> None:
+        """Shows `rows` from now on. `look` is called once for each page, and each row reads what `look` returned."""
+        self.registry.register(_Table(rows, look))
 
     def page(self) -> bytes:
-        """What Prometheus fetches, in its text format."""
+        """The page in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class _Table(Collector, Generic[S]):
+    def __init__(self, rows: Sequence[Metric[S]], look: Callable[[], S]) -> None:
+        self._rows = tuple(rows)
+        self._look = look
+
+    def collect(self) -> Iterable[Family]:
+        source = self._look()
+        for row in self._rows:
+            yield _family(row, row.read(source))
+
+    def describe(self) -> Iterable[Family]:
+        return ()
+
+
+def _family(row: Metric[S], reading: Reading) -> Family:
+    if row.kind is Kind.HISTOGRAM:
+        histogram = HistogramMetricFamily(row.full_name, row.help, labels=row.labels)
+        for labels, buckets, total in _histogram(cast(Histogram, reading)):
+            histogram.add_metric(labels, buckets=buckets, sum_value=total)
+        return histogram
+    family = CounterMetricFamily if row.kind is Kind.COUNTER else GaugeMetricFamily
+    numbers = family(row.full_name, row.help, labels=row.labels)
+    for labels, value in _numbers(reading):
+        assert len(labels) == len(row.labels), (row.name, labels)
+        numbers.add_metric(labels, value)
+    return numbers
+
+
+def _numbers(reading: Reading) -> Iterator[tuple[Labels, float]]:
+    if isinstance(reading, Counter):
+        yield from list(reading.values.items())
+    elif isinstance(reading, Mapping):
+        yield from reading.items()
+    else:
+        assert not isinstance(reading, Histogram)
+        yield (), float("nan") if reading is None else float(reading)
+
+
+def _histogram(histogram: Histogram) -> Iterator[tuple[Labels, list[tuple[str, float]], float]]:
+    """Each series with its cumulative buckets, as Prometheus wants them, and its sum."""
+    bounds = [*(str(float(bound)) for bound in histogram.buckets), "+Inf"]
+    for labels, series in list(histogram.series.items()):
+        yield labels, list(zip(bounds, accumulate(series.counts), strict=True)), series.sum

@@ -17,7 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from service_kit.process import descriptors
 from service_kit.process.endpoints import HostPort
-from service_kit.process.metrics import Metrics
+from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.process.run import EXIT_CONFIG, EXIT_OK, run
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX, server_options
@@ -217,7 +217,7 @@ def getter(port: int) -> Get:
 async def test_http_health_and_metrics() -> None:
     """A lost quorum makes a node not ready, but never not alive: killing it would not help."""
     health, metrics = Health(), Metrics()
-    metrics.gauge_of("current_epoch", "the epoch", lambda: 7)
+    metrics.add_table([Metric("current_epoch", Kind.GAUGE, "The epoch.", lambda _: 7)], lambda: None)
     async with serving_http(ANY, health, metrics) as port:
         get = getter(port)
         assert await get(b"GET /livez HTTP/1.1\r\n\r\n") == (200, b"ok\n")
@@ -264,14 +264,3 @@ async def test_http_rubbish() -> None:
             too_long = (0, b"")
         assert too_long == (0, b"")
         assert (await get(b"GET /livez HTTP/1.1\r\n\r\n"))[0] == 200
-
-
-def test_registries_are_strangers() -> None:
-    """Three nodes in one process count for themselves."""
-    one, two = Metrics(), Metrics()
-    one.counter("elections", "how many").inc()
-    two.counter("elections", "how many")
-    one.seconds("fsync_duration_seconds", "how long").observe(0.0003)
-
-    assert b"metaquorum_elections_total 1.0" in one.page()
-    assert b"metaquorum_elections_total 0.0" in two.page()

@@ -174,4 +174,4 @@ async def test_more_than_a_node_can_hold_are_refused(tmp_path: Path, monkeypatch
         answers = await asyncio.gather(*asked, return_exceptions=True)
         codes = [each.code for each in answers if isinstance(each, Refused)]
         assert 40 <= codes.count(ErrorCode.THROTTLING_QUOTA_EXCEEDED) < 50
-        assert sum(leader.turn_lengths) > 0
+        assert leader.tallies.turn_seconds.count > 0

@@ -46,6 +46,7 @@ from quorum.runtime.protocol.requests import (
     ReplicaView,
 )
 from quorum.runtime.protocol.restarts import RestartAdvice, restart_advice
+from quorum.runtime.protocol.tallies import Tallies
 from service_kit.process.endpoints import HostPort
 from snapshots.store import SnapshotInfo
 from tests.quorum.controller.cluster import Cluster
@@ -63,6 +64,7 @@ class FakeNode:
 
     def __init__(self, brokers: int = 3) -> None:
         self.cluster = Cluster(brokers)
+        self.tallies = Tallies()
         self.refuse_with: Refused | None = None
         self.asked: list[PeerRequest] = []
         self.fetches: list[MetadataFetch] = []

@@ -7,7 +7,8 @@ import json
 from dataclasses import replace
 
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus
-from quorum.wire.observe import add_metrics, watch
+from quorum.wire.metric_table import add_metrics
+from quorum.wire.observe import watch
 from service_kit.process.logs import Logs
 from service_kit.process.metrics import Metrics
 from service_kit.rpc.health import ADMIN, LIVE, QUORUM, Health
@@ -49,7 +50,7 @@ def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
     node, metrics = FakeNode(), Metrics()
     node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
     add_metrics(metrics, node)
-    assert b"metaquorum_failed_decisions 3" in metrics.page()
+    assert b"metaquorum_failed_decisions_total 3" in metrics.page()
 
 
 def test_who_follows_no_leader_shows_none_on_the_metrics_page() -> None:

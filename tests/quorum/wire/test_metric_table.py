@@ -1,0 +1,30 @@
+"""A controller's metrics page holds its table, and the table holds to Prometheus' rules."""
+
+import re
+
+from quorum.wire.metric_table import CONTROLLER_METRICS, add_metrics
+from service_kit.process.metrics import Metrics
+from tests.quorum.wire.fake_node import FakeNode
+from tests.service_kit.prometheus_rules import complaints, promtool
+
+
+def page() -> bytes:
+    metrics = Metrics()
+    add_metrics(metrics, FakeNode())
+    return metrics.page()
+
+
+def test_the_page_shows_every_row_and_nothing_else() -> None:
+    """Each with the help text and the kind of its row."""
+    text = page().decode()
+    assert re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE) == [
+        (row.full_name, row.kind.value) for row in CONTROLLER_METRICS
+    ]
+    assert all(f"# HELP {row.full_name} {row.help}\n" in text for row in CONTROLLER_METRICS)
+
+
+def test_the_names_are_as_prometheus_wants_them() -> None:
+    """By promtool's rules, and by promtool itself where it is installed."""
+    assert list(complaints(CONTROLLER_METRICS)) == []
+    assert promtool(page()) == ""
+    assert all(re.fullmatch(r"[A-Z0-9].{10,159}\.", row.help) for row in CONTROLLER_METRICS)
