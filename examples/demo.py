@@ -35,7 +35,7 @@ from narrator import DoesNotHold, Narrator, Step, expect
 from spark import Spark
 from stage import PARTITIONS, REPLICATION_FACTOR, Stage
 
-from clients.errors import AdminError
+from metaquorum import AdminError
 from quorum.cli.commands.topic_apply import Impossible
 from quorum.devcluster.cluster import DevCluster, DevClusterError
 from quorum.devcluster.process import exit_code, log_tail, send

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple, TypeVar
 from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2, broker_pb2
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
 from metadata_log.format.batch import Batch
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import BrokerRegistrationChange, PartitionChange
+from metaquorum import AdminClient, AdminError
 from quorum.devcluster.layout import DevNode
 from snapshots.offline.inputs import find_log
 from snapshots.offline.scan import FileRange, scan

@@ -11,7 +11,7 @@ from evidence import STATE_NAMES, broker_states, metadata, said, until
 from narrator import DoesNotHold
 from quorum_rpc.v1 import admin_pb2
 
-from clients.errors import AdminError, NotReached, Unanswered
+from metaquorum import AdminError, NotReached, Unanswered
 from quorum.cli.commands.topic_apply import apply_plan, make_plan, read_wanted
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail

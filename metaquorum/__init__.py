@@ -1,4 +1,4 @@
-"""metaquorum's front door: everything that a program outside this house may import, and nothing else.
+"""The front door of metaquorum: everything that a program of yours may import.
 
     import asyncio
     from metaquorum import AdminClient
@@ -9,8 +9,8 @@
 
     asyncio.run(main())
 
-This package only re-exports. No server imports it: a server imports the room that has the thing. A name that is not in
-`__all__` may change with any release.
+This package only re-exports. `quorumctl`, the tests and the examples import from here too; a server imports the room that has
+the thing. A name that is not in `__all__` may change with any release.
 """
 
 from clients.admin import AdminClient
@@ -48,5 +48,11 @@ __all__ = [
     "__version__",
 ]
 
-__version__ = release()
-"""The version of the installed package, as pip knows it."""
+__version__: str
+
+
+def __getattr__(name: str) -> object:
+    """The version of the installed package, as pip knows it: read on demand, because reading it takes 10 ms."""
+    if name == "__version__":
+        return release()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

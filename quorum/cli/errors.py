@@ -9,7 +9,7 @@ import click
 from metadata_log.format.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from clients.errors import AdminError
+    from metaquorum import AdminError
 
 EXIT_OK: Final = 0
 EXIT_REFUSED: Final = 1
@@ -67,7 +67,7 @@ def exit_code_of(code: ErrorCode) -> int:
 
 def of_admin_error(e: AdminError) -> CliError:
     """The line and exit code for what the client raised."""
-    from clients.errors import MayHaveHappened, NoLeader, NotReached, Unanswered
+    from metaquorum import MayHaveHappened, NoLeader, NotReached, Unanswered
 
     if isinstance(e, NotReached):
         return CliError(f"{e.message}. Is a controller running there? Name others with -C host:port,...", EXIT_TIMEOUT)

@@ -18,7 +18,7 @@ from quorum.cli.errors import EXIT_USAGE, CliError, of_admin_error
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
     from service_kit.security.tls import TlsFiles
 
 T = TypeVar("T")
@@ -136,8 +136,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
     """Runs `work` with a client; whatever the cluster refuses ends the command with its line and exit code."""
-    from clients.admin import AdminClient
-    from clients.errors import AdminError
+    from metaquorum import AdminClient, AdminError
     from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable
 

@@ -26,7 +26,7 @@ from quorum.devcluster.process import log_tail, pid_of, send, spawn
 from quorum.devcluster.views import ASK_S, NodeView, ask_broker, is_serving, views
 
 if TYPE_CHECKING:
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
     from service_kit.rpc.dial import Dialer
 
 __all__ = ["Conflict", "DevCluster", "DevClusterError", "DevNode", "NodeView", "NotThere"]
@@ -127,7 +127,7 @@ class DevCluster:
 
     def client(self, timeout_s: float = 10.0) -> AdminClient:
         """A client of this cluster; to be used with `async with`."""
-        from clients.admin import AdminClient
+        from metaquorum import AdminClient
 
         endpoints = [node.endpoint for node in self.layout.controllers]
         return AdminClient(endpoints, self.layout.cluster_id, timeout_s)
@@ -208,7 +208,7 @@ class DevCluster:
         self._progress("healthy" if len(nodes) == len(self.nodes) else f"{len(nodes)} of {len(self.nodes)} nodes run")
 
     async def _trouble(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
-        from clients.errors import AdminError
+        from metaquorum import AdminError
 
         for node in nodes:
             if pid_of(node) is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import grpc.aio
     from quorum_rpc.v1 import admin_pb2, client_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
     from service_kit.rpc.dial import Dialer
 
 ASK_S = 1.0
@@ -56,7 +56,8 @@ async def _view(layout: Layout, node: DevNode, client: AdminClient, dial: Dialer
 
 
 async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
-    from clients.errors import AdminError, target_of
+    from clients.errors import target_of
+    from metaquorum import AdminError
 
     try:
         status = await client.describe_quorum(node.endpoint)

@@ -12,10 +12,8 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
 from broker_agent.admin import SERVICE, AdminForwarding
 from broker_agent.process import serving_clients
-from clients.admin import AdminClient
-from clients.errors import AdminError, MayHaveHappened, NoLeader
-from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, SubmitStream
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from service_kit.rpc.controller_channels import Reaching

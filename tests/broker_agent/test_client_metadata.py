@@ -4,18 +4,21 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from clients.metadata.client_metadata import (
-    ClientMetadata,
-    MetadataRequestPlan,
-    MetadataUpdate,
-    NotThere,
-    TopicUpdate,
-    Waited,
-    WaitOnMetadata,
-)
-from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
+from clients.metadata.client_metadata import NotThere, Waited
+from clients.metadata.cluster import least_loaded_node
 from clients.metadata.seen import ViewVersion
 from metadata_log.format.errors import ErrorCode
+from metaquorum import (
+    ClientMetadata,
+    Cluster,
+    ClusterNode,
+    MetadataRequestPlan,
+    MetadataUpdate,
+    PartitionView,
+    TopicPartition,
+    TopicUpdate,
+    WaitOnMetadata,
+)
 
 NODES = (ClusterNode(1, "b1", 9092), ClusterNode(2, "b2", 9092))
 A0 = TopicPartition("a", 0)

@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import TOPIC, AdminClient
-from clients.errors import AdminError, Unanswered
+from clients.admin import TOPIC
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, AdminError, Unanswered
 from tests.chaos.history import Kind, Operation, Outcome, State
 
 REGISTER: Final = "retention.ms"

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
+from metaquorum import AdminClient, AdminError
 from service_kit.rpc.grpc_options import channel_options
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster

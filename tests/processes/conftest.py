@@ -20,8 +20,7 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, client_pb2, client_pb2_grpc
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
+from metaquorum import AdminClient, AdminError
 from quorum.devcluster.cluster import DevCluster, DevNode
 from quorum.devcluster.process import exit_code, log_tail
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from clients.admin import AdminClient
+from metaquorum import AdminClient
 from tests.processes.conftest import Cluster, quorumctl, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -6,9 +6,8 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, AdminError
 from tests.processes.conftest import Cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from clients.admin import AdminClient
+from metaquorum import AdminClient
 from quorum.devcluster.layout import free_ports
 from quorum.runtime.disk.format_directory import InitialController, format_directory
 from tests.processes.conftest import until

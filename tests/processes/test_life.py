@@ -10,8 +10,8 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from clients.errors import AdminError, MayHaveHappened
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminError, MayHaveHappened
 from tests.processes.conftest import Cluster, running, said, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import AdminClient
 from metadata_log.format.ids import uuid_text
+from metaquorum import AdminClient
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode, free_ports
 from tests.processes.conftest import CONTROLLER_SETTINGS, Cluster, image_at, quorumctl, running, until

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from clients.admin import AdminClient
+from metaquorum import AdminClient
 from tests.processes.conftest import Cluster, image_at, quorumctl, running, said, until
 from tests.processes.test_membership import new_controller
 

@@ -17,9 +17,8 @@ import pytest_asyncio
 from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 from quorum_rpc.v1.common_pb2 import Endpoint, ReplicaKey
 
-from clients.admin import AdminClient
-from clients.errors import NoLeader, NotReached
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, NoLeader, NotReached
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode, free_ports
 from quorum.devcluster.process import spawn

@@ -30,7 +30,7 @@ from quorum.wire.words import endpoint_text, id_text, optional, state_text
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 WAIT_POLL_S: Final = 0.2
 WATCH_POLL_S: Final = 2.0
@@ -82,7 +82,7 @@ class _Looking:
         Raises:
             AdminError: time is up, and no controller could be asked.
         """
-        from clients.errors import AdminError
+        from metaquorum import AdminError
 
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._options.timeout_s
@@ -127,7 +127,7 @@ async def _look(client: AdminClient) -> dict[str, Any]:
     Raises:
         AdminError: no controller could be asked.
     """
-    from clients.errors import AdminError
+    from metaquorum import AdminError
 
     heard = await hear_all(client)
     document = _of_quorum(heard)

@@ -20,7 +20,7 @@ from quorum.wire.words import optional
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 REQUEST_PARTITIONS_MAX: Final = 1_000
 _COLUMNS = (

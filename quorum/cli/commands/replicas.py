@@ -11,7 +11,7 @@ from quorum.wire.words import endpoint_text
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 SILENT: Final = "silent"
 """The status of a voter that its leader has not heard for as long as it gives its quorum."""
@@ -30,7 +30,8 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
     Raises:
         AdminError: nobody could be asked.
     """
-    from clients.errors import AdminError, target_of
+    from clients.errors import target_of
+    from metaquorum import AdminError
 
     asked = await asyncio.gather(
         *(client.describe_quorum(endpoint) for endpoint in client.endpoints), return_exceptions=True

@@ -14,7 +14,7 @@ from quorum.cli.output import Column, emit
 from quorum.wire.words import endpoint_text
 
 if TYPE_CHECKING:
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 _POLL_S = 0.05
 _COLUMNS = (
@@ -121,7 +121,7 @@ async def _rows(client: AdminClient) -> list[dict[str, Any]]:
 
 
 async def _of_node(client: AdminClient, node_id: int, target: str | None) -> list[dict[str, Any]]:
-    from clients.errors import AdminError
+    from metaquorum import AdminError
 
     names = ("end_offset", "epoch", "bytes", "log_time", "sha256", "error")
     nothing: dict[str, Any] = {"node_id": node_id, **dict.fromkeys(names)}

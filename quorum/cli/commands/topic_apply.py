@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from quorum_rpc.v1 import admin_pb2
 
 if TYPE_CHECKING:
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 T = TypeVar("T")
 

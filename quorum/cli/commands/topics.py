@@ -15,7 +15,7 @@ from quorum.wire.words import id_text, optional
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 INT32_MAX = 2**31 - 1
 """The largest number that the protocol's fields hold."""
@@ -207,7 +207,7 @@ def _finish(options: Options, response: Any, done: str, tolerated: dict[str, str
 
     `tolerated`: errors that are none here, and the word for each.
     """
-    from clients.errors import AdminError
+    from metaquorum import AdminError
 
     rows, exit_code = [], EXIT_OK
     for each in response.results:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from quorum_rpc.v1 import admin_pb2
 
-    from clients.admin import AdminClient
+    from metaquorum import AdminClient
 
 LISTENER: Final = "CONTROLLER"
 _POLL_S: Final = 0.05

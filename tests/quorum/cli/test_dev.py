@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
+from metaquorum import AdminClient, AdminError
 from quorum.cli.main import cli
 from quorum.devcluster import layout as layouts
 from quorum.devcluster.cluster import Conflict, DevCluster, DevClusterError, NotThere

@@ -4,8 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from clients.errors import AdminError
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminError
 from quorum.cli.errors import EXIT_TIMEOUT, EXIT_USAGE, of_admin_error
 from quorum.cli.lazy import LazyGroup
 from quorum.cli.main import cli, main

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import grpc.aio
 
-from clients.admin import AdminClient
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, write_identity
 from metadata_log.format.ids import uuid_text
 from metadata_log.format.records import Endpoint, Voter, Voters
+from metaquorum import AdminClient
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.loop import NodeLoop

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from clients.errors import AdminError
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, OffsetAndEpoch
 from metadata_log.format.records import Endpoint, FeatureRange, NoOp, RemoveTopic, Topic
 from metadata_log.image.metadata_image import MetadataImage
+from metaquorum import AdminError
 from quorum.controller.protocol.commands import (
     BrokerContact,
     Command,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from clients.admin import AdminClient
+from metaquorum import AdminClient
 from quorum.runtime.facade import ControllerNode
 from quorum.wire.server import serve
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode

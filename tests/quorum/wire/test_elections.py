@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import AdminClient
-from clients.errors import AdminError
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, AdminError
 from quorum.wire.admin import AdminService
 from tests.fuzz.network_targets import IDENTITY, busy
 from tests.quorum.controller.cluster import Cluster

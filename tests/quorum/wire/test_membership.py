@@ -6,11 +6,10 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2, voter_pb2_grpc
 
-from clients.admin import AdminClient
-from clients.errors import AdminError, MayHaveHappened, NoLeader
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import Endpoint, Voter
+from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader
 from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,

@@ -6,9 +6,8 @@ import grpc
 import pytest
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from clients.admin import AdminClient
-from clients.errors import AdminError, MayHaveHappened
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminClient, AdminError, MayHaveHappened
 from quorum.controller.protocol.commands import Command, CommandReply, CreateTopicsReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import Refused

@@ -13,10 +13,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
 from broker_agent import convert as broker_convert
-from clients.admin import AdminClient
-from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
+from clients.errors import error_of_call
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint, FeatureRange
+from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from quorum.cli.errors import of_admin_error
 from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.protocol.requests import LeaderHint, Refused
