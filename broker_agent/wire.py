@@ -79,7 +79,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         self._turns = Turns() if turns is None else turns
         self._order = TopicOrder()
 
-    async def Metadata(self, request: client_pb2.MetadataRequest, context: Any) -> client_pb2.MetadataResponse:  # noqa: N802
+    async def Metadata(self, request: client_pb2.MetadataRequest, context: Any) -> client_pb2.MetadataResponse:
         """A page of nodes and topics as of one offset, at least `min_offset`."""
         problem = _problem(request)
         if problem is not None:
@@ -123,7 +123,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             except TimeoutError:
                 return  # what is there decides the answer
 
-    async def BrokerStatus(  # noqa: N802
+    async def BrokerStatus(
         self, request: client_pb2.BrokerStatusRequest, context: Any
     ) -> client_pb2.BrokerStatusResponse:
         """This broker as it sees itself."""

@@ -14,7 +14,7 @@ Used by `quorumctl`, and by whoever automates a cluster:
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import grpc
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
@@ -22,11 +22,20 @@ from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, common_pb2, voter_pb2
 from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
+from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
 from service_kit.rpc.dial import was_never_sent
-from service_kit.rpc.forwarding import STAY_HERE, changes_nothing
+from service_kit.rpc.forwarding import STAY_HERE
 from service_kit.rpc.grpc_options import channel_options
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
+R = TypeVar("R")
+
+METHODS: Final = {
+    method.input_type.full_name: method.name
+    for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
+    if not method.client_streaming
+}
+"""The unary methods of AdminService. The keys are the names of the requests' types; no two methods share one."""
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 ATTEMPT_S: Final = 2.0
@@ -106,8 +115,7 @@ class AdminClient:
     ) -> admin_pb2.CreateTopicsResponse:
         """Creates the topics that can be created; each result says how it went."""
         request = admin_pb2.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-        response: admin_pb2.CreateTopicsResponse = await self._change("CreateTopics", request)
-        return response
+        return await self.call(request, admin_pb2.CreateTopicsResponse)
 
     async def create_topic(
         self,
@@ -135,20 +143,17 @@ class AdminClient:
     ) -> admin_pb2.CreatePartitionsResponse:
         """Lets topics have more partitions; each result says how it went."""
         request = admin_pb2.CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-        response: admin_pb2.CreatePartitionsResponse = await self._change("CreatePartitions", request)
-        return response
+        return await self.call(request, admin_pb2.CreatePartitionsResponse)
 
     async def delete_topics(self, names: Iterable[str]) -> admin_pb2.DeleteTopicsResponse:
         """Deletes topics; each result says how it went."""
         request = admin_pb2.DeleteTopicsRequest(names=names)
-        response: admin_pb2.DeleteTopicsResponse = await self._change("DeleteTopics", request)
-        return response
+        return await self.call(request, admin_pb2.DeleteTopicsResponse)
 
     async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
         """One page of topics by name."""
         request = admin_pb2.ListTopicsRequest(after=after, limit=limit)
-        response: admin_pb2.ListTopicsResponse = await self._read("ListTopics", request)
-        return response
+        return await self.call(request, admin_pb2.ListTopicsResponse)
 
     async def all_topics(self) -> AsyncIterator[admin_pb2.TopicListing]:
         """All topics by name, page by page; each page is as of its own offset."""
@@ -165,8 +170,7 @@ class AdminClient:
     ) -> admin_pb2.DescribeTopicsResponse:
         """Topics with their partitions, at most `limit` partitions in all."""
         request = admin_pb2.DescribeTopicsRequest(names=names, first_partition=first_partition, limit=limit)
-        response: admin_pb2.DescribeTopicsResponse = await self._read("DescribeTopics", request)
-        return response
+        return await self.call(request, admin_pb2.DescribeTopicsResponse)
 
     async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
         """One topic with all of its partitions, or its error."""
@@ -185,17 +189,13 @@ class AdminClient:
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
         """Alters configs key by key; each result says how it went."""
         request = admin_pb2.IncrementalAlterConfigsRequest(alterations=alterations, validate_only=validate_only)
-        response: admin_pb2.IncrementalAlterConfigsResponse = await self._change("IncrementalAlterConfigs", request)
-        return response
+        return await self.call(request, admin_pb2.IncrementalAlterConfigsResponse)
 
     async def describe_configs(
         self, resources: Iterable[admin_pb2.ConfigResource]
     ) -> admin_pb2.DescribeConfigsResponse:
         """What was set on the resources themselves."""
-        response: admin_pb2.DescribeConfigsResponse = await self._read(
-            "DescribeConfigs", admin_pb2.DescribeConfigsRequest(resources=resources)
-        )
-        return response
+        return await self.call(admin_pb2.DescribeConfigsRequest(resources=resources), admin_pb2.DescribeConfigsResponse)
 
     # --- leaders ---------------------------------------------------------------------------------------------------
 
@@ -203,87 +203,67 @@ class AdminClient:
         """Lets preferred replicas lead, of these partitions by topic; each result says how it went. At most 10,000."""
         topics = [admin_pb2.TopicPartitions(topic=name, partitions=numbers) for name, numbers in partitions.items()]
         request = admin_pb2.ElectLeadersRequest(topics=topics)
-        response: admin_pb2.ElectLeadersResponse = await self._change("ElectLeaders", request)
-        return response
+        return await self.call(request, admin_pb2.ElectLeadersResponse)
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self) -> admin_pb2.ListBrokersResponse:
         """All registered brokers, as the active controller sees them."""
-        response: admin_pb2.ListBrokersResponse = await self._read("ListBrokers", admin_pb2.ListBrokersRequest())
-        return response
+        return await self.call(admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)
 
     async def partition_health(self, limit: int = 0) -> admin_pb2.DescribePartitionHealthResponse:
         """How many partitions lack a leader or replicas in sync; at most `limit` of each kind are named."""
         request = admin_pb2.DescribePartitionHealthRequest(limit=limit)
-        response: admin_pb2.DescribePartitionHealthResponse = await self._read("DescribePartitionHealth", request)
-        return response
+        return await self.call(request, admin_pb2.DescribePartitionHealthResponse)
 
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Fences a broker whose session has ended. Raises POLICY_VIOLATION for one that is heard: it would come back at once."""
-        response: admin_pb2.MutationResponse = await self._change(
-            "FenceBroker", admin_pb2.FenceBrokerRequest(broker_id=broker_id)
-        )
-        return response
+        return await self.call(admin_pb2.FenceBrokerRequest(broker_id=broker_id), admin_pb2.MutationResponse)
 
     async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
         """Forgets a broker for good. Raises POLICY_VIOLATION for one that is heard, or that has replicas."""
-        response: admin_pb2.MutationResponse = await self._change(
-            "UnregisterBroker", admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
-        )
-        return response
+        return await self.call(admin_pb2.UnregisterBrokerRequest(broker_id=broker_id), admin_pb2.MutationResponse)
 
     # --- the quorum ------------------------------------------------------------------------------------------------
 
     async def describe_quorum(self, endpoint: str | None = None) -> admin_pb2.DescribeQuorumResponse:
         """What the controller at `endpoint` knows of the quorum; without one, what the first that answers knows."""
         request = admin_pb2.DescribeQuorumRequest()
-        response: admin_pb2.DescribeQuorumResponse = await self._ask_one("DescribeQuorum", request, endpoint)
-        return response
+        return await self._call_one(request, admin_pb2.DescribeQuorumResponse, endpoint)
 
     async def add_voter(self, voter: voter_pb2.Voter) -> admin_pb2.MutationResponse:
         """Lets a running, caught-up observer vote."""
-        return await self._change_quorum("AddVoter", admin_pb2.AdminAddVoterRequest(voter=voter))
+        return await self.call(admin_pb2.AdminAddVoterRequest(voter=voter), admin_pb2.MutationResponse)
 
     async def remove_voter(self, node_id: int, directory_id: bytes) -> admin_pb2.MutationResponse:
         """Takes a voter's vote away; it goes on as an observer, if it runs."""
         voter = common_pb2.ReplicaKey(node_id=node_id, directory_id=directory_id)
-        return await self._change_quorum("RemoveVoter", admin_pb2.AdminRemoveVoterRequest(voter=voter))
+        return await self.call(admin_pb2.AdminRemoveVoterRequest(voter=voter), admin_pb2.MutationResponse)
 
     async def transfer_leadership(self, target_id: int | None = None) -> admin_pb2.MutationResponse:
         """Has the leader hand over, to `target_id` or whoever has come furthest. Who leads then is to be asked for."""
-        return await self._change_quorum("TransferLeadership", admin_pb2.TransferLeadershipRequest(target_id=target_id))
+        return await self.call(admin_pb2.TransferLeadershipRequest(target_id=target_id), admin_pb2.MutationResponse)
 
     async def can_restart(self, node_id: int) -> admin_pb2.CanRestartResponse:
         """Whether a majority of caught-up voters would remain without that controller."""
-        response: admin_pb2.CanRestartResponse = await self._ask(
-            "CanRestart", admin_pb2.CanRestartRequest(node_id=node_id)
-        )
-        return response
-
-    async def _change_quorum(self, method: str, request: Any) -> admin_pb2.MutationResponse:
-        response: admin_pb2.MutationResponse = await self._ask(method, request, repeatable=False)
-        return response
+        return await self.call(admin_pb2.CanRestartRequest(node_id=node_id), admin_pb2.CanRestartResponse)
 
     async def list_snapshots(self, endpoint: str | None = None) -> admin_pb2.ListSnapshotsResponse:
         """The snapshots on the disk of one controller."""
         request = admin_pb2.ListSnapshotsRequest()
-        response: admin_pb2.ListSnapshotsResponse = await self._ask_one("ListSnapshots", request, endpoint)
-        return response
+        return await self._call_one(request, admin_pb2.ListSnapshotsResponse, endpoint)
 
     async def create_snapshot(self, reason: str = "") -> admin_pb2.MutationResponse:
         """Has a snapshot mark committed; every node then writes its snapshot at the response's offset.
 
         Without an id: if it has to be asked for twice there may be two marks, which does no harm.
         """
-        response: admin_pb2.MutationResponse = await self._ask(
-            "CreateSnapshot", admin_pb2.CreateSnapshotRequest(reason=reason)
-        )
-        return response
+        request = admin_pb2.CreateSnapshotRequest(reason=reason)
+        return await self.call(request, admin_pb2.MutationResponse, repeatable=True)
 
     async def leader(self) -> str:
         """`host:port` of the active controller, waiting for one to be known if need be."""
-        await self._ask("ListTopics", admin_pb2.ListTopicsRequest(limit=1), metadata=((STAY_HERE, "1"),))
+        await self._ask(admin_pb2.ListTopicsRequest(limit=1), metadata=((STAY_HERE, "1"),))
         return self._target
 
     async def submit(self) -> SubmitStream:
@@ -293,21 +273,26 @@ class AdminClient:
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
-    async def _read(self, method: str, request: Any) -> Any:
-        if self._local:
+    async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
+        """The active controller's answer to any request of AdminService; the request's type says which method is called.
+
+        `repeatable`: the request may be sent again when its answer is missing. By default reads and changes with an id are.
+        """
+        kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
+        if kind is Kind.CHANGE_ONCE:
+            request.context.request_id = secrets.token_bytes(16)
+        elif kind is Kind.READ and self._local:
             request.context.consistency = admin_pb2.RequestContext.LOCAL
             request.context.client_high_watermark = self._high_watermark
-        response = await self._ask(method, request)
-        if response.HasField("local"):
+        if repeatable is None:
+            repeatable = kind is not Kind.CHANGE
+        response: Any = await self._ask(request, repeatable=repeatable)
+        if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
             self.local_view = response.local
+        assert isinstance(response, response_type), response
         return response
 
-    async def _change(self, method: str, request: Any) -> Any:
-        """The active controller's answer to a change that is made once, however often it has to be sent."""
-        request.context.request_id = secrets.token_bytes(16)
-        return await self._ask(method, request)
-
-    async def _ask(self, method: str, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
+    async def _ask(self, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
         """The active controller's answer. `repeatable`: it may be sent more than once, as a read or a change with an id."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
@@ -322,7 +307,7 @@ class AdminClient:
                     if is_stale:
                         await self._see(target, attempt_s)
                     request.context.client_high_watermark = self._high_watermark
-                response = await self._attempt(target, method, request, attempt_s, metadata)
+                response = await self._attempt(target, request, attempt_s, metadata)
                 doubt = None if lost is None else _doubt(request, response)
                 if doubt is None:
                     return response
@@ -350,23 +335,26 @@ class AdminClient:
     async def _see(self, target: str, timeout_s: float) -> None:
         """Asks how far the log has come, before a change is first sent: so far back its outcome will not be forgotten soon."""
         try:
-            await self._attempt(target, "ListTopics", admin_pb2.ListTopicsRequest(limit=1), timeout_s)
+            await self._attempt(target, admin_pb2.ListTopicsRequest(limit=1), timeout_s)
         except Unanswered as e:  # of a read, before the change
             raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
 
-    async def _ask_one(self, method: str, request: Any, endpoint: str | None) -> Any:
+    async def _call_one(self, request: Any, response_type: type[R], endpoint: str | None) -> R:
         """The answer of the controller at `endpoint`, or of the first that answers."""
         targets = [endpoint] if endpoint is not None else [self._target, *self.endpoints]
         last: AdminError | None = None
         for target in dict.fromkeys(targets):
             try:
-                return await self._attempt(target, method, request, min(self.timeout_s, ATTEMPT_S))
+                response = await self._attempt(target, request, min(self.timeout_s, ATTEMPT_S))
+                assert isinstance(response, response_type), response
+                return response
             except (NotReached, Unanswered) as e:
                 last = e
         assert last is not None
         raise last
 
-    async def _attempt(self, target: str, method: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
+    async def _attempt(self, target: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
+        method = METHODS[request.DESCRIPTOR.full_name]
         request.context.cluster_id = self._cluster_id
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
         is_read = changes_nothing(method, request)

@@ -42,7 +42,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._cluster_id = identity.cluster_id
         self._generation = identity.generation
 
-    async def RegisterBroker(  # noqa: N802
+    async def RegisterBroker(
         self, request: broker_pb2.RegisterBrokerRequest, context: Any
     ) -> broker_pb2.RegisterBrokerResponse:
         async def register() -> broker_pb2.RegisterBrokerResponse:
@@ -53,7 +53,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._name_generation(response)
         return response
 
-    async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+    async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:
         """One fetch after the other, until the broker goes away."""
         caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:
@@ -62,7 +62,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
                 return
             await context.write(await self._fetch(request, caller))
 
-    async def MetadataFetchOnce(  # noqa: N802
+    async def MetadataFetchOnce(
         self, request: broker_pb2.MetadataFetchRequest, context: Any
     ) -> broker_pb2.MetadataFetchResponse:
         return await self._fetch(request, self._doors.caller(context))
@@ -79,7 +79,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         self._name_generation(response)
         return response
 
-    async def FetchMetadataSnapshot(  # noqa: N802
+    async def FetchMetadataSnapshot(
         self, request: broker_pb2.FetchMetadataSnapshotRequest, context: Any
     ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
         """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory.
@@ -105,7 +105,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         except Refused as e:
             yield broker_pb2.SnapshotChunk(error=error(e.code, e.message))
 
-    async def AlterPartition(  # noqa: N802
+    async def AlterPartition(
         self, request: broker_pb2.AlterPartitionRequest, context: Any
     ) -> broker_pb2.AlterPartitionResponse:
         async def alter() -> broker_pb2.AlterPartitionResponse:
@@ -114,7 +114,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
 
         return await self._answer(request, self._doors.caller(context), alter, broker_pb2.AlterPartitionResponse)
 
-    async def AllocateProducerIds(  # noqa: N802
+    async def AllocateProducerIds(
         self, request: broker_pb2.AllocateProducerIdsRequest, context: Any
     ) -> broker_pb2.AllocateProducerIdsResponse:
         async def allocate() -> broker_pb2.AllocateProducerIdsResponse:

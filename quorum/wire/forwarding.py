@@ -5,25 +5,18 @@ after this node has refused it with NOT_CONTROLLER, which means that nothing was
 from another node is not sent round.
 """
 
-from typing import Any, Final
-
-from quorum_rpc.v1 import admin_pb2
+from typing import Any
 
 from metadata_log.format.errors import ErrorCode
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.forwarding import Forwarder, NoAnswer
 
-METHODS: Final = {
-    method.input_type.full_name: method.name
-    for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
-    if not method.client_streaming
-}
-"""The call that a request belongs to."""
 
-
-async def ask_leader(forwarder: Forwarder, request: Any, leader: LeaderHint, timeout_s: float, principal: str) -> Any:
-    """The leader's answer, refusals included.
+async def ask_leader(
+    forwarder: Forwarder, method: str, request: Any, leader: LeaderHint, timeout_s: float, principal: str
+) -> Any:
+    """The leader's answer to a call of `method` of AdminService, refusals included.
 
     Raises:
         Refused: NOT_CONTROLLER: it could not be reached, and nothing was done; REQUEST_TIMED_OUT: a change was sent, and no
@@ -31,7 +24,6 @@ async def ask_leader(forwarder: Forwarder, request: Any, leader: LeaderHint, tim
     """
     assert leader.endpoint is not None
     target = HostPort(leader.endpoint.host, leader.endpoint.port).target
-    method = METHODS[request.DESCRIPTOR.full_name]
     try:
         return await forwarder.ask(
             target, method, request, timeout_s, principal, node_id=leader.leader_id, stay_here=True

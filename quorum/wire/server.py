@@ -65,7 +65,7 @@ async def serve(
         )
         voter_pb2_grpc.add_VoterServiceServicer_to_server(voters, server)  # type: ignore[no-untyped-call]
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)  # type: ignore[no-untyped-call]
+        server.add_generic_rpc_handlers((admin,))
 
     served = serving(address, add_services, tls=tls, health=health or Health(), reflect=SERVICES, grace_s=grace_s)
     async with served as port:

@@ -49,11 +49,11 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         self._identity = identity
         self._learn = learn
 
-    async def Vote(self, request: voter_pb2.VoteRequest, context: Any) -> voter_pb2.VoteResponse:  # noqa: N802
+    async def Vote(self, request: voter_pb2.VoteRequest, context: Any) -> voter_pb2.VoteResponse:
         caller = self._doors.caller(context)
         return await self._answer(request, caller, convert.from_vote, convert.to_vote_response, voter_pb2.VoteResponse)
 
-    async def BeginQuorumEpoch(  # noqa: N802
+    async def BeginQuorumEpoch(
         self, request: voter_pb2.BeginQuorumEpochRequest, context: Any
     ) -> voter_pb2.BeginQuorumEpochResponse:
         def translate(message: voter_pb2.BeginQuorumEpochRequest) -> PeerRequest:
@@ -77,7 +77,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         hint = self._node.named_leader()
         return epoch > hint.epoch or (epoch == hint.epoch and hint.leader_id in (None, node_id))
 
-    async def EndQuorumEpoch(  # noqa: N802
+    async def EndQuorumEpoch(
         self, request: voter_pb2.EndQuorumEpochRequest, context: Any
     ) -> voter_pb2.EndQuorumEpochResponse:
         caller = self._doors.caller(context)
@@ -85,7 +85,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, caller, convert.from_end, convert.to_end_response, voter_pb2.EndQuorumEpochResponse
         )
 
-    async def FetchSnapshot(  # noqa: N802
+    async def FetchSnapshot(
         self, request: voter_pb2.FetchSnapshotRequest, context: Any
     ) -> voter_pb2.FetchSnapshotResponse:
         caller = self._doors.caller(context)
@@ -97,13 +97,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             voter_pb2.FetchSnapshotResponse,
         )
 
-    async def ReadLog(self, request: voter_pb2.ReadLogRequest, context: Any) -> voter_pb2.ReadLogResponse:  # noqa: N802
+    async def ReadLog(self, request: voter_pb2.ReadLogRequest, context: Any) -> voter_pb2.ReadLogResponse:
         caller = self._doors.caller(context)
         return await self._answer(
             request, caller, convert.from_read_log, convert.to_read_log_response, voter_pb2.ReadLogResponse
         )
 
-    async def ReadSnapshot(  # noqa: N802
+    async def ReadSnapshot(
         self, request: voter_pb2.ReadSnapshotRequest, context: Any
     ) -> voter_pb2.ReadSnapshotResponse:
         caller = self._doors.caller(context)
@@ -115,7 +115,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             voter_pb2.ReadSnapshotResponse,
         )
 
-    async def DescribeChain(  # noqa: N802
+    async def DescribeChain(
         self, request: voter_pb2.DescribeChainRequest, context: Any
     ) -> voter_pb2.DescribeChainResponse:
         caller = self._doors.caller(context)
@@ -123,19 +123,13 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             request, caller, convert.from_chain, convert.to_chain_response, voter_pb2.DescribeChainResponse
         )
 
-    async def AddVoter(  # noqa: N802
-        self, request: voter_pb2.AddVoterRequest, context: Any
-    ) -> voter_pb2.QuorumChangeResponse:
+    async def AddVoter(self, request: voter_pb2.AddVoterRequest, context: Any) -> voter_pb2.QuorumChangeResponse:
         return await self._change(request, request.voter.replica, convert_membership.from_add_voter, context)
 
-    async def RemoveVoter(  # noqa: N802
-        self, request: voter_pb2.RemoveVoterRequest, context: Any
-    ) -> voter_pb2.QuorumChangeResponse:
+    async def RemoveVoter(self, request: voter_pb2.RemoveVoterRequest, context: Any) -> voter_pb2.QuorumChangeResponse:
         return await self._change(request, request.voter, convert_membership.from_remove_voter, context)
 
-    async def UpdateVoter(  # noqa: N802
-        self, request: voter_pb2.UpdateVoterRequest, context: Any
-    ) -> voter_pb2.QuorumChangeResponse:
+    async def UpdateVoter(self, request: voter_pb2.UpdateVoterRequest, context: Any) -> voter_pb2.QuorumChangeResponse:
         def translate(message: voter_pb2.UpdateVoterRequest) -> PeerRequest:
             change = convert_membership.from_update_voter(message)
             if convert.from_replica(message.sender.replica) != (change.voter.node_id, change.voter.directory_id):
@@ -155,7 +149,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
             message, caller, translate, reply, voter_pb2.QuorumChangeResponse, also=(voter.node_id,)
         )
 
-    async def Fetch(self, request_iterator: Any, context: Any) -> None:  # noqa: N802
+    async def Fetch(self, request_iterator: Any, context: Any) -> None:
         """One fetch after the other, until the follower goes away."""
         caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import grpc
 
+from service_kit.rpc.api_methods import changes_nothing
 from service_kit.rpc.dial import Reach, WrongServer, was_never_sent
 
 STAY_HERE: Final = "metaquorum-stay-here"
@@ -30,29 +31,9 @@ ANONYMOUS: Final = "anonymous"
 PRINCIPAL_CHARS_MAX: Final = 256
 ANSWER_GRACE_S: Final = 0.1
 """The deadline of who is asked comes so much earlier, so that what it knows about the outcome still arrives."""
-READS: Final = frozenset(
-    (
-        "ListTopics",
-        "DescribeTopics",
-        "DescribeConfigs",
-        "ListBrokers",
-        "DescribePartitionHealth",
-        "DescribeQuorum",
-        "ListSnapshots",
-        "CanRestart",
-    )
-)
-"""What of AdminService changes nothing: without an answer there is no unknown outcome, and it may be asked again elsewhere.
-
-(`changes_nothing` says so of a request, and knows of changes that are only tried out.)"""
 
 _NAMES: Final = (("x509_subject", ""), ("x509_subject_alternative_name", "SAN="))
 """What of a certificate names its holder, and what is put before it, so that no alternative name reads like a subject."""
-
-
-def changes_nothing(method: str, request: Any) -> bool:
-    """Whether the request is a read, or a change that is only tried out (`validate_only`)."""
-    return method in READS or bool(getattr(request, "validate_only", False))
 
 
 class NoAnswer(Exception):

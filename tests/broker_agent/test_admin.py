@@ -19,7 +19,6 @@ from quorum.wire.server import serve
 from service_kit.rpc.controller_channels import Reaching
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
-from service_kit.rpc.forwarding import READS
 from service_kit.rpc.health import Health
 from service_kit.rpc.server import serving
 from tests.broker_agent.test_config import loaded
@@ -200,7 +199,3 @@ async def test_a_stream_of_bytes_that_are_no_message_is_ended_at_once(
         await call.read()
     assert refused.value.code() is grpc.StatusCode.INTERNAL
     assert "Traceback" not in caplog.text
-
-
-def test_the_reads_are_calls_that_exist() -> None:
-    assert {method.name for method in SERVICE.methods} >= READS

@@ -22,9 +22,11 @@ from quorum.controller.protocol.commands import (
     CreateTopicsReply,
     DeleteTopics,
     DeleteTopicsReply,
+    FenceBrokerReply,
     NewPartitions,
     NewTopic,
     TopicResult,
+    UnregisterBrokerReply,
 )
 from quorum.controller.protocol.election_commands import (
     ElectPreferredLeaders,
@@ -178,6 +180,10 @@ def to_elect_leaders_response(reply: ElectPreferredLeadersReply) -> admin_pb2.El
             for each in reply.results
         ],
     )
+
+
+def to_mutation_response(reply: FenceBrokerReply | UnregisterBrokerReply) -> admin_pb2.MutationResponse:
+    return admin_pb2.MutationResponse(offset=reply.offset)
 
 
 # --- reads ---------------------------------------------------------------------------------------------------------

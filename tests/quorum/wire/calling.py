@@ -1,13 +1,14 @@
 """Calls the services' methods without gRPC: one call, one answer, on an event loop that nothing else is on."""
 
 import asyncio
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import grpc
 from quorum_rpc.v1 import admin_pb2, broker_pb2, voter_pb2
 
 from metadata_log.format.errors import ErrorCode
+from quorum.wire.admin import AdminService
 
 SERVICES = {
     name: file.DESCRIPTOR.services_by_name[name]
@@ -47,8 +48,11 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 def call(servicer: Any, method: str, request: Any) -> Any:
     """The (first) answer of `servicer` to `request`; None where a stream ends without one."""
-    handler = getattr(servicer, method)
     context = Context(request)
+    if isinstance(servicer, AdminService):
+        handler = servicer.submit if method == "Submit" else partial(servicer.answer, method)
+    else:
+        handler = getattr(servicer, method)
 
     async def work() -> Any:
         if method in ("Fetch", "MetadataFetch", "Submit"):

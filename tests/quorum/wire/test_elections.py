@@ -73,7 +73,7 @@ async def test_another_kind_of_election_is_refused(client: AdminClient, node: Fa
     topics = [admin_pb2.TopicPartitions(topic="t", partitions=[0])]
     request = admin_pb2.ElectLeadersRequest(election_type=unclean, topics=topics)
     with pytest.raises(AdminError, match=r"elects preferred leaders \(0\) only; nothing was done") as refused:
-        await client._change("ElectLeaders", request)
+        await client.call(request, admin_pb2.ElectLeadersResponse)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert node.cluster.leaders("t") == [1]
 

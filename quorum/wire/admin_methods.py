@@ -1,0 +1,181 @@
+"""The methods of AdminService: one row each.
+
+A row says how the request is translated, who answers, and how the answer is translated back. `quorum.wire.admin` does for all
+rows what all have in common: certificates, the cluster's id, deadlines, forwarding, refusals. To add a method:
+
+    1. Add the method to `admin.proto`, and run `make proto`.
+    2. Add its kind to `service_kit.rpc.api_methods`: a read or a change.
+    3. Add its row here. A row for a method that has none in the other table, or the other way round, fails the tests.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from quorum_rpc.v1 import admin_pb2
+
+from quorum.controller import views
+from quorum.controller.partitions.partition_health import partition_health
+from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
+from quorum.core.protocol.messages import QuorumChangeRequest, QuorumChangeResponse
+from quorum.runtime.facade import ControllerNode
+from quorum.runtime.protocol.requests import ReadView
+from quorum.wire.convert import convert_admin as convert
+from quorum.wire.convert import convert_membership as membership
+from quorum.wire.snapshot_hashes import SnapshotHashes
+
+SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
+
+
+class Submitted(NamedTuple):
+    """A change: the active controller decides on a command, and answers when its records are committed."""
+
+    method: str
+    from_request: Callable[[Any], Command]
+    to_response: Callable[[Any], Any]
+
+
+class Viewed(NamedTuple):
+    """A read of the metadata image: the newest of the active controller, or what the asked node has applied."""
+
+    method: str
+    look: Callable[[Any, ReadView], Any]
+
+
+class Counted(NamedTuple):
+    """A read that first counts something in the whole image, on a thread.
+
+    With two million partitions `survey` takes 0.2 s. On the event loop's thread no heartbeat would be heard for so long.
+    """
+
+    method: str
+    survey: Callable[[Any, ReadView], Any]
+    look: Callable[[Any, ReadView, Any], Any]
+
+
+class Asked(NamedTuple):
+    """A question to the node itself. The last argument of `ask` is the time that is left, in milliseconds."""
+
+    method: str
+    ask: Callable[["Controller", Any, int], Awaitable[Any]]
+
+
+Row: TypeAlias = Submitted | Viewed | Counted | Asked
+
+
+class Controller(NamedTuple):
+    """What an `Asked` row may use."""
+
+    node: ControllerNode
+    node_id: int
+    hashes: SnapshotHashes
+
+
+def response_type(row: Row) -> Any:
+    """The generated class of the row's answers."""
+    return getattr(admin_pb2, SERVICE.methods_by_name[row.method].output_type.name)
+
+
+def request_type(row: Row) -> Any:
+    """The generated class of the row's requests."""
+    return getattr(admin_pb2, SERVICE.methods_by_name[row.method].input_type.name)
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+
+def _list_topics(request: admin_pb2.ListTopicsRequest, view: ReadView) -> admin_pb2.ListTopicsResponse:
+    page = views.list_topics(view.image, request.after, request.limit)
+    return convert.to_list_topics_response(page, view.as_of_offset)
+
+
+def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -> admin_pb2.DescribeTopicsResponse:
+    convert.at_most(len(request.names), "topics")
+    described = views.describe_topics(view.image, tuple(request.names), request.first_partition, request.limit)
+    return convert.to_describe_topics_response(described, view.as_of_offset)
+
+
+def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView) -> admin_pb2.DescribeConfigsResponse:
+    convert.at_most(len(request.resources), "resources")
+    described = [views.describe_configs(view.image, each.resource_type, each.name) for each in request.resources]
+    return convert.to_describe_configs_response(described, view.as_of_offset)
+
+
+def _list_brokers(_: Any, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:
+    listed = views.list_brokers(view.image, view.controller, counts)
+    return convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
+
+
+# --- what the node answers itself --------------------------------------------------------------------------------------
+
+
+async def _describe_quorum(controller: Controller, _: Any, __: int) -> admin_pb2.DescribeQuorumResponse:
+    return convert.to_describe_quorum_response(controller.node.status())
+
+
+async def _can_restart(
+    controller: Controller, request: admin_pb2.CanRestartRequest, _: int
+) -> admin_pb2.CanRestartResponse:
+    advice = controller.node.restart_advice(request.node_id)
+    return admin_pb2.CanRestartResponse(can_restart=advice.can_restart, reason=advice.reason)
+
+
+async def _create_snapshot(
+    controller: Controller, request: admin_pb2.CreateSnapshotRequest, timeout_ms: int
+) -> admin_pb2.MutationResponse:
+    offset = await controller.node.create_snapshot(request.reason or "asked for by an operator", timeout_ms)
+    return admin_pb2.MutationResponse(offset=offset)
+
+
+async def _list_snapshots(controller: Controller, _: Any, __: int) -> admin_pb2.ListSnapshotsResponse:
+    listed = controller.node.list_snapshots()
+    hashes = [await controller.hashes.hash_of(info) for info in listed]
+    return convert.to_list_snapshots_response(controller.node_id, zip(listed, hashes, strict=True))
+
+
+def _quorum_change(translate: Callable[[Any, int], QuorumChangeRequest]) -> Callable[..., Awaitable[Any]]:
+    """Asks the quorum itself: the voter set and the leadership are Raft's, not the controller's (KIP-853)."""
+
+    async def change(controller: Controller, request: Any, timeout_ms: int) -> admin_pb2.MutationResponse:
+        response = await controller.node.raft(translate(request, timeout_ms))
+        assert isinstance(response, QuorumChangeResponse), response
+        return membership.to_mutation_response(response, controller.node.leader_hint())
+
+    return change
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+ROWS: Final[tuple[Row, ...]] = (
+    Submitted("CreateTopics", convert.from_create_topics, convert.to_create_topics_response),
+    Submitted("CreatePartitions", convert.from_create_partitions, convert.to_create_partitions_response),
+    Submitted("DeleteTopics", convert.from_delete_topics, convert.to_delete_topics_response),
+    Submitted("IncrementalAlterConfigs", convert.from_alter_configs, convert.to_alter_configs_response),
+    Submitted("ElectLeaders", convert.from_elect_leaders, convert.to_elect_leaders_response),
+    Submitted("FenceBroker", lambda request: FenceBroker(request.broker_id), convert.to_mutation_response),
+    Submitted("UnregisterBroker", lambda request: UnregisterBroker(request.broker_id), convert.to_mutation_response),
+    Viewed("ListTopics", _list_topics),
+    Viewed("DescribeTopics", _describe_topics),
+    Viewed("DescribeConfigs", _describe_configs),
+    Counted("ListBrokers", lambda _, view: views.partition_counts(view.image), _list_brokers),
+    Counted(
+        "DescribePartitionHealth",
+        lambda request, view: partition_health(view.image, request.limit),
+        lambda _, view, found: convert.to_partition_health_response(found, view.as_of_offset),
+    ),
+    Asked("DescribeQuorum", _describe_quorum),
+    Asked("CanRestart", _can_restart),
+    Asked("ListSnapshots", _list_snapshots),
+    Asked("CreateSnapshot", _create_snapshot),
+    Asked("AddVoter", _quorum_change(membership.from_admin_add)),
+    Asked("RemoveVoter", _quorum_change(membership.from_admin_remove)),
+    Asked("TransferLeadership", _quorum_change(membership.from_transfer)),
+)
+"""All methods but the stream `Submit`, which carries the requests of some `Submitted` rows."""
+
+CALLS: Final = {
+    field.name: next(
+        row for row in ROWS if isinstance(row, Submitted) and request_type(row).DESCRIPTOR is field.message_type
+    )
+    for field in admin_pb2.SubmitRequest.DESCRIPTOR.oneofs_by_name["call"].fields
+}
+"""The rows of what a `Submit` stream may carry. The keys are names of fields, the same in SubmitRequest and SubmitResponse."""

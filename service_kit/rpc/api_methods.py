@@ -1,0 +1,88 @@
+"""Every method of every service: does a call of it read, or change something?
+
+An answer that is lost means two different things. A read that got no answer changed nothing, so the caller asks again, here or
+elsewhere. A change that got no answer may have taken effect:
+
+    1. A client asks controller 1 to delete the topic `orders`; controller 1 hands the request on to the leader, controller 2.
+    2. Controller 2 commits the change, and crashes before it answers.
+    3. Controller 1 finds DeleteTopics below, and tells its client that the request may have taken effect.
+    4. Had the client asked for ListTopics, controller 1 would tell it to ask again.
+
+Forwarders, clients and the pages of the documentation take the word of this table. A test compares it with the .proto files, so
+that no method is missing and none is left over.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final
+
+
+class Kind(Enum):
+    """What a call may do to the cluster."""
+
+    READ = "read"
+    """Nothing. The caller may repeat the call."""
+    CHANGE = "change"
+    """A repeated call is a second change, or is refused because the first one was made."""
+    CHANGE_ONCE = "change, once per request id"
+    """Calls with the same request id change the cluster once, and get the same answer."""
+
+
+ADMIN: Final[Mapping[str, Kind]] = {
+    "CreateTopics": Kind.CHANGE_ONCE,
+    "CreatePartitions": Kind.CHANGE_ONCE,
+    "DeleteTopics": Kind.CHANGE_ONCE,
+    "ListTopics": Kind.READ,
+    "DescribeTopics": Kind.READ,
+    "IncrementalAlterConfigs": Kind.CHANGE_ONCE,
+    "DescribeConfigs": Kind.READ,
+    "ElectLeaders": Kind.CHANGE_ONCE,
+    "ListBrokers": Kind.READ,
+    "FenceBroker": Kind.CHANGE_ONCE,
+    "UnregisterBroker": Kind.CHANGE_ONCE,
+    "DescribePartitionHealth": Kind.READ,
+    "DescribeQuorum": Kind.READ,
+    "AddVoter": Kind.CHANGE,
+    "RemoveVoter": Kind.CHANGE,
+    "TransferLeadership": Kind.CHANGE,
+    "CanRestart": Kind.READ,
+    "CreateSnapshot": Kind.CHANGE,
+    "ListSnapshots": Kind.READ,
+    "Submit": Kind.CHANGE_ONCE,
+}
+"""The methods of AdminService."""
+
+API: Final[Mapping[str, Mapping[str, Kind]]] = {
+    "AdminService": ADMIN,
+    "ClusterMetadataService": {
+        "Metadata": Kind.READ,
+        "BrokerStatus": Kind.READ,
+    },
+    "BrokerService": {
+        "RegisterBroker": Kind.CHANGE,
+        "MetadataFetch": Kind.CHANGE,  # a fetch renews the broker's session
+        "MetadataFetchOnce": Kind.CHANGE,
+        "FetchMetadataSnapshot": Kind.READ,
+        "AlterPartition": Kind.CHANGE,
+        "AllocateProducerIds": Kind.CHANGE,
+    },
+    "VoterService": {
+        "Vote": Kind.CHANGE,
+        "BeginQuorumEpoch": Kind.CHANGE,
+        "EndQuorumEpoch": Kind.CHANGE,
+        "Fetch": Kind.CHANGE,  # a fetch acknowledges records, and may advance the high watermark
+        "FetchSnapshot": Kind.CHANGE,  # likewise a sign of life to the leader
+        "ReadLog": Kind.READ,
+        "ReadSnapshot": Kind.READ,
+        "DescribeChain": Kind.READ,
+        "AddVoter": Kind.CHANGE,
+        "RemoveVoter": Kind.CHANGE,
+        "UpdateVoter": Kind.CHANGE,
+    },
+}
+"""The methods by service."""
+
+
+def changes_nothing(method: str, request: Any) -> bool:
+    """Whether a call of this method of AdminService is a read, or a change that is only tried out (`validate_only`)."""
+    return ADMIN[method] is Kind.READ or bool(getattr(request, "validate_only", False))

@@ -1,0 +1,89 @@
+"""Each method of each service is known wherever all methods have to be known."""
+
+import importlib
+import pkgutil
+from typing import Any, Final
+
+import pytest
+import quorum_rpc.v1
+from quorum_rpc.v1 import admin_pb2
+
+from clients.admin import METHODS as CLIENT_METHODS
+from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type
+from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
+from tests.fuzz.targets import targets
+from tests.quorum.wire.calling import METHODS
+from tests.quorum.wire.good_requests import good_requests
+
+
+def _services() -> dict[str, Any]:
+    """The services of all .proto files, by name."""
+    files = [module.name for module in pkgutil.iter_modules(quorum_rpc.v1.__path__) if module.name.endswith("_pb2")]
+    found: dict[str, Any] = {}
+    for name in files:
+        found.update(importlib.import_module(f"quorum_rpc.v1.{name}").DESCRIPTOR.services_by_name)
+    return found
+
+
+SERVICES: Final = _services()
+
+
+def test_every_method_is_marked_as_a_read_or_a_change() -> None:
+    """A read that is missing would be reported as "the request may have taken effect", a change as "ask again"."""
+    assert {name: set(service.methods_by_name) for name, service in SERVICES.items()} == {
+        name: set(methods) for name, methods in API.items()
+    }
+    assert len(SERVICES) == 4
+
+
+def test_every_admin_method_has_one_row_and_the_stream() -> None:
+    methods = [row.method for row in ROWS]
+    assert len(set(methods)) == len(methods)
+    assert {*methods, "Submit"} == set(ADMIN)
+
+
+def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
+    """A command changes the cluster once for each request id; a look at the image changes nothing."""
+    for row in ROWS:
+        match row:
+            case Submitted():
+                assert ADMIN[row.method] is Kind.CHANGE_ONCE, row.method
+            case Viewed() | Counted():
+                assert ADMIN[row.method] is Kind.READ, row.method
+            case Asked():
+                assert ADMIN[row.method] is not Kind.CHANGE_ONCE, row.method
+
+
+def test_a_change_that_is_only_tried_out_changes_nothing() -> None:
+    tried = admin_pb2.CreateTopicsRequest(validate_only=True)
+    assert changes_nothing("CreateTopics", tried)
+    assert not changes_nothing("CreateTopics", admin_pb2.CreateTopicsRequest())
+    assert changes_nothing("CanRestart", admin_pb2.CanRestartRequest())
+
+
+def test_a_method_that_nobody_has_marked_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        changes_nothing("DescribeTheWeather", object())
+
+
+def test_the_client_knows_the_method_of_each_request() -> None:
+    """By the type of the request, so no two methods may share a type."""
+    assert sorted(CLIENT_METHODS.values()) == sorted(ADMIN.keys() - {"Submit"})
+
+
+def test_a_stream_s_calls_are_rows() -> None:
+    """Each kind of call in SubmitRequest has a row, and an answer of the same name in SubmitResponse."""
+    answers = admin_pb2.SubmitResponse.DESCRIPTOR.fields_by_name
+    calls = admin_pb2.SubmitRequest.DESCRIPTOR.oneofs_by_name["call"].fields
+    assert {call.name: call.message_type for call in calls} == {
+        name: request_type(row).DESCRIPTOR for name, row in CALLS.items()
+    }
+    assert CALLS.keys() <= set(answers.keys())
+
+
+def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
+    """The methods of controllers. ClusterMetadataService is answered by brokers."""
+    names = {f"{service}.{method}" for service, methods in API.items() for method in methods}
+    controllers = {name for name in names if not name.startswith("ClusterMetadataService.")}
+    assert controllers == METHODS.keys() == good_requests().keys()
+    assert controllers <= targets().keys()
