@@ -33,7 +33,7 @@ from metadata_log.format.records import NO_DATA_PLANE, Endpoint, FeatureRange
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
 from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer, Reach
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
@@ -105,7 +105,7 @@ async def run_broker(
         node = Node(BROKER, identity.node_id)
         doors = doors_of(node, identity.cluster_id, config.tls_files, config.access, log.warning)
         dialer = await stack.enter_async_context(Dialer(config.tls_files))
-        reach = Reaching(dialer, doors.names, config.tls_files)
+        reach = ControllerChannels(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
         if config.metrics_listener is not None:
             add_metrics(metrics, agent)

@@ -38,7 +38,7 @@ class Sent:
     """None: a registration."""
 
 
-class Asking:
+class FetchSchedule:
     """The requests of one session. Attributes without an underscore are for reading only."""
 
     def __init__(self, config: SessionConfig, rng: random.Random) -> None:

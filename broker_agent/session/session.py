@@ -21,7 +21,7 @@ a later generation of the cluster it goes over with an empty store; never to an 
 import random
 from typing import assert_never
 
-from broker_agent.session.fetch_schedule import Asking, Sent
+from broker_agent.session.fetch_schedule import FetchSchedule, Sent
 from broker_agent.session.lease import Lease
 from broker_agent.session.lifecycle import (
     EDGES,
@@ -55,7 +55,7 @@ from broker_agent.session.lifecycle import (
 )
 from broker_agent.session.registration import Registration
 from broker_agent.session.session_config import SessionConfig
-from broker_agent.session.store_position import Following, Work
+from broker_agent.session.store_position import StorePosition, Work
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
 
@@ -85,8 +85,8 @@ class Session:
         self.exited = False
         self._config = config
         self._registration = Registration(config.initial_registration_timeout_ms)
-        self._asking = Asking(config, rng)
-        self._following = Following()
+        self._schedule = FetchSchedule(config, rng)
+        self._store = StorePosition()
         self._lease = Lease()
         self._controller_epoch: Epoch = 0
         self._stop_until_ms = 0
@@ -114,7 +114,7 @@ class Session:
         if self.exited:
             return None
         deadlines = [
-            self._asking.next_deadline_ms(),
+            self._schedule.next_deadline_ms(),
             self._lease.until_ms if self._needs_lease and not self._lease.lapsed else None,
             self._stop_until_ms if self.state is BrokerState.STOPPING else None,
         ]
@@ -144,7 +144,7 @@ class Session:
     @property
     def position(self) -> Position:
         """Where the store stands."""
-        return self._following.position
+        return self._store.position
 
     @property
     def is_caught_up(self) -> bool:
@@ -152,7 +152,7 @@ class Session:
         return self._registration.is_applied(self.position)
 
     def check_invariants(self) -> None:
-        self._asking.check_invariants()
+        self._schedule.check_invariants()
         assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
         assert not self.lease_lapsed or self._needs_lease, "only who serves can have a lapsed lease"
 
@@ -161,32 +161,32 @@ class Session:
     def _take(self, happened: Input, now_ms: int) -> None:
         match happened:
             case StoreRecovered():
-                self._following.recovered(happened.position)
+                self._store.recovered(happened.position)
                 self._registration.recovered(happened.previous_incarnations)
                 self.reason = "registering"
                 self._begin_registering(now_ms)
             case Registered():
                 self._on_registered(happened, now_ms)
             case RegisterFailed():
-                if self._asking.registration_completed(happened.number):
+                if self._schedule.registration_completed(happened.number):
                     self._on_register_failed(happened, now_ms)
             case FetchAnswered():
-                sent = self._asking.fetch_completed(happened.answer.number)
+                sent = self._schedule.fetch_completed(happened.answer.number)
                 if sent is not None:
                     self._on_answer(happened.answer, *sent, now_ms)
             case FetchFailed():
-                if self._asking.fetch_completed(happened.number):
+                if self._schedule.fetch_completed(happened.number):
                     self._on_fetch_failed(happened, now_ms)
             case Applied():
                 self._on_applied(happened, now_ms)
             case SnapshotFailed():
-                self._following.failed()
+                self._store.failed()
                 self._ask_again(now_ms, f"snapshot: {happened.reason}", None)
             case BatchesRefused():
-                self._following.failed()
+                self._store.failed()
                 self._ask_again(now_ms, f"batches: {happened.reason}", None)
             case StoreBroken():
-                self._give_work(self._following.reset(happened.reason))
+                self._give_work(self._store.reset(happened.reason))
             case CannotFollow():
                 self._exit(1, happened.reason)
             case StopRequested():
@@ -200,15 +200,15 @@ class Session:
 
     def _begin_registering(self, now_ms: int) -> None:
         self._registration.begin(now_ms)
-        self._asking.ask_at(now_ms)
+        self._schedule.ask_at(now_ms)
 
     def _on_registered(self, registered: Registered, now_ms: int) -> None:
-        if not self._asking.registration_completed(registered.number):
+        if not self._schedule.registration_completed(registered.number):
             return
         self._registration.complete(registered.broker_epoch)
-        self._asking.forget_failures()
+        self._schedule.forget_failures()
         self._become(BrokerState.FENCED, f"registered with broker epoch {registered.broker_epoch}")
-        self._asking.ask_at(now_ms)
+        self._schedule.ask_at(now_ms)
 
     def _on_register_failed(self, failed: RegisterFailed, now_ms: int) -> None:
         text = f"registration refused: {failed.code.name}: {failed.message}"
@@ -237,7 +237,7 @@ class Session:
             return
         self._become(BrokerState.FENCED, reason)
         self._begin_registering(now_ms)
-        self._asking.back_off(now_ms)
+        self._schedule.back_off(now_ms)
 
     # --- generations -------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Session:
         While the store works nothing is begun; the next answer will say it again.
         """
         is_said = failed.code is ErrorCode.INVALID_CONTROL_GENERATION and failed.generation > self.generation
-        return is_said and not self._following.is_busy
+        return is_said and not self._store.is_busy
 
     def _join_generation(self, generation: int, reason: str) -> None:
         """What was learned before counts no more: offsets and epochs of the old generation are not comparable."""
@@ -260,7 +260,7 @@ class Session:
         self.high_watermark = 0
         self._controller_epoch = 0
         self._registration.end()
-        self._give_work(self._following.join_generation(generation))
+        self._give_work(self._store.join_generation(generation))
 
     # --- fetching ----------------------------------------------------------------------------------------------------
 
@@ -270,22 +270,22 @@ class Session:
             self._ask_again(now_ms, text, None)
             return
         self._controller_epoch = max(self._controller_epoch, answer.controller_epoch)
-        self._asking.answered()
+        self._schedule.answered()
         if answer.result is FetchResult.NOT_READY:
-            self._asking.ask_when_ready(now_ms)
+            self._schedule.ask_when_ready(now_ms)
             return
         self.high_watermark = max(self.high_watermark, answer.high_watermark)
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
             self._exit(0, "the controller says that it may go")
             return
         self._hear_standing(answer, sent, now_ms)
-        busy = self._following.is_busy
+        busy = self._store.is_busy
         if answer.content_bytes and answer.end_offset < answer.high_watermark:
-            self._asking.piece_came(sent, answer.content_bytes, now_ms)
+            self._schedule.piece_came(sent, answer.content_bytes, now_ms)
         brought, leased = answer.content_bytes > 0, answer.lease_ms > 0
-        self._asking.ask_after_answer(sent, self.state, busy=busy, brought=brought, leased=leased, now_ms=now_ms)
+        self._schedule.ask_after_answer(sent, self.state, busy=busy, brought=brought, leased=leased, now_ms=now_ms)
         if not busy and request.position == self.position:
-            self._give_work(self._following.take(answer, request.broker_epoch))
+            self._give_work(self._store.take(answer, request.broker_epoch))
         self._maybe_go_online(now_ms)
 
     def _on_fetch_failed(self, failed: FetchFailed, now_ms: int) -> None:
@@ -296,9 +296,9 @@ class Session:
             self._register_anew(text, now_ms)
         elif self._is_fatal(failed.code):
             self._exit(1, text)
-        elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._following.is_busy:
-            self._asking.ask_at(now_ms)
-            self._give_work(self._following.reset(text))
+        elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._store.is_busy:
+            self._schedule.ask_at(now_ms)
+            self._give_work(self._store.reset(text))
         else:
             self._ask_again(now_ms, text, _hint_of(failed))
 
@@ -309,7 +309,7 @@ class Session:
             return
         if find_controller:
             self._effects.append(FindController(leader, reason))
-        self._asking.try_elsewhere(leader, now_ms)
+        self._schedule.try_elsewhere(leader, now_ms)
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
@@ -317,18 +317,18 @@ class Session:
         """The store is to do this; until it is done, contact is enough."""
         if work is not None:
             self._effects.append(work)
-            self._asking.postpone()
+            self._schedule.postpone()
 
     def _on_applied(self, applied: Applied, now_ms: int) -> None:
-        self._following.applied(applied.position)
-        if self._asking.in_flight is None and self.broker_epoch is not None:
+        self._store.applied(applied.position)
+        if self._schedule.in_flight is None and self.broker_epoch is not None:
             # A store that had to be dropped again and again is not hammered on.
             is_empty = applied.position.offset == 0
-            delay_ms = self._asking.reset_backoff_ms(self._following.resets) if is_empty else 0
-            self._asking.ask_at(now_ms + delay_ms)
-        if self.broker_epoch is None and self._asking.is_idle:
+            delay_ms = self._schedule.reset_backoff_ms(self._store.resets) if is_empty else 0
+            self._schedule.ask_at(now_ms + delay_ms)
+        if self.broker_epoch is None and self._schedule.is_idle:
             self._begin_registering(now_ms)  # the first thing in a new generation
-        self._give_work(self._following.compare_digests())
+        self._give_work(self._store.compare_digests())
         self._maybe_go_online(now_ms)
 
     # --- lease and state ---------------------------------------------------------------------------------------------
@@ -357,7 +357,7 @@ class Session:
 
     def _maybe_go_online(self, now_ms: int) -> None:
         is_confirmed = self._registration.unfenced and self._lease.holds(now_ms)
-        is_ready = self.is_caught_up and not self._following.is_busy
+        is_ready = self.is_caught_up and not self._store.is_busy
         if is_confirmed and is_ready and self.state is BrokerState.FENCED:
             self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
 
@@ -376,7 +376,7 @@ class Session:
     def _on_stop(self, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
             return
-        abandoned = self._asking.abandon()
+        abandoned = self._schedule.abandon()
         if abandoned is not None:
             self._effects.append(abandoned)
         if self.broker_epoch is None:
@@ -385,12 +385,12 @@ class Session:
         self._fenced_while_stopping = self.state is BrokerState.FENCED
         self._become(BrokerState.STOPPING, "told to stop; leaders are to move away first")
         self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
-        self._asking.ask_at(now_ms)
+        self._schedule.ask_at(now_ms)
 
     def _exit(self, code: int, reason: str) -> None:
         self._become(BrokerState.OFFLINE, reason)
         self.exited = True
-        self._asking.stop()
+        self._schedule.stop()
         self._effects.append(Exit(code, reason))
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -400,10 +400,10 @@ class Session:
             limit_ms = self._config.shutdown_deadline_ms
             self._exit(0, f"leaders did not move away within {limit_ms} ms (controlled.shutdown.deadline.ms)")
             return
-        sent = self._asking.take_overdue(now_ms)
+        sent = self._schedule.take_overdue(now_ms)
         if sent is not None:
             self._on_timeout(sent, now_ms)
-        if not self.exited and self._asking.is_due(now_ms):
+        if not self.exited and self._schedule.is_due(now_ms):
             self._ask(now_ms)
 
     def _on_timeout(self, sent: Sent, now_ms: int) -> None:
@@ -415,17 +415,17 @@ class Session:
         self._on_fetch_failed(FetchFailed(sent.number, ErrorCode.REQUEST_TIMED_OUT, waited), now_ms)
 
     def _ask(self, now_ms: int) -> None:
-        registration, asking = self._registration, self._asking
+        registration, schedule = self._registration, self._schedule
         if registration.broker_epoch is None:
-            self._effects.append(asking.register(registration.predecessor(asking.failures), now_ms))
+            self._effects.append(schedule.register(registration.predecessor(schedule.failures), now_ms))
             return
         self._effects.append(
-            asking.fetch(
+            schedule.fetch(
                 registration.broker_epoch,
                 self.position,
                 self.state,
-                part_position=self._following.part_position,
-                busy=self._following.is_busy,
+                part_position=self._store.part_position,
+                busy=self._store.is_busy,
                 wants_fence=not self.is_caught_up,
                 now_ms=now_ms,
             )

@@ -33,7 +33,7 @@ Work: TypeAlias = ApplyBatches | DownloadSnapshot | ResetStore | JoinGeneration
 WorkT = TypeVar("WorkT", bound=Work)
 
 
-class Following:
+class StorePosition:
     """One store's way along the log. Attributes without an underscore are for reading only.
 
     What is returned as work is to be given to the store, and `applied` or `failed` says what became of it.

@@ -12,7 +12,7 @@ from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
 from quorum.wire.voter import Learn, VoterService
 from service_kit.process.endpoints import HostPort
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dial
 from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import Forwarder
@@ -55,7 +55,7 @@ async def serve(
     doors = Doors() if tls is None else Doors.over_tls(identity.cluster_id, access)
     forwarder = None
     if dial is not None:
-        forwarder = Forwarder(Reaching(dial, doors.names, tls), admin_pb2_grpc.AdminServiceStub)
+        forwarder = Forwarder(ControllerChannels(dial, doors.names, tls), admin_pb2_grpc.AdminServiceStub)
 
     def add_services(server: Any) -> None:
         voters, brokers, admin = (

@@ -36,7 +36,7 @@ from service_kit.security.tls import TlsFiles
 HANDSHAKE_TIMEOUT_S: Final = 2.0
 
 
-class Reaching:
+class ControllerChannels:
     """Channels to controllers; a `service_kit.rpc.dial.Reach`. Lives on one event loop."""
 
     def __init__(self, dial: Dial, names: NodeNames | None = None, tls: TlsFiles | None = None) -> None:

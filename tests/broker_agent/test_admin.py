@@ -16,7 +16,7 @@ from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, SubmitStream
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.health import Health
@@ -46,7 +46,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def client(cluster: Cluster) -> AsyncIterator[AdminClient]:
     async with Dialer() as dialer:
-        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer))
+        controllers = AdminForwarding(lambda: cluster.targets, ControllerChannels(dialer))
 
         def add(server: Any) -> None:
             server.add_generic_rpc_handlers((controllers,))
@@ -119,7 +119,7 @@ async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluste
     for node in (cluster.first, cluster.second):
         node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "nobody leads")
     async with asyncio.timeout(5), Dialer() as dialer, AsyncExitStack() as stack:
-        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer))
+        controllers = AdminForwarding(lambda: cluster.targets, ControllerChannels(dialer))
         added = serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)))
         port = await stack.enter_async_context(added)
         channel = await stack.enter_async_context(grpc.aio.insecure_channel(f"127.0.0.1:{port}"))
@@ -141,7 +141,7 @@ async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over(
     config = loaded(listeners="A://127.0.0.1:0")
     agent: Any = SimpleNamespace(cluster_id="test-cluster")
     async with Dialer() as dialer:
-        controllers = AdminForwarding(lambda: (), Reaching(dialer))
+        controllers = AdminForwarding(lambda: (), ControllerChannels(dialer))
         async with serving_clients(agent, config, Health(), controllers):
             assert not controllers._forwarder.is_stopping()
         assert controllers._forwarder.is_stopping()
@@ -173,7 +173,7 @@ async def test_a_refused_stream_is_a_refusal(cluster: Cluster) -> None:
             return Intern(self, context, frozenset(), "CN=intern")
 
     async with Dialer() as dialer:
-        controllers = AdminForwarding(lambda: cluster.targets, Reaching(dialer), Closed())
+        controllers = AdminForwarding(lambda: cluster.targets, ControllerChannels(dialer), Closed())
         async with serving(ANY_PORT, lambda server: server.add_generic_rpc_handlers((controllers,)), grace_s=0) as port:
             target = f"127.0.0.1:{port}"
             async with grpc.aio.insecure_channel(target) as channel:

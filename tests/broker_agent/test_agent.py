@@ -36,7 +36,7 @@ from metadata_log.format.records import (
     Voters,
 )
 from service_kit.process.endpoints import HostPort
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
 
@@ -87,7 +87,7 @@ class Process:
             identity,
             Session(config, random.Random(seed), formatted.generation),
             BrokerStore(directory),
-            lambda report: ControllerClient(addresses, Reaching(self.dialer), report, download),
+            lambda report: ControllerClient(addresses, ControllerChannels(self.dialer), report, download),
             now_ms=lambda: time.monotonic_ns() // 1_000_000,
             log=self.log,
             times=AgentTimes(flush_interval_ms=20),

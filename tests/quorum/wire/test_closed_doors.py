@@ -22,7 +22,7 @@ from broker_agent.session.lifecycle import BrokerState
 from broker_agent.wire import ClusterMetadata
 from metadata_log.format.errors import ErrorCode
 from quorum.wire.server import serve
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import PRINCIPAL
@@ -359,7 +359,7 @@ async def broker(served: Served, certificates: Certificates, request: pytest.Fix
     async with AsyncExitStack() as stack:
         doors = Doors.over_tls(CLUSTER_ID, Access(admin_principals=frozenset({OPERATOR})))
         dialer = await stack.enter_async_context(Dialer(tls))
-        reach = Reaching(dialer, doors.names, tls)
+        reach = ControllerChannels(dialer, doors.names, tls)
         admin = AdminForwarding(lambda: [f"127.0.0.1:{served.port}"], reach, doors)
 
         def add(server: Any) -> None:

@@ -16,7 +16,7 @@ from metadata_log.format.records import Endpoint
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.forwarding import PRINCIPAL_CHARS_MAX, STAY_HERE, Forwarder, NoAnswer, principal_of
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
@@ -187,7 +187,7 @@ async def test_a_follower_that_stops_says_what_became_of_what_it_has_handed_on(
 async def test_a_forwarder_that_was_stopped_sends_nothing() -> None:
     """Not even to a leader that would answer: the request was never sent, and says so."""
     async with Dialer() as dialer:
-        forwarder = Forwarder(Reaching(dialer), admin_pb2_grpc.AdminServiceStub)
+        forwarder = Forwarder(ControllerChannels(dialer), admin_pb2_grpc.AdminServiceStub)
         await forwarder.stop(0)
         with pytest.raises(NoAnswer, match="shutting down; nothing was done") as refused:
             await forwarder.ask("127.0.0.1:1", "CreateTopics", create("orders"), 5, "anonymous")

@@ -24,7 +24,7 @@ from quorum.runtime.protocol.requests import LeaderHint as Hint
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
-from service_kit.rpc.controller_channels import Reaching
+from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer, WrongServer, is_wrong_server
 from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
 from service_kit.security.tls import TlsFiles
@@ -136,7 +136,7 @@ class Broker:
     def __init__(self, files: Files, names: NodeNames, *bootstrap: int) -> None:
         self.dialer = Dialer(files.broker)
         self._reported: asyncio.Queue[Input] = asyncio.Queue()
-        reach = Reaching(self.dialer, names, files.broker)
+        reach = ControllerChannels(self.dialer, names, files.broker)
         servers = [HostPort("127.0.0.1", port) for port in bootstrap]
         self.client = ControllerClient(servers, reach, self._reported.put_nowait)
 
@@ -208,7 +208,7 @@ async def test_names_of_another_authority_do_when_they_are_listed(files: Files) 
 async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files: Files) -> None:
     """Another controller has taken the place of the first: the broker finds out by itself. Nobody there is an OSError."""
     async with Dialer(files.broker) as dialer:
-        reach = Reaching(dialer, NAMES, files.broker)
+        reach = ControllerChannels(dialer, NAMES, files.broker)
         async with serve(FakeNode(), OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
             target = f"127.0.0.1:{port}"
             first = await reach(target)
@@ -240,7 +240,7 @@ async def test_many_who_ask_at_once_share_one_handshake(files: Files, monkeypatc
     server = await asyncio.start_server(paused, "127.0.0.1", 0)
     target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, Dialer(files.broker) as dialer:
-        reach = Reaching(dialer, NAMES, files.broker)
+        reach = ControllerChannels(dialer, NAMES, files.broker)
         given_up = asyncio.ensure_future(reach(target))
         others = [asyncio.ensure_future(reach(target)) for _ in range(99)]
         await asyncio.sleep(0)
@@ -258,7 +258,7 @@ async def test_a_bootstrap_server_whose_name_is_none_is_nobody(files: Files, hos
     where a name is not known."""
     async with Dialer(files.broker) as dialer:
         with pytest.raises(OSError, match="label"):
-            await Reaching(dialer, NAMES, files.broker)(f"{host}:9001")
+            await ControllerChannels(dialer, NAMES, files.broker)(f"{host}:9001")
 
 
 async def test_a_client_takes_more_names_than_a_server(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Bugs of the broker's own process: what it believes of whom, and when it gives up."""
 
 from broker_agent.session import session
-from broker_agent.session.fetch_schedule import Asking, Sent
+from broker_agent.session.fetch_schedule import FetchSchedule, Sent
 from broker_agent.session.lease import Lease
 from broker_agent.session.lifecycle import FetchAnswered, FetchRequest, Input
 from broker_agent.session.session import Session
@@ -12,7 +12,7 @@ _take = Session._take
 _renew = Lease.renew
 
 
-def _take_any_answer(self: Asking, number: int) -> tuple[Sent, FetchRequest] | None:
+def _take_any_answer(self: FetchSchedule, number: int) -> tuple[Sent, FetchRequest] | None:
     sent = self.in_flight
     if sent is None or sent.request is None:
         return None
@@ -33,7 +33,7 @@ def _renew_from_receiving(self: Lease, sent_ms: int, lease_ms: int, now_ms: int)
 BROKER_PROCESSES: dict[str, Mutant] = {
     "any-answer-taken": Mutant(
         "a broker takes any answer, late or repeated, for that to its last question",
-        lambda: patched(Asking, "fetch_completed", _take_any_answer),
+        lambda: patched(FetchSchedule, "fetch_completed", _take_any_answer),
     ),
     "late-watermark-believed": Mutant(
         "a broker takes the high watermark of any answer, however late, for the newest",
