@@ -1,1 +1,1 @@
-"""Files that keep what was written: the only room that fsyncs."""
+"""Durable files. `files` is the only module of the project that writes and fsyncs them."""

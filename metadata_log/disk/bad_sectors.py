@@ -1,9 +1,12 @@
-"""Reading around what a disk cannot read.
+"""Reads that skip the sectors that a disk cannot read.
 
-A read that spans one bad sector fails as a whole (EIO), and says nothing of where. A scrub's window of 256 KiB holds hundreds of
-batches; all but one or two of them are still there. So what fails is read again sector by sector: a sector that gives its data
-then (cables, controllers and networks fail too) was never bad, and of the others each is named. What is small, or is of use as
-a whole only, is read twice.
+A read that spans one bad sector fails as a whole (EIO) and does not say which sector is bad. Example: a scrub reads 256
+KiB with hundreds of batches, and one sector is bad.
+  1. The read of 256 KiB fails.
+  2. `read_around` reads the same bytes again, sector by sector. All sectors but one return their data.
+  3. The bad sector becomes zeros, and the caller learns its position: only the batches in that sector are damaged.
+A sector that returns data at the second attempt was not bad: cables, controllers and networks fail too. `read_twice` is
+for small files, and for bytes that are useful only as a whole.
 """
 
 from collections.abc import Callable
@@ -17,10 +20,11 @@ Read = TypeVar("Read")
 
 
 def read_around(file: File, position: int, length: int, unreadable: Callable[[int], object]) -> bytes:
-    """Like `File.read_at`; but a sector that the disk cannot read is zero, and `unreadable` is told where it begins.
+    """Read as `File.read_at` does, but replace a sector that the disk cannot read by zeros, and call `unreadable` with
+    its position.
 
     Raises:
-        OSError: any other; and whatever `unreadable` raises.
+        OSError: any error other than an unreadable sector; also whatever `unreadable` raises.
     """
     try:
         return file.read_at(position, length)
@@ -44,10 +48,10 @@ def read_around(file: File, position: int, length: int, unreadable: Callable[[in
 
 
 def read_twice(read: Callable[[], Read]) -> Read:
-    """What `read` gives, the second time if the disk could not the first time.
+    """Return what `read` returns; call it a second time if the disk could not read at first.
 
     Raises:
-        OSError: not then either, or any other.
+        OSError: the second attempt failed too, or the error is of another kind.
     """
     try:
         return read()

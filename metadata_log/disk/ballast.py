@@ -1,7 +1,8 @@
-"""A file that holds room for the day on which there is none.
+"""`ballast`: a file that reserves room, to be deleted when the disk is full.
 
-A full disk must not keep a node from voting: a quorum that has lost two voters to their disks has lost its leader as well. A vote
-is a small file that is written anew before the old one goes, so there must be room for it; giving this file up makes some.
+A node with a full disk must still be able to vote. Example: voters 2 and 3 have full disks, and leader 1 dies. If 2 and
+3 cannot save a vote, the cluster has no leader until an operator makes room. A vote is a small file that is written
+beside the old one, and deleting the ballast makes enough room for it.
 """
 
 from contextlib import closing
@@ -20,7 +21,7 @@ class Ballast:
         self._directory = directory
 
     def take(self) -> bool:
-        """Takes the room, if it is not taken; False if there is not as much.
+        """Reserve the room, if it is not reserved yet. Returns False if the disk has not enough room.
 
         Raises:
             OSError: the disk is broken, not full.
@@ -28,14 +29,14 @@ class Ballast:
         try:
             with closing(self._directory.open(BALLAST_NAME, create=True)) as file:
                 file.preallocate(BALLAST_BYTES)
-        except OSError as e:  # some file systems have no room for an empty file, either
+        except OSError as e:  # some file systems have no room even for an empty file
             if not is_full(e):
                 raise
             return False
         return True
 
     def release(self) -> bool:
-        """Gives the room to whoever writes next; False if it is given already."""
+        """Free the reserved room. Returns False if it was free already."""
         is_there = self._directory.exists(BALLAST_NAME)
         if is_there:
             self._directory.remove(BALLAST_NAME)

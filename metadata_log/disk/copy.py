@@ -1,4 +1,4 @@
-"""Copies of files, or parts of them, in pieces that fit into memory."""
+"""Copies of files, or of parts of files, in steps that fit into memory."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -11,10 +11,11 @@ _COPY_BYTES: Final = 1 << 20
 
 
 def copy_file(directory: Directory, name: str, copy: str) -> None:
-    """A durable copy of a file, unless there is one under that name already. What cannot be read of it is zero there.
+    """Copy a file durably, unless a file with the copy's name exists. A sector that the disk cannot read is zero in the
+    copy.
 
     Raises:
-        OSError: no room; then there is none.
+        OSError: usually the disk is full; no copy was made.
     """
     if directory.exists(copy):
         return
@@ -33,11 +34,11 @@ def copy_file(directory: Directory, name: str, copy: str) -> None:
 def copy_bytes(
     source: File, position: int, stop: int, target: File, at: int, unreadable: Callable[[int], object]
 ) -> int:
-    """Copies [position, stop) of `source` to `at` in `target`; gives the place behind it there. See `read_around`."""
+    """Copy [position, stop) of `source` to `at` in `target`. Return the position behind the copy. See `read_around`."""
     while position < stop:
         data = read_around(source, position, min(_COPY_BYTES, stop - position), unreadable)
         if not data:
-            raise OSError(f"a file ends at {position}, which had {stop} bytes")
+            raise OSError(f"the file to copy ends at {position}, but had {stop} bytes before; the copy is not complete")
         target.write_at(at, data)
         position, at = position + len(data), at + len(data)
     return at

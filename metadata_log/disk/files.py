@@ -1,21 +1,24 @@
-"""The only file that writes, fsyncs and renames what a node keeps. Everything else says what it wants of a `Directory`.
+"""Durable files: the only file of the project that writes, fsyncs and renames what a node keeps.
 
-Two Protocols, `File` and `Directory`, and the real ones over POSIX. The simulator's disk (`tests/sim/disk.py`) is the other
-implementation, and one suite of tests runs over both.
+All other code uses the Protocols `File` and `Directory`. `RealFile` and `RealDirectory` implement them over POSIX; the
+simulator's disk (`tests/sim/disk.py`) is the other implementation, and one test suite runs over both.
 
-What durability costs, and the order it needs (each line is a file that was lost otherwise):
-  * a new file's *name* is durable only after an fsync of its directory, whatever was fsynced inside it;
-  * rename without an fsync of the file first: after a power cut the new name may stand before an empty file;
-  * rename without an fsync of the directory after: after a power cut the old content may be back. For a vote that is a
-    second vote in one epoch.
-So `write_atomic` does: write name.tmp, fsync it, rename, fsync the directory.
+*Durability needs the right order.* Each rule has an example of a file that was lost without it:
+  * fsync the directory after creating a file: otherwise the new *name* may be missing after a power cut, although the
+    content was fsynced;
+  * fsync a file before renaming it: otherwise the new name may show an empty file after a power cut;
+  * fsync the directory after a rename: otherwise the old content may be back after a power cut. For a vote, that means
+    a second vote in the same epoch.
+So `write_atomic` does four steps: write name.tmp, fsync it, rename it, fsync the directory.
 
-A failed fsync is never retried. The kernel marks the pages clean when it reports the error, so a second fsync succeeds and
-proves nothing (page cache says B, disk says A). `FlushFailed` therefore ends the process, and the file refuses more work.
+*A failed fsync is never retried.* The kernel reports the error once and marks the pages clean. Example:
+  1. the page cache has B, the disk has A; the fsync of B fails;
+  2. a second fsync finds no dirty page and succeeds, but the disk still has A.
+So `FlushFailed` ends the process, and the file refuses further writes.
 
-A file that was removed while it is open takes writes and fsyncs as before, and nobody will ever find them: a voter under whom
-somebody runs `rm -rf` would go on acknowledging. So a flush of a file without a name fails like any other (`Removed`), and
-`check_in_place` asks the same of a directory, which may also have been renamed, or replaced by an empty one.
+*A deleted file is detected.* An open file that was deleted accepts writes and fsyncs, but after a restart the file does
+not exist. A voter whose directory was deleted with `rm -rf` would go on acknowledging. So a flush of a file without a
+name raises `Removed`. `check_in_place` does the same check, also for a directory that was renamed or replaced.
 """
 
 import errno
@@ -31,164 +34,176 @@ DIRECTORY_MODE = 0o700
 FILE_MODE = 0o600
 LOCK_NAME = ".lock"
 _HOLDER_BYTES = 20
-"""Of the number in it."""
+"""How many bytes the process id in the lock file has."""
 
 
 class FlushFailed(Exception):
-    """An fsync failed: what is on the disk is unknown. Not an OSError, so that nobody handles it as one: stop the process."""
+    """An fsync failed, so the content of the disk is unknown. Stop the process. (Not an OSError, so that no handler of
+    OSErrors catches it.)
+    """
 
 
 class Removed(FlushFailed):
-    """A file or directory was removed, or replaced, under this process: whatever it writes there is found by nobody."""
+    """A file or directory was deleted or replaced while the process used it. Writes to it would be lost at the next
+    start.
+    """
 
     def __init__(self, what: Path | str) -> None:
         super().__init__(
-            f"{what} was removed, or replaced, while this process was using it: what is written there now would be found by "
-            "nobody, so this process stops. Find out who did that. If the directory was moved, move it back, and start again; if "
-            "it is gone, or part of it, this node's disk is lost: give it a new directory, never an old copy"
+            f"{what} was removed, or replaced, while this process was using it. Everything written there now would be lost, "
+            "so this process stops. Find out who did that. If the directory was moved, move it back and start this node again. "
+            "If the directory or a part of it is gone, this node's disk is lost: give the node a new directory, never an old copy"
         )
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, or this user's share of it, is full: that passes, unlike most of what a disk reports."""
+    """Return True if the disk, or this user's quota, is full. This error goes away when room is made; most other disk
+    errors do not.
+    """
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_unreadable(error: OSError) -> bool:
-    """Whether the disk cannot give what it was asked for, now or ever: one sector says nothing of the others."""
+    """Return True if the disk could not read the requested sector. Other sectors may be fine, and a later attempt may
+    succeed.
+    """
     return error.errno == errno.EIO
 
 
 class FileTooLarge(LogFormatError):
-    """A file is larger than anything that could rightly be in it, and was not read."""
+    """A file is larger than its format permits. It was not read."""
 
 
 class DirectoryInUse(Exception):
-    """Another process holds the directory's lock; the message names its pid."""
+    """Another process holds the directory's lock. The message names its pid."""
 
 
 class File(Protocol):
-    """An open file. One thread reads and writes it; `flush` may run on another meanwhile."""
+    """An open file. One thread reads and writes; `flush` may run on another thread at the same time."""
 
     def size(self) -> int: ...
 
     def read_at(self, position: int, length: int) -> bytes:
-        """Up to `length` bytes; fewer only where the file ends."""
+        """Read up to `length` bytes; fewer only at the end of the file."""
 
     def write_at(self, position: int, data: bytes) -> None:
-        """Writes all of `data`, or raises OSError having written any part of it."""
+        """Write all of `data`. After an OSError any part of `data` may have been written."""
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Set the file's size: cut the file, or extend it with zeros."""
 
     def preallocate(self, size: int) -> None:
-        """Makes the file at least `size` bytes long, the new ones zero and their blocks reserved.
+        """Extend the file with zeros to at least `size` bytes, and reserve their blocks.
 
         Raises:
-            OSError: ENOSPC; nothing has changed then.
+            OSError: ENOSPC; the file is unchanged.
         """
 
     def flush(self) -> None:
-        """Makes everything durable that was written before the call. May run on a worker thread.
+        """Make everything durable that was written before the call. May run on a worker thread.
 
-        Does nothing to a closed file: whoever closes a file while a flush is on its way has voided that flush.
+        Does nothing to a closed file: the thread that closed the file has made this flush void.
 
         Raises:
-            FlushFailed: now, and from every later call.
+            FlushFailed: now, and at every later call.
             Removed: the file has no name any more.
         """
 
     def check_in_place(self) -> None:
-        """Raises Removed where the file has no name any more. Costs a system call, of about a microsecond."""
+        """Raise Removed if the file has no name any more. Costs one system call, about a microsecond."""
 
     def close(self) -> None:
-        """Closes the file, waiting for a flush that is under way."""
+        """Close the file, after waiting for a running flush."""
 
 
 class Directory(Protocol):
-    """One directory. Names are plain: no separators. What is created or renamed is durable after `flush`."""
+    """One directory. Names have no separators. Creations and renames are durable after `flush`."""
 
     @property
     def path_text(self) -> str:
-        """Where this is, for messages."""
+        """The path of this directory, for messages."""
 
     def names(self) -> list[str]:
-        """Everything in it, sorted; subdirectories too."""
+        """Return the names of all files and subdirectories, sorted."""
 
     def exists(self, name: str) -> bool: ...
 
     def open(self, name: str, *, create: bool = False) -> File:
-        """Opens for reading and writing; with `create` also a file that is not there yet.
+        """Open a file for reading and writing; with `create`, create it if it does not exist.
 
         Raises:
-            FileNotFoundError: without `create`.
+            FileNotFoundError: the file does not exist, and `create` is False.
         """
 
     def read(self, name: str, max_bytes: int) -> bytes:
-        """A whole small file.
+        """Read a whole small file.
 
         Raises:
-            FileNotFoundError: it is not there.
-            FileTooLarge: it is larger than `max_bytes`; nothing was read.
+            FileNotFoundError: the file does not exist.
+            FileTooLarge: the file is larger than `max_bytes`; nothing was read.
         """
 
     def write_atomic(self, name: str, data: bytes) -> None:
-        """Replaces `name` by `data`, durably: after any crash the file is wholly the old or wholly the new one.
+        """Replace the content of `name` by `data`, durably. After any crash the file has either the old or the new
+        content.
 
         Raises:
-            OSError: nothing was replaced.
-            FlushFailed: stop the process; `Removed` where the directory is not in its place any more.
+            OSError: the file is unchanged.
+            FlushFailed: stop the process; `Removed` if the directory was deleted or replaced.
         """
 
     def rename(self, old: str, new: str) -> None:
-        """Renames within this directory, replacing `new`."""
+        """Rename a file within this directory. An existing file `new` is replaced."""
 
     def move(self, name: str, target: "Directory") -> None:
-        """Moves a file into `target`, a directory of the same volume, under the same name."""
+        """Move a file into `target`, a directory of the same volume, under the same name."""
 
     def remove(self, name: str) -> None:
-        """Removes a file.
+        """Delete a file.
 
         Raises:
-            FileNotFoundError: it is not there.
+            FileNotFoundError: the file does not exist.
         """
 
     def flush(self) -> None:
-        """Makes creations, renames and removals durable (fsync of the directory).
+        """Make creations, renames and deletions durable (fsync of the directory).
 
         Raises:
-            FlushFailed: stop the process; `Removed` where the directory is not in its place any more.
+            FlushFailed: stop the process; `Removed` if the directory was deleted or replaced.
         """
 
     def check_in_place(self) -> None:
-        """Raises Removed where this directory, or its lock, is gone, or another one stands in its place. Two system calls."""
+        """Raise Removed if this directory or its lock was deleted, or another directory has its name. Costs two system
+        calls.
+        """
 
     def subdirectory(self, name: str) -> "Directory":
-        """The directory `name` in this one, made (and made durable) if it is not there."""
+        """Return the subdirectory `name`; create it, durably, if it does not exist."""
 
     def lock(self) -> None:
-        """Takes this directory for this process, until `unlock` or the process's end.
+        """Lock this directory for this process, until `unlock` or the end of the process.
 
         Raises:
-            DirectoryInUse: another process has it.
+            DirectoryInUse: another process has the lock.
         """
 
     def unlock(self) -> None: ...
 
     def free_bytes(self) -> int:
-        """Bytes that the volume still has room for."""
+        """Return how many bytes the volume has room for."""
 
 
 class RealFile:
-    """A file of the operating system's."""
+    """A file of the operating system."""
 
     def __init__(self, path: Path, *, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         self._path = path
         self._fd = os.open(path, flags, FILE_MODE)
         self._failed = False
-        # Held by flush and close: a number of a closed file may belong to another file a moment later, and a worker that
-        # still flushed by that number would report the wrong file as durable.
+        # Held by flush and close. Example: a worker is about to fsync file descriptor 7; the log closes 7 and opens
+        # another file, which gets the number 7 again. The worker would fsync the wrong file and report the first one as
+        # durable.
         self._flush_lock = threading.Lock()
 
     def size(self) -> int:
@@ -203,7 +218,7 @@ class RealFile:
                     break
                 data += more
         except OSError as e:
-            e.filename = str(self._path)  # the kernel does not say, and whoever has to act must know
+            e.filename = str(self._path)  # the kernel does not name the file, but the operator needs to know
             raise
         return data
 
@@ -224,7 +239,7 @@ class RealFile:
             try:
                 os.posix_fallocate(self._fd, current, size - current)
             except OSError:
-                os.ftruncate(self._fd, current)  # where the C library writes zeros itself, some may be there already
+                os.ftruncate(self._fd, current)  # the C library may write zeros itself, and some may be written already
                 raise
 
     def flush(self) -> None:
@@ -257,7 +272,9 @@ class RealFile:
 
     def _refuse_after_failure(self) -> None:
         if self._failed:
-            raise FlushFailed(f"{self._path}: an earlier fsync failed; this file takes no more work")
+            raise FlushFailed(
+                f"{self._path}: an earlier fsync failed; this file refuses further writes until this node is restarted"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -267,7 +284,9 @@ class RealFile:
 
 
 class RealDirectory:
-    """A directory of the operating system's, made (0700, and durably) if it is not there. Files in it are 0600."""
+    """A directory of the operating system. Created, durably and with mode 0700, if it does not exist. Files in it have
+    mode 0600.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -283,7 +302,7 @@ class RealDirectory:
         return str(self.path)
 
     def names(self) -> list[str]:
-        return sorted(os.listdir(self.path))  # noqa: PTH208 - half the cost of Path.iterdir, and names are what we want
+        return sorted(os.listdir(self.path))  # noqa: PTH208 - half the cost of Path.iterdir, and only names are needed
 
     def exists(self, name: str) -> bool:
         return self._at(name).exists()
@@ -299,7 +318,7 @@ class RealDirectory:
                 e.filename = str(self._at(name))
                 raise
         if len(data) > max_bytes:
-            raise FileTooLarge(f"{self._at(name)}: more than the {max_bytes} bytes that it could rightly have")
+            raise FileTooLarge(f"{self._at(name)}: more than the {max_bytes} bytes that this file may have; not read")
         return data
 
     def write_atomic(self, name: str, data: bytes) -> None:
@@ -311,7 +330,7 @@ class RealDirectory:
                 f.write_at(0, data)
                 f.flush()
         except OSError:
-            self._at(temporary).unlink(missing_ok=True)  # a full disk gets its bytes back
+            self._at(temporary).unlink(missing_ok=True)  # give a full disk its bytes back
             raise
         self.rename(temporary, name)
         self.flush()
@@ -331,7 +350,8 @@ class RealDirectory:
         _flush_directory(self.path)
 
     def check_in_place(self) -> None:
-        # An inode may be taken for the next directory as soon as this one is gone; that of a lock that is held may not.
+        # The number of a deleted directory's inode may be used again at once for the directory that replaces it. The
+        # lock file is held open, so its inode number is not used again.
         if _identity(self.path) != self._identity or (self._lock_fd >= 0 and os.fstat(self._lock_fd).st_nlink == 0):
             raise Removed(self.path)
 
@@ -352,13 +372,13 @@ class RealDirectory:
             os.close(fd)
             raise DirectoryInUse(f"{self.path} is in use by process {holder}; one process at a time") from e
         try:
-            # In place and always as long: a full disk has the block already, and may have no other.
+            # Overwrite in place, always with the same length: a full disk has this block already, and perhaps no other.
             os.pwrite(fd, f"{os.getpid()}\n".rjust(_HOLDER_BYTES).encode(), 0)
         except OSError as e:
             if not is_full(e) and not is_unreadable(e):
                 os.close(fd)
                 raise
-            os.ftruncate(fd, 0)  # it is locked; the holder's number is only for people
+            os.ftruncate(fd, 0)  # the directory is locked; the pid is only for the message to people
         self._lock_fd = fd
 
     def unlock(self) -> None:
@@ -376,7 +396,7 @@ class RealDirectory:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which directory stands there; None: none."""
+    """Return device and inode of the directory at `path`; None if there is none."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):

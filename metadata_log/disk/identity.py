@@ -1,4 +1,4 @@
-"""Who a data directory belongs to: the file `meta.properties`, written once when the directory is formatted.
+"""The owner of a data directory: the file `meta.properties`, written once when the directory is formatted.
 
     version=1
     cluster.id=4L6g3nShT-eMCtK--X86sw
@@ -6,16 +6,23 @@
     directory.id=p6FqFbzqQuazHwMJYjPrOA
     generation=1
     role=controller
-    genesis.chain=8f3a...          (64 hexadecimal digits; left out where it is not known)
+    genesis.chain=8f3a...          (64 hexadecimal digits; left out if not known)
     crc32c=0a1b2c3d                (of the lines above as they are written; earlier releases left it out)
 
-A node without it does not start. Otherwise an empty mount point, or another cluster's disk, would join as a voter that has
-forgotten its votes, and two majorities could each be sure of themselves (KAFKA-14077). The directory id is new at every
-formatting, so that a wiped disk is another voter than the one it replaces (KIP-853). The generation grows when an operator
-recovers a cluster whose majority was lost for good: what is left of the older generation must not come back.
+*A node without this file does not start* (KAFKA-14077). Example without this rule:
+  1. voter 1 votes for voter 2 in epoch 5, and voter 2 leads with the votes 1 and 2;
+  2. voter 1 restarts while its disk is not mounted, sees an empty directory, and knows nothing of its vote;
+  3. voter 1 votes for voter 3 in epoch 5: two leaders in one epoch.
 
-Hence the checksum: brokers join a later generation as soon as one controller speaks of it, so a single bit that rots in
-`generation` would take them away for good. It is of what the lines say, not of their bytes: comments may be added.
+*The directory id is new at every formatting*, so a voter with an erased disk is not mistaken for the voter that it
+replaces (KIP-853).
+
+*The generation* grows when an operator recovers a cluster that lost its majority for good. Nodes of the older
+generation must not take part again.
+
+*The checksum* protects the generation above all: a broker joins a later generation as soon as one controller names it,
+so one wrong bit in `generation` would separate a node from its cluster for good. The checksum covers the values, not
+the bytes of the file, so comments may be added.
 """
 
 from typing import Final, NamedTuple
@@ -35,7 +42,7 @@ _CLUSTER_ID_CHARACTERS_MAX: Final = 255
 
 
 class Identity(NamedTuple):
-    """Whose directory this is."""
+    """The owner of a directory."""
 
     cluster_id: str
     node_id: NodeId
@@ -44,7 +51,7 @@ class Identity(NamedTuple):
     role: str
     """`controller` or `broker`."""
     genesis_chain: bytes = b""
-    """The chain before the cluster's first batch; empty where it is not known yet."""
+    """The chain before the cluster's first batch; empty if not known yet."""
 
 
 class UnformattedDirectory(Exception):
@@ -56,7 +63,7 @@ class ForeignDirectory(Exception):
 
 
 def write_identity(directory: Directory, identity: Identity) -> None:
-    """Makes `directory` belong to `identity`, durably."""
+    """Make `identity` the owner of `directory`, durably."""
     assert identity.role in ROLES, identity
     assert "\n" not in identity.cluster_id, identity
     text = _lines(identity)
@@ -82,10 +89,10 @@ def _crc(text: str) -> str:
 
 
 def read_identity(directory: Directory) -> Identity | None:
-    """Whose directory this is; None where it was never formatted.
+    """Return the owner of `directory`; None if the directory was never formatted.
 
     Raises:
-        LogFormatError: the file is there and cannot be read, or was damaged; the message names file and line.
+        LogFormatError: the file is damaged or cannot be parsed; the message names file and line.
     """
     try:
         data = directory.read(IDENTITY_NAME, _BYTES_MAX)
@@ -132,8 +139,8 @@ def _parse(text: str) -> Identity:
     expected = _crc(_lines(identity))
     if properties.get("crc32c", expected) != expected:
         raise ValueError(
-            "its checksum does not fit: put it back from a copy, or give this node a new directory. Only if you know that every "
-            "other line of it is right, delete the line crc32c"
+            "the checksum does not match the values: restore the file from a copy, or give this node a new directory. Only if "
+            "you know that every other line is right, delete the line crc32c"
         )
     return identity
 
@@ -153,11 +160,11 @@ def check_identity(
     cluster_id: str | None = None,
     where: str = "the data directory",
 ) -> Identity:
-    """`found`, if it is that of this node; `cluster_id` is looked at where it is given. `where` is for the message.
+    """Return `found` if it is the identity of this node. `cluster_id` is compared if given; `where` is for the message.
 
     Raises:
-        UnformattedDirectory: there is none.
-        ForeignDirectory: it is another's.
+        UnformattedDirectory: the directory has no identity.
+        ForeignDirectory: the directory belongs to another cluster, node or role.
     """
     if found is None:
         shown = cluster_id or "<the cluster's id>"

@@ -1,1 +1,1 @@
-"""What the log says: records, their encoding, batches, ids and errors. Pure: values and bytes, no file."""
+"""The format of the log: records, their encoding, batches, ids and errors. Pure: values and bytes, no files."""

@@ -1,7 +1,7 @@
 """A batch: the unit in which records are appended, hashed, fetched, flushed and truncated.
 
 All records of one append are one batch, so an append is all or nothing everywhere: on disk, on the wire, at replay and
-in snapshots. Once encoded, a batch is never opened again on its way: disk -> wire -> disk.
+in snapshots. After encoding, a batch is copied from disk to wire to disk without being decoded and encoded again.
 
 Layout, big-endian, 80 bytes of header and then the records:
 
@@ -20,17 +20,23 @@ Layout, big-endian, 80 bytes of header and then the records:
         48    32  chain
         80     -  records, MessagePack arrays end to end
 
-The chain is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs that agree
-on the chain at one offset therefore agree on every byte before it. The first previous chain is the genesis: the hash of
-the cluster id and the bootstrap voters, so clusters that were formatted apart refuse each other at the first fetch.
+*The chain* is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs with
+the same chain at one offset therefore have the same bytes before that offset. Example:
+  1. two logs hold other records at 5..9, for example because node 1 appended there and then lost an election:
+     node 1 has the chain A at 10, and node 2, the new leader, has the chain B;
+  2. node 2 sends the batch for 10..12, which was made with B. Node 1 checks the batch with A and refuses it: the
+     histories differ somewhere below 10.
+The chain before the first batch is the genesis chain: a hash of the cluster id and the bootstrap voters. So nodes of
+two clusters refuse each other's batches at the first fetch.
 
-An epoch has 64 bits, of which the first is zero. Its upper half stands where four zero bytes were reserved before: an older
-batch is the same batch in both readings, and one of an epoch below 2^32 has the same bytes whoever writes it. So logs,
-chains and snapshots of older and newer nodes stay equal, byte for byte. A release that knows 32 bits only refuses the others.
+*The epoch* has 64 bits, and the first bit is zero. The upper half uses four bytes that earlier releases reserved and
+wrote as zero. So old batches are read correctly, and a batch of an epoch below 2^32 has the same bytes in every
+release: logs, chains and snapshots of older and newer nodes stay equal. A release that knows 32 bits only refuses
+batches of higher epochs.
 
-The CRC leaves out the first twelve bytes. Version and reserved bits have one value only, and a wrong length sums up other
-bytes. The control flag is all that it cannot vouch for: that is proven by the chain, and compared with each record's type
-by whoever decodes them (`codec.decode_batch`); with neither checked, it is not to be believed.
+*The CRC does not cover the first twelve bytes.* Version and reserved bits have only one valid value, and with a wrong
+length the CRC is taken over other bytes and does not match. Only the control flag remains: the chain covers it, and
+`codec.decode_batch` compares it with the type of each record. Code that checks neither must not trust the flag.
 """
 
 import hashlib
@@ -47,10 +53,10 @@ from metadata_log.format.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch
 FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 80
 BATCH_BYTES_MAX: Final = 1 << 20
-"""No batch is larger, header included."""
+"""Maximum size of a batch, header included."""
 BATCH_RECORDS_MAX: Final = 12_000
-"""No batch holds more records, and so no single operation does. There is room for the 10,000 partitions that one request may ask
-for, and for what stands beside them: their topics, configs, and the request's outcome."""
+"""Maximum number of records in a batch, and so in one operation. A request may create 10,000 partitions; the rest is
+for their topics, configs and the request's outcome."""
 CONTROL_FLAG: Final = 1
 CHAIN_BYTES: Final = 32
 
@@ -69,7 +75,8 @@ HEADER_PATTERN: Final = re.compile(
     rb"\x00\x00..[\x00-\x7f].{51}",  # no more than BATCH_RECORDS_MAX; the epoch's upper half; then timestamps and chain
     re.DOTALL,
 )
-"""What every header that `batch_length` lets pass looks like, and few other bytes do: for who looks for batches in damage."""
+"""Pattern of all headers that `batch_length` accepts; few other bytes match. Used to search for batches behind
+damage."""
 
 
 class Batch(NamedTuple):

@@ -1,1 +1,1 @@
-"""What the log means: the image of the cluster, and how records change it. Pure."""
+"""The image of the cluster, and the effect of each record on it. Pure."""

@@ -1,6 +1,7 @@
-"""`archive/`: segments that the log needs no more, kept for the audit as long as there is room and they are not too old.
+"""`archive/`: retired segments, which the log does not need any more. They are kept for the audit.
 
-Age is counted in the log's own time, so that a clock that is wrong removes nothing. When the disk is full, these go first.
+The archive has a limit in bytes and a limit in age. Age is measured by the timestamps in the log, so a wrong clock
+deletes nothing. When the disk is full, the node deletes archived segments first.
 """
 
 from contextlib import closing
@@ -24,27 +25,29 @@ class Archive:
         return self._parent.subdirectory(ARCHIVE_NAME)
 
     def names(self) -> list[str]:
-        """The segments in it, oldest first."""
+        """Return the names of the archived segments, oldest first."""
         if not self._parent.exists(ARCHIVE_NAME):
             return []
         return [name for name in self._directory.names() if base_offset_of(name) is not None]
 
     def take(self, names: list[str]) -> None:
-        """Moves segments in, durably where they are now. Where they were they may reappear after a power cut."""
+        """Move segments into the archive, durably. After a power cut they may exist in the log's directory as well."""
         archive = self._directory
         for name in names:
             self._parent.move(name, archive)
         archive.flush()
 
     def drop_oldest(self) -> bool:
-        """Removes the oldest segment; False if there is none."""
+        """Delete the oldest segment. Returns False if the archive is empty."""
         names = self.names()
         if names:
             self._directory.remove(names[0])
         return bool(names)
 
     def trim(self, max_bytes: int, oldest_ms: int) -> list[str]:
-        """Removes what is over the limits, oldest first: beyond so many bytes, or last written before `oldest_ms`."""
+        """Delete segments, oldest first, until the archive has at most `max_bytes` and no segment last written before
+        `oldest_ms`.
+        """
         names = self.names()
         sizes = {name: self._size(name) for name in names}
         total, gone = sum(sizes.values()), 0
@@ -60,7 +63,9 @@ class Archive:
             return file.size()
 
     def _ended_ms(self, following: list[str]) -> int:
-        """When the segment before these was last written, as the next one's header says. The newest is never too old."""
+        """Return when the segment before `following` was last written, from the next segment's header. The newest
+        segment is never too old.
+        """
         newest = 1 << 63
         if not following:
             return newest
@@ -68,7 +73,7 @@ class Archive:
             try:
                 return unpack_header(file.read_at(0, SEGMENT_HEADER_BYTES)).previous_timestamp_ms
             except LogFormatError:
-                return newest  # damaged: its time is not known, and the limit in bytes takes it in the end
+                return newest  # damaged, so the time is unknown; the limit in bytes deletes this segment in the end
             except OSError as e:
                 if not is_unreadable(e):
                     raise

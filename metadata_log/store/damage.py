@@ -1,12 +1,15 @@
-"""Damage inside a log, with proven history on both sides of it: what is known of it, and the errors that speak of it.
+"""A damaged range inside a log, and the errors that report damage.
 
-    intact, chain verified |<~~~ lost here ~~~>| intact, chain verified up to what was durable
-                         start                end
-                   chain_before          chain_after
+    intact, chain verified |<~~~ lost records ~~~>| intact, chain verified up to the durable end
+                         start                   end
+                   chain_before             chain_after
 
-Each batch's chain is a hash over the chain before it, so a history that is followed from `chain_after` to a chain that was noted
-as durable proves `chain_after` itself: there is one history only that leads there. Whoever fills the range from `chain_before`
-and arrives at `chain_after` has put back every byte that was there.
+Each batch's chain is a hash over the previous chain and the batch. So one chain that was noted as durable proves all
+history before it, back to `chain_after`. Batches that begin at `chain_before` and arrive at `chain_after` are therefore
+the lost bytes, whichever node sent them. Example:
+  1. node 1 has lost the records 40..49; its log knows the chain at 40 (`chain_before`) and at 50 (`chain_after`);
+  2. node 2 sends batches for 40..49, and the log computes the chain from 40 over these batches;
+  3. the result equals the chain at 50: node 1 has every lost byte again. Any other result: node 1 refuses the batches.
 """
 
 from typing import NamedTuple, Self
@@ -16,10 +19,10 @@ from metadata_log.format.ids import Epoch, Offset
 
 
 class DamagedRange(NamedTuple):
-    """The records in [start, end), which this log has lost: they stood from byte `position` of `file` on.
+    """The lost records [start, end). They were stored in `file`, from byte `position` on.
 
-    Whole batches, always. Up to one intact batch is counted in, the one just before `end`: its bytes are there, but nothing
-    proves them.
+    A range has whole batches only. It may include one intact batch just before `end`, because nothing proves that
+    batch.
     """
 
     start: Offset
@@ -30,14 +33,16 @@ class DamagedRange(NamedTuple):
     position: int
     end_file: str
     end_position: int
-    """In `end_file`, the log can be read again from here on."""
+    """The first byte of `end_file` from which the log can be read again."""
     epoch_after: Epoch
-    """The epoch of the last record of the range."""
+    """The epoch of the range's last record."""
     timestamp_after_ms: int
-    """The time of its last batch."""
+    """The time of the range's last batch."""
 
     def above(self, start: Offset, chain: bytes) -> "DamagedRange":
-        """What is left of it for a log that begins at `start`, with `chain` there: nobody misses what is below."""
+        """Return the rest of the range for a log that starts at `start`, with `chain` there. Records below a log's
+        start are not missing.
+        """
         return self._replace(start=start, chain_before=chain) if self.start < start else self
 
     def __str__(self) -> str:
@@ -46,7 +51,7 @@ class DamagedRange(NamedTuple):
 
 
 class DamagedRangeRead(CorruptLog):
-    """Somebody wants what is damaged. No answer is right but waiting for the repair, or asking another node."""
+    """A read met a damaged range. The reader has to wait for the repair, or ask another node."""
 
     damaged: DamagedRange
 
@@ -59,9 +64,10 @@ class DamagedRangeRead(CorruptLog):
 
 
 class LostTail(CorruptLog):
-    """The log ends, intact, at `lost_from`; all below `durable_end` had been durable here once, and was counted on.
+    """The log is intact up to `lost_from` only, although all records below `durable_end` had been durable on this node.
 
-    No repair can prove what was there. The node may go on only as one that has forgotten: `Log.open(accept_loss=True)`.
+    No chain above the damage is left, so no repair can be proven. The node may go on only as a replica that has lost
+    acknowledged records: `Log.open(accept_loss=True)`.
     """
 
     lost_from: Offset

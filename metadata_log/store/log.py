@@ -1,4 +1,4 @@
-"""The `@metadata` log of one node: append, flush, truncate, read, and start anew from a snapshot.
+"""The `@metadata` log of one node: append, flush, truncate, read, repair, and start again from a snapshot.
 
     drop_prefix / reset_to                    append / append_batches
             |                                        |
@@ -6,15 +6,18 @@
     start --[ sealed segment | sealed | active segment )-- end
                                           ^ flushed_end
 
-This file holds whatever changes a log; the reading is its base, `LogView`. One thread owns a log; only the fsync of a flush may
-run on another one (`flush_ticket`).
+This file has the operations that change a log; its base class `LogView` has the operations that read. One thread owns a
+log. Only the fsync of a flush may run on another thread (`flush_ticket`).
 
-*A segment is sealed before the next one begins*, with an fsync in between. So only the active segment has anything to flush,
-and only the last file of a log can have a torn tail worth the name.
+*The log seals a segment, with an fsync, before it creates the next segment.* So only the active segment has anything to
+flush, and only the last file of a log can have a torn tail.
 
-*Damage inside* does not end a log. What is intact on both sides of it stays usable, its end and chain are true, and it grows;
-`damage` says what is missing, whoever reads that is refused (`DamagedRangeRead`), and `repair` puts it back. `recovery` tells
-this from a lost tail.
+*Damage inside a log does not end the log.* Example:
+  1. the log of node 1 holds the records 0..99, all durable; the disk loses the bytes of the records 40..49;
+  2. a scrub reads that file, and `note_damage` records the damaged range [40, 50);
+  3. node 1 goes on appending at 100 and serving 0..39 and 50..99; a read at 45 raises DamagedRangeRead;
+  4. node 1 fetches 40..49 from node 2, `repair` checks them against the chain and puts them back.
+A lost *tail* is another case: no intact record follows the damage. `recovery` tells the two cases apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,21 +42,21 @@ LOG_BEGINNING: Final = OffsetAndEpoch(0, 0)
 
 
 class LogConfig(NamedTuple):
-    """How a log is kept."""
+    """The sizes and limits of a log."""
 
     segment_bytes: int = 64 << 20
-    """A segment that would grow larger is sealed, and the next one begun."""
+    """Maximum size of a segment. The log seals a segment that would grow larger, and creates the next one."""
     tail_bytes: int = 8 << 20
-    """So many bytes of the newest batches stay in memory."""
+    """How many bytes of the newest batches the log keeps in memory."""
     archive: bool = True
-    """Retired segments go to `archive/`; without it they are removed."""
+    """True: retired segments are moved to `archive/`. False: they are deleted."""
     archive_max_bytes: int = 1 << 30
     archive_max_age_ms: int = 30 * 24 * 3_600_000
-    """In the log's own time."""
+    """Maximum age of an archived segment, measured by the timestamps in the log, not by a clock."""
 
 
 class Log(LogView):
-    """See the file's head. Made by `Log.open`."""
+    """The log of one node. `Log.open` makes it."""
 
     def __init__(
         self, directory: Directory, config: LogConfig, note: FlushedNote, segments: Segments, found: Found
@@ -62,7 +65,7 @@ class Log(LogView):
         self._config = config
         self._note = note
         self.on_damage: Callable[[str], None] = lambda _: None
-        """Is told whenever damage is noted, also where the log has come upon it by itself, and mended it."""
+        """Called with a text whenever the log notes new damage, even if the log repairs that damage at once."""
 
     @classmethod
     def open(
@@ -76,24 +79,25 @@ class Log(LogView):
         accept_loss: bool | MayLose = False,
         snapshot: Flushed | None = None,
     ) -> "Log":
-        """The log in `directory`: recovered if there is one, else a new one that starts at `start`.
+        """Recover the log in `directory`, or create one that starts at `start` if the directory has none.
 
-        `chain` and `timestamp_ms` are those at `start`: the genesis chain for a new cluster, a snapshot's for a node that
-        begins with one. For a log that is there already the three are not looked at.
+        `chain` and `timestamp_ms` are the chain and the time at `start`: the genesis chain for a new cluster, or the
+        values of the snapshot from which a node begins. The three arguments are ignored if the directory has a log.
 
-        What recovery does with damage is told in `recovery`. All that it keeps is fsynced before it counts as flushed: after
-        a killed process it may have been in the page cache only.
+        `recovery` describes how damage is treated. Everything that recovery keeps is written again and fsynced before
+        it counts as flushed, because a killed process may have left bytes in the page cache only.
 
-        With `accept_loss` a log whose durable end is gone is opened as far as it is intact, and `lost` says what is missing,
-        at every opening until `forget_loss`. What is cut from the files stands beside them as `*.damaged`.
+        `accept_loss` permits opening a log whose durable end is lost. The log then ends where it is intact. `lost`
+        tells how far the log had been durable, at every opening until `forget_loss`. The bytes that were cut are kept
+        in `*.damaged` files.
 
-        `snapshot` is the end of the newest whole snapshot beside the log, with the chain there. What goes on from it is no torn
-        tail, however old the note is.
+        `snapshot` is the end of the newest whole snapshot beside the log, with the chain there. Records that continue
+        the snapshot are never treated as a torn tail, even if the note `flushed` is older than the snapshot.
 
         Raises:
-            LostTail: the end of what was durable once is gone, unless `accept_loss`.
-            CorruptLog: what is there is not what was written.
-            OSError, FlushFailed: the disk's.
+            LostTail: the end of the durable part is lost, and `accept_loss` does not permit that.
+            CorruptLog: the files do not hold what was written.
+            OSError, FlushFailed: the disk failed.
         """
         note = FlushedNote(directory)
         segments = Segments(directory, archive=config.archive)
@@ -116,10 +120,10 @@ class Log(LogView):
     # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
-        """As leader of `epoch`: `records` as one batch, sealed and written.
+        """Append `records` as one batch, as the leader of `epoch`.
 
         Raises:
-            BatchTooLarge: too much for one batch; nothing was appended.
+            BatchTooLarge: `records` do not fit one batch; nothing was appended.
             OSError: the disk is full or broken; nothing was appended.
         """
         batch = self.seal(records, epoch, wall_ms)
@@ -127,12 +131,13 @@ class Log(LogView):
         return batch
 
     def seal(self, records: Sequence[Record], epoch: Epoch, wall_ms: int) -> Batch:
-        """The batch in which `records` would continue this log. All of them are control records, or none is. Appends nothing.
+        """Make the batch with which `records` would continue this log. Append nothing.
 
-        The batch's time is `wall_ms`, or the previous batch's where the clock was set back.
+        The records are all control records, or all data records. The batch's time is `wall_ms`, or the time of the
+        previous batch if the clock was set back.
 
         Raises:
-            BatchTooLarge: too much for one batch.
+            BatchTooLarge: `records` do not fit one batch.
         """
         is_control = TYPE_NUMBERS[type(records[0])] >= FIRST_CONTROL_TYPE
         assert all((TYPE_NUMBERS[type(each)] >= FIRST_CONTROL_TYPE) is is_control for each in records)
@@ -151,7 +156,7 @@ class Log(LogView):
         )
 
     def write(self, batch: Batch) -> None:
-        """Appends a batch that `seal` has made, with nothing appended since.
+        """Append a batch that `seal` made. Nothing may have been appended since.
 
         Raises:
             OSError: the disk is full or broken; nothing was appended.
@@ -160,29 +165,31 @@ class Log(LogView):
         self._write((batch,))
 
     def append_batches(self, batches: Sequence[Batch]) -> None:
-        """As follower, or broker: batches as they came, which must continue this log.
+        """Append batches as they came from the leader, as a follower or broker. The batches must continue this log.
 
         Raises:
-            LogFormatError: they do not; nothing was appended.
-            OSError: the disk is full or broken; some of the first batches may have been appended, see `shape`.
+            LogFormatError: the batches do not continue this log; nothing was appended.
+            OSError: the disk is full or broken; `shape` tells how many of the first batches were appended.
         """
         memory = self._memory
         end, epoch, chain = memory.end, memory.history.last_epoch, memory.chain
         for batch in batches:
             if batch.base_offset != end:
-                raise LogFormatError(f"a batch with base offset {batch.base_offset}; the log goes on at {end}")
+                raise LogFormatError(
+                    f"a batch with base offset {batch.base_offset}, but the log ends at {end}; not appended"
+                )
             if batch.epoch < epoch:
                 raise LogFormatError(f"a batch of epoch {batch.epoch} at offset {end}, after epoch {epoch}")
             if not verify_chain(batch, chain):
                 raise LogFormatError(f"the batch at offset {end} does not continue this log's chain")
             if batch.is_control:
-                decode_batch(batch)  # a voter set that nobody can read must not get in
+                decode_batch(batch)  # refuse a voter set that this release cannot read
             end, epoch, chain = batch.end_offset, batch.epoch, batch.chain
         if batches:
             self._write(batches)
 
     def _write(self, batches: Sequence[Batch]) -> None:
-        """Writes verified batches, in one write for all that fit the active segment."""
+        """Write verified batches, with one write for all batches that fit into the active segment."""
         segment_bytes = self._config.segment_bytes
         active = self._segments.active
         run: list[Batch] = []
@@ -207,7 +214,7 @@ class Log(LogView):
             memory.take(batch)
 
     def _roll(self) -> Segment:
-        """Seals the active segment and begins the next."""
+        """Seal the active segment and create the next one."""
         memory = self._memory
         place = OffsetAndEpoch(memory.end, memory.history.last_epoch)
         return self._segments.create(SegmentHeader(place, memory.chain, memory.history.last_timestamp_ms))
@@ -215,13 +222,16 @@ class Log(LogView):
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def begin_flush(self) -> FlushTicket:
-        """A ticket for making durable all that the log holds now."""
+        """Make a ticket for flushing everything that the log holds now."""
         memory = self._memory
         file = self._segments.active.file if self._flushed_end < memory.end else None
         return FlushTicket(self._generation, memory.end, memory.chain, file)
 
     def complete_flush(self, ticket: FlushTicket) -> bool:
-        """`ticket.sync()` has returned. False if the ticket was void: what it flushed is not what the log holds now."""
+        """Move `flushed_end` to the ticket's end. Called after `ticket.sync()` has returned.
+
+        Returns False if the ticket is void: the log has been truncated, reset or repaired since `begin_flush`.
+        """
         if ticket.generation != self._generation:
             return False
         if ticket.end > self._flushed_end:
@@ -231,7 +241,7 @@ class Log(LogView):
         return True
 
     def flush(self) -> None:
-        """Makes durable all that the log holds, here and now.
+        """Flush everything that the log holds, and wait for the disk.
 
         Raises:
             FlushFailed: stop the process.
@@ -243,11 +253,12 @@ class Log(LogView):
     # --- cutting ---------------------------------------------------------------------------------------------------
 
     def truncate(self, end: Offset) -> None:
-        """Cuts the log back to `end`, a batch boundary, durably; voids the tickets that are out.
+        """Cut the log back to `end`, a batch boundary, durably. All outstanding flush tickets become void.
 
         Raises:
-            LostTail: `end` lies within damage, of which nothing can be kept by itself. The log ends before the damage now, and
-                what had been durable is `lost`: this process must not go on as if it had kept it.
+            LostTail: `end` lies inside damage, and a part of a damaged range cannot be kept. The log now ends before
+                the damage, and `lost` says what had been durable. The process must not go on as if it still had those
+                records.
         """
         found = self._look_at(end)
         if found is None and self.is_within_damage(end):
@@ -258,13 +269,14 @@ class Log(LogView):
         if end == self._memory.end:
             return
         if end < self._flushed_end:
-            # Before the bytes go: a power cut after the cut must not find a note that says they are still there.
+            # Lower the note before the bytes are cut. A power cut after the cut must not find a note that says they are
+            # still there.
             self._note.write(end, chain)
             self._note.flush()
             self._flushed_end, self._flushed_chain = end, chain
             self._shape = None
         if end == self._memory.start.start.offset and self._segments.damaged_at(end) is not None:
-            self._start_anew(self._memory.start)  # there is no file of which a beginning could be kept
+            self._start_anew(self._memory.start)  # no file has a beginning that could be kept
             return
         assert found is not None, f"{end} lies in damage of {self}"
         self._segments.cut(end, found[0])
@@ -272,10 +284,11 @@ class Log(LogView):
         self._shape = None
 
     def _look_at(self, end: Offset) -> tuple[int, bytes, Batch | None] | None:
-        """See `Segments.ending_at`; None also if that is lost. What is damaged there, and can be read again, is put back.
+        """Find the boundary `end`, as `Segments.ending_at` does; None also if `end` is lost.
 
-        This may come upon rot: better before anything has changed than halfway through. What is noted then reaches from one
-        entry of the index to the next, and most of it, or all, the disk or memory still has.
+        The search may discover damage, which is better now than in the middle of a truncation. A range noted here
+        reaches from one index entry to the next, and the disk or the memory usually still has most of its batches. The
+        log puts these batches back and searches again.
         """
         while True:
             try:
@@ -305,10 +318,11 @@ class Log(LogView):
     # --- starting anew ---------------------------------------------------------------------------------------------
 
     def reset_to(self, start: OffsetAndEpoch, chain: bytes, timestamp_ms: int = 0) -> None:
-        """Everything goes, and the log starts at `start`, the end of a snapshot that is durable here; voids all tickets.
+        """Delete everything, and start the log at `start`, the end of a snapshot that is durable on this node. All
+        outstanding flush tickets become void.
 
-        `chain` and `timestamp_ms` are what the snapshot says of its last batch. After a crash in here the log is the old one,
-        or the new one and empty.
+        `chain` and `timestamp_ms` are the values of the snapshot's last batch. After a crash inside this call the
+        directory has the old log, or the new and empty one.
         """
         self._generation += 1
         self._start_anew(LogStart(start, chain, timestamp_ms))
@@ -319,10 +333,10 @@ class Log(LogView):
         self._stand_at_end()
 
     def drop_prefix(self, snapshot: OffsetAndEpoch) -> list[str]:
-        """The log starts at `snapshot`'s end from now on, which is a boundary below `flushed_end`.
+        """Move the log's start up to the end of `snapshot`, a boundary below `flushed_end`.
 
-        Segments wholly below that are retired: moved to `archive/`, or removed. Gives their names. The snapshot must be
-        durable, its directory too: nothing else holds these records now.
+        Segments wholly below the new start are retired: moved to `archive/`, or deleted. Returns their names. The
+        snapshot and its directory must be durable, because no other file holds these records any more.
         """
         offset, memory = snapshot.offset, self._memory
         if offset <= memory.start.start.offset:
@@ -343,10 +357,12 @@ class Log(LogView):
         return self._segments.retire_below(offset)
 
     def stand_on(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
-        """The log starts at `snapshot`'s end, whatever is damaged below; what continues it above is kept, all else goes.
+        """Start the log at the end of `snapshot`, even if the records below are damaged. Keep the records above that
+        continue the snapshot, and delete everything else.
 
-        The snapshot is durable here; `chain` and `timestamp_ms` are what it says of its last batch. Within damage the chain there
-        is taken from it, and proven when what is damaged above it is mended.
+        The snapshot is durable on this node; `chain` and `timestamp_ms` are the values of its last batch. If the
+        snapshot's end lies inside a damaged range, the log takes the chain there from the snapshot. The repair of the
+        rest of the range proves that chain later.
         """
         if self.contradicts(snapshot):
             self.reset_to(snapshot, chain, timestamp_ms)
@@ -365,38 +381,42 @@ class Log(LogView):
             self._segments.retire_below(snapshot.offset)
 
     def note_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """`snapshot` is durable on this node. The newest one counts: an older one may be finished after it."""
+        """Record that `snapshot` is durable on this node. The newest snapshot counts, because an older one may be
+        finished later.
+        """
         self._snapshot = max(snapshot, self._snapshot or snapshot)
         self._shape = None
 
     # --- damage ----------------------------------------------------------------------------------------------------
 
     def note_damage(self, error: CorruptLog) -> DamagedRange:
-        """Somebody has come upon damage that was not there at the opening. What is known of it; `repair` mends that too.
+        """Record damage that a reader or a scrub has found, and return the damaged range, which `repair` accepts.
 
         Raises:
-            CorruptLog: `error` itself, if it does not say where in this log the damage is.
+            CorruptLog: `error` itself, if it does not name a place in this log.
         """
         if isinstance(error, DamagedRangeRead):
             return error.damaged
         name = (error.file or "").removeprefix(f"{self._directory.path_text}/")
-        # The active segment's file may be opened anew, and a flush of the old one says nothing of it.
+        # The log may open the active segment's file again. A flush of the old file handle then proves nothing, so its
+        # ticket is void.
         self._generation += 1
         damaged = self._segments.damage(name, error.position or 0, self._memory.chain, self.shape.epoch_below)
         if damaged is None:
             raise error
         self.on_damage(str(error))
         self._segments.forget_damage_below(self._memory.start)
-        self._note.flush()  # as at the opening: an older note must not come back while there is damage
+        self._note.flush()  # as at opening: an older note must not come back while the log has damage
         return damaged.above(self._memory.start.start.offset, self._memory.start.chain)
 
     def repair(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
-        """Puts back, durably, what `damaged` (one of `damage`) has lost; voids the tickets that are out.
+        """Put back, durably, the records that `damaged` (one of `damage`) has lost. All outstanding flush tickets
+        become void.
 
         Raises:
-            LogFormatError: `batches` are not that, from its beginning to its end; nothing was changed.
-            CorruptLog: there is more damage, which nobody knew of, around it; nothing was changed.
-            OSError: no room; the damage is still there.
+            LogFormatError: `batches` are not exactly the lost records; nothing was changed.
+            CorruptLog: the repair found more damage around `damaged`; nothing was changed.
+            OSError: the disk has no room; `damaged` is still damaged.
         """
         assert damaged in self._segments.ranges, damaged
         check_filling(damaged, batches)
@@ -406,34 +426,36 @@ class Log(LogView):
         self._shape = None
 
     def forget_loss(self) -> None:
-        """Nobody needs to know any more that the end of this log was `lost` once."""
+        """Delete the note `lost`. The caller has decided that the lost end of this log does not matter any more."""
         remove_lost(self._directory)
         self._lost = None
 
     def drop_oldest_archived(self) -> bool:
-        """Removes the oldest segment in the archive; False if there is none."""
+        """Delete the oldest segment in the archive. Returns False if the archive is empty."""
         archive = self._segments.archive
         return archive is not None and archive.drop_oldest()
 
     def trim_archive(self) -> list[str]:
-        """Removes what is over the archive's limits; gives the names."""
+        """Delete archived segments above the archive's limits, and return their names."""
         archive, config = self._segments.archive, self._config
         if archive is None:
             return []
         return archive.trim(config.archive_max_bytes, self.last_timestamp_ms - config.archive_max_age_ms)
 
     def forget_snapshot(self, newest: OffsetAndEpoch | None) -> None:
-        """A snapshot is gone; the newest one now is `newest`."""
-        assert newest is not None or self._memory.start.start.offset == 0, f"nothing to stand on: {self}"
+        """Record that a snapshot was deleted; `newest` is the newest one that remains."""
+        assert newest is not None or self._memory.start.start.offset == 0, (
+            f"no snapshot is left for the start of {self}"
+        )
         self._snapshot = newest
         self._shape = None
 
     def check_in_place(self) -> None:
-        """Raises Removed where this log's directory, or what was in it, was removed under this process."""
+        """Raise Removed if this log's directory, or a file in it, was deleted or replaced while the process runs."""
         self._directory.check_in_place()
         self._note.check_in_place()
 
     def close(self) -> None:
-        """Closes the files. What was not flushed stays as the operating system has it."""
+        """Close the files. Unflushed bytes stay in the operating system's page cache."""
         self._segments.close()
         self._note.close()

@@ -1,4 +1,9 @@
-"""What a log remembers of its batches once they are in a file: which epoch wrote what, who votes, and the last time."""
+"""The history of a log, kept in memory: the start of each epoch, the records about voters, and the time of the last
+batch.
+
+Example: a log holds 0..6 of epoch 1, 7..11 of epoch 4, and from 12 on records of epoch 5. `epochs` is (1, 0) (4, 7) (5,
+12). Cutting the log back to 9 leaves (1, 0) (4, 7).
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,11 +18,11 @@ from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_notes import LogStart
 
 QuorumRecord: TypeAlias = Voters | KRaftVersion
-"""The control records that say who votes and how: in force as soon as they are appended."""
+"""The control records that name the voters and the protocol level. They take effect as soon as they are appended."""
 
 
 class LogHistory:
-    """Follows the log, batch by batch."""
+    """The history of one log. The log reports every batch in order."""
 
     def __init__(self, start: LogStart) -> None:
         self.epochs: tuple[EpochStart, ...] = ()
@@ -26,7 +31,7 @@ class LogHistory:
         self.quorum_records: list[tuple[Offset, QuorumRecord]] = []
 
     def take(self, batch: Batch) -> None:
-        """`batch` is the log's last one now."""
+        """Add `batch`, the log's new last batch."""
         self._enter(batch.epoch, batch.base_offset)
         if batch.is_control:
             self.quorum_records += _quorum_records(batch)
@@ -38,14 +43,14 @@ class LogHistory:
             self.last_epoch = epoch
 
     def forget_from(self, end: Offset, start_epoch: Epoch, timestamp_ms: int) -> None:
-        """The log was cut back to `end`; its last batch is of `timestamp_ms`."""
+        """Cut the history back to `end`; `timestamp_ms` is the time of the last remaining batch."""
         self.epochs = tuple(entry for entry in self.epochs if entry.start_offset < end)
         self.last_epoch = self.epochs[-1].epoch if self.epochs else start_epoch
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] < end]
         self.last_timestamp_ms = timestamp_ms
 
     def forget_below(self, start: Offset, end: Offset) -> None:
-        """The log starts at `start` now; it ends at `end`."""
+        """Move the log's start up to `start`; the log ends at `end`."""
         index = bisect_right(self.epochs, start, key=lambda each: each.start_offset) - 1
         if start == end:
             self.epochs = ()
@@ -54,10 +59,11 @@ class LogHistory:
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= start]
 
     def step_over(self, damaged: DamagedRange) -> None:
-        """A damaged range comes next.
+        """Add a damaged range.
 
-        Its records, but for the last one, count with the epoch before them. Where an epoch begins in there, this node thinks
-        it begins too late, and so may keep what it should cut; it never cuts what it should keep.
+        The range's records count as records of the epoch before them, except the last record, whose epoch is known. If
+        an epoch began inside the range, this node believes that the epoch began later. The node may then keep records
+        that it should cut, but it never cuts records that it should keep.
         """
         if not self.epochs and damaged.end - damaged.start > 1:
             self._enter(self.last_epoch, damaged.start)
@@ -65,7 +71,7 @@ class LogHistory:
         self.last_timestamp_ms = max(self.last_timestamp_ms, damaged.timestamp_after_ms)
 
     def begin_within(self, start: LogStart, damaged: DamagedRange) -> None:
-        """The log starts with `damaged` now, which goes on up to where it went on before."""
+        """Move the log's start into `damaged`. The history behind the range does not change."""
         fresh = LogHistory(start)
         fresh.step_over(damaged)
         for entry in self.epochs:
@@ -75,7 +81,7 @@ class LogHistory:
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= damaged.end]
 
     def fill(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
-        """What was stepped over is known now."""
+        """Replace what `step_over` assumed about `damaged` by the repaired batches."""
         epochs = [entry for entry in self.epochs if entry.start_offset < damaged.start]
         filling = [EpochStart(batch.epoch, batch.base_offset) for batch in batches]
         for entry in [*filling, *(entry for entry in self.epochs if entry.start_offset >= damaged.end)]:

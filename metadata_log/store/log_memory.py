@@ -1,6 +1,7 @@
-"""What a log knows of itself without its files: where it starts and ends, who wrote what in it, and its newest batches.
+"""The part of a log that is kept in memory: start, end, chain, history and the newest batches.
 
-Told of every batch once that is in a file; at the opening, by recovery, of all that there are.
+The log reports every batch to `LogMemory` once the batch is written to a file. At opening, recovery reports every batch
+of the files.
 """
 
 from metadata_log.format.batch import Batch
@@ -12,7 +13,7 @@ from metadata_log.store.tail import Tail
 
 
 class LogMemory:
-    """See the file's head. What is durable of it, and damaged, is the log's to know."""
+    """The state of a log in memory. The log itself knows which part is durable and which part is damaged."""
 
     start: LogStart
     end: Offset
@@ -27,21 +28,21 @@ class LogMemory:
         self.begin_at(start)
 
     def begin_at(self, start: LogStart) -> None:
-        """An empty log."""
+        """Become the memory of an empty log that starts at `start`."""
         self.start = start._replace(resetting=False)
         self.end, self.chain = start.start.offset, start.chain
         self.history = LogHistory(start)
         self.tail = Tail(start.start.offset, start.chain, self._tail_bytes)
 
     def take(self, batch: Batch) -> None:
-        """`batch` is the log's last one now."""
+        """Add `batch`, the log's new last batch."""
         self.history.take(batch)
         self.tail.append(batch)
         self.end = batch.end_offset
         self.chain = batch.chain
 
     def follow(self, item: Batch | DamagedRange) -> None:
-        """`item` is what recovery has read next. What lies below the start is not this log's."""
+        """Add `item`, the next batch or damaged range that recovery found. Ignore items below the log's start."""
         start = self.start.start.offset
         if isinstance(item, Batch):
             if item.base_offset >= start:
@@ -55,9 +56,9 @@ class LogMemory:
         self.tail.clear(self.end, self.chain)
 
     def cut(self, end: Offset, chain: bytes, last: Batch | None, header_time_ms: int) -> None:
-        """The log ends at `end` now, with `chain` there and behind the batch `last`.
+        """Cut back to `end`, with `chain` there; `last` is the batch that ends there.
 
-        That is None where the file that is the last one now holds no batch; `header_time_ms` is the time below that file.
+        `last` is None if the last file now holds no batch. `header_time_ms` is the time in that file's header.
         """
         self.end, self.chain = end, chain
         if end >= self.tail.start_offset:

@@ -1,16 +1,20 @@
-"""Two small files beside the segments: how far the log was once durable, and where it starts.
+"""Three small files beside the segments: `flushed` (how far the log was durable), `log-start` and `lost`.
 
-`flushed` is rewritten in place after every completed flush, *without an fsync of its own*: it costs one write into the page
-cache. What survives a power cut is therefore some earlier note, and each of those was true when it was written. It stays
-true because whatever would make it false (truncation, reset) first lowers it, and that time with an fsync. So at every
-moment: any note that a crash can leave says at most what is durable. It is 56 bytes at the start of one sector, and a disk
-writes sectors whole.
+`flushed` says how far the log was durable. The log overwrites the note after every completed flush, *without an fsync
+of the note*, which costs one write into the page cache. So a power cut may bring back an older note, and every older
+note was true when it was written. An older note stays true because every operation that would make the note false
+(truncation, reset) first lowers the note, and then with an fsync. Example:
+  1. the log flushes 0..49 and writes "50", then flushes 50..59 and writes "60"; neither note is fsynced;
+  2. power cut: the note says 50 or 60, and both are true. Recovery treats at least 0..49 as durable;
+  3. the log is truncated to 30: first "30" is written and fsynced, then the bytes above are cut. No power cut can leave
+     a note of 50 beside a log that ends at 30.
+The note has 56 bytes at the start of one sector, and a disk writes a sector as a whole.
 
-`log-start` is replaced atomically. It says at which record the log starts where that is not the start of a segment, and it
-makes a reset one step: from the moment at which it says `resetting` the old segments do not count.
+`log-start` is replaced atomically. It names the record at which the log starts, which may lie inside a segment. It also
+makes a reset one step: as soon as `log-start` says `resetting`, the old segments do not count.
 
-`lost` is there while this node has lost what it had once made durable: it says how far that had reached. It is written before
-anything is cut, and goes when whoever may judge that says so (`Log.forget_loss`).
+`lost` exists while this node lacks records that it had made durable, and says how far the log had been durable. `lost`
+is written before anything is cut, and deleted by `Log.forget_loss`.
 """
 
 import json
@@ -36,7 +40,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class Flushed(NamedTuple):
-    """All below `end` was durable once, and the chain there was `chain`."""
+    """A durable end: all records below `end` were durable once, and the chain there was `chain`."""
 
     end: Offset
     chain: bytes
@@ -58,15 +62,15 @@ def _unpack(data: bytes) -> Flushed | None:
 
 
 def write_lost(directory: Directory, lost: Flushed) -> None:
-    """Makes durable that all below `lost.end` had been durable here, and is not any more."""
+    """Record, durably, that this node lacks records below `lost.end` that it had made durable."""
     directory.write_atomic(LOST_NAME, _pack(lost))
 
 
 def read_lost(directory: Directory) -> Flushed | None:
-    """What `write_lost` wrote; None where nothing was lost.
+    """Return what `write_lost` wrote; None if nothing was lost.
 
     Raises:
-        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+        CorruptLog: the file is damaged. The file is written atomically, so a crash does not explain the damage.
     """
     try:
         data = directory.read(LOST_NAME, _START_BYTES_MAX)
@@ -81,7 +85,7 @@ def read_lost(directory: Directory) -> Flushed | None:
 
 
 def remove_lost(directory: Directory) -> None:
-    """Nothing is missing any more."""
+    """Delete the file `lost`, durably."""
     if directory.exists(LOST_NAME):
         directory.remove(LOST_NAME)
         directory.flush()
@@ -95,12 +99,14 @@ class FlushedNote:
         self._directory = directory
         self._file = directory.open(FLUSHED_NAME, create=True)
         self.unread: OSError | None = None
-        """Why the disk could not give the note; None if it could."""
+        """Why the disk could not read the note; None if the note was read or is missing."""
         if is_new:
             directory.flush()
 
     def read(self) -> Flushed | None:
-        """The note; None if there is none that can be read, by the disk too (then `unread` says so)."""
+        """Read the note; None if the note is missing, damaged, or unreadable. `unread` tells the last case from the
+        others.
+        """
         self.unread = None
         try:
             return _unpack(read_twice(lambda: self._file.read_at(0, _FLUSHED.size)))
@@ -111,24 +117,25 @@ class FlushedNote:
             return None
 
     def write(self, end: Offset, chain: bytes) -> None:
-        """Notes that all below `end` is durable, which it must be."""
+        """Note that all records below `end` are durable. The caller has flushed them."""
         note = _pack(Flushed(end, chain))
         try:
             self._file.write_at(0, note)
         except OSError as e:
             if self.unread is None or not is_unreadable(e):
                 raise
-            # It is less than the block that the bad sector is in, and the kernel would have to read the rest of that.
+            # The note is smaller than the disk's block with the bad sector, so an overwrite would make the kernel read
+            # the rest of the block. A new file does not.
             self._directory.write_atomic(FLUSHED_NAME, note)
             self._file.close()
             self._file, self.unread = self._directory.open(FLUSHED_NAME), None
 
     def flush(self) -> None:
-        """Makes the note durable: needed before what it says ceases to be true."""
+        """Make the note durable. Call this before the old note becomes false."""
         self._file.flush()
 
     def check_in_place(self) -> None:
-        """Raises Removed where the file has no name any more."""
+        """Raise Removed if the file was deleted."""
         self._file.check_in_place()
 
     def close(self) -> None:
@@ -136,18 +143,18 @@ class FlushedNote:
 
 
 class LogStart(NamedTuple):
-    """Where the log starts, and what lies below that."""
+    """The start of the log, with the chain and the time of the records below."""
 
     start: OffsetAndEpoch
     chain: bytes
     timestamp_ms: int
-    """The timestamp of the last batch below the start; 0 where there is none."""
+    """The timestamp of the last batch below the start; 0 if no batch is below."""
     resetting: bool = False
-    """A reset to this start has begun: no segment that is there counts."""
+    """A reset to this start has begun, so no segment in the directory counts."""
 
 
 def write_start(directory: Directory, start: LogStart) -> None:
-    """Makes `start` the durable truth, in one step."""
+    """Replace `log-start` by `start`, durably and in one step."""
     text = json.dumps(
         {
             "version": 1,
@@ -162,10 +169,10 @@ def write_start(directory: Directory, start: LogStart) -> None:
 
 
 def read_start(directory: Directory) -> LogStart | None:
-    """What `write_start` wrote last; None where nothing was.
+    """Return what `write_start` wrote last; None if `log-start` does not exist.
 
     Raises:
-        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+        CorruptLog: the file is damaged. The file is written atomically, so a crash does not explain the damage.
     """
     try:
         data = directory.read(START_NAME, _START_BYTES_MAX)

@@ -1,8 +1,14 @@
-"""What a log's directory holds when a process begins: the log that was left there, or a new one; and how it is made to count.
+"""Open the log of a directory when a process starts: recover the log that is there, or create a new one.
 
-`recovery` says what of the bytes is the log, and which end of it is lost. What follows from that is done here, in an order in
-which a crash anywhere leaves what the next opening understands: first a loss is noted, then what is lost is cut, then all
-that is left is made durable, and last what harms nobody is put right.
+`recovery` decides which bytes are the log, and which end of it is lost. This file carries the decision out. The order
+is such that the next opening understands what a crash has left:
+  1. note the loss, if there is one (`lost`);
+  2. cut what is lost;
+  3. make all remaining records durable;
+  4. repair damage that needs no records, such as a damaged header.
+Example: a log was durable up to 60, and the disk has lost everything above 40. Without step 1 before step 2, a crash
+after the cut would leave a directory that looks like a whole log with the end 40. The next start would vote as if this
+node had never acknowledged 40..59.
 """
 
 import errno
@@ -23,15 +29,15 @@ from metadata_log.store.segment_repair import discard_unfinished
 from metadata_log.store.segments import Segments
 
 MayLose: TypeAlias = Callable[[Sequence[tuple[Offset, QuorumRecord]]], bool]
-"""Whether a log may be opened without its durable end, given what is left in it about who votes."""
+"""Decide whether a log may be opened without its durable end, from the records about voters that are left."""
 
 
 class Found(NamedTuple):
-    """An opened log. All of it is durable."""
+    """An opened log. Everything in it is durable."""
 
     memory: LogMemory
     lost: Flushed | None
-    """How far the log had been durable, if it was opened without the end of that."""
+    """How far the log had been durable, if its durable end is lost."""
 
 
 def find(
@@ -44,14 +50,15 @@ def find(
     may_lose: MayLose,
     snapshot: Flushed | None = None,
 ) -> Found:
-    """The log in `directory`, its files in `segments`; one that begins at `begin` if there is none.
+    """Open the log in `directory` into `segments`; create one that starts at `begin` if the directory has none.
 
-    `snapshot` is a place that is known although the note may be older: the end of a snapshot that is durable beside the log.
+    `snapshot` is the end of a snapshot that is durable beside the log. The note `flushed` may be older than the
+    snapshot.
 
     Raises:
-        LostTail: the end of what was durable once is gone, and may not be lost.
-        CorruptLog: what is there is not what was written.
-        OSError, FlushFailed: the disk's.
+        LostTail: the end of the durable part is lost, and `may_lose` does not permit that.
+        CorruptLog: the files do not hold what was written.
+        OSError, FlushFailed: the disk failed.
     """
     discard_unfinished(directory)
     lost = read_lost(directory)
@@ -62,8 +69,10 @@ def find(
 
 
 def start_anew(directory: Directory, segments: Segments, note: FlushedNote, start: LogStart) -> None:
-    """Nothing is left of what was there, and an empty log starts at `start`. After a crash in here the next opening goes on."""
-    write_start(directory, start._replace(resetting=True))  # from here on no old segment counts
+    """Delete all segments, and create an empty log at `start`. After a crash inside this call, the next opening
+    completes the work.
+    """
+    write_start(directory, start._replace(resetting=True))  # from now on no old segment counts
     segments.remove_all()
     segments.create(SegmentHeader(start.start, start.chain, start.timestamp_ms))
     note.write(start.start.offset, start.chain)
@@ -73,19 +82,22 @@ def start_anew(directory: Directory, segments: Segments, note: FlushedNote, star
 
 @contextmanager
 def _read_a_moment_ago() -> Iterator[None]:
-    """For what recovery has just read, all of it, and found intact.
+    """Wrap a read of bytes that recovery has just read and found intact.
 
     Raises:
-        OSError: in place of CorruptLog. A process that ends with damage is not started again; the next start judges this damage.
+        OSError: instead of CorruptLog. A process that ends with CorruptLog is not restarted by its supervisor. A
+            process that ends with OSError is, and the next start judges the damage.
     """
     try:
         yield
     except CorruptLog as e:
-        raise OSError(errno.EIO, f"{e}; the disk gave it a moment ago") from e
+        raise OSError(
+            errno.EIO, f"{e}; the same bytes were intact a moment ago; the next start judges this damage"
+        ) from e
 
 
 class _Opening:
-    """One opening of one log: `find`, once."""
+    """One opening of one log. Call `find` once."""
 
     def __init__(
         self,
@@ -106,7 +118,7 @@ class _Opening:
         self.lost = lost
 
     def find(self, start: LogStart | None, begin: LogStart) -> None:
-        """`start` is the noted one, `begin` the same, or where a new log would begin."""
+        """Open the log. `start` is the content of `log-start`; `begin` is the same, or the start of a new log."""
         durable = self._note.read()
         is_new = (
             start is None
@@ -124,10 +136,11 @@ class _Opening:
         lost = self._judge(recovery, begin)
         if lost is not None:
             self._lose(recovery, lost)
-        # Also where an earlier opening has noted the loss, and ended before its cut: what is cut now looks torn.
+        # Keep the cut files also if an earlier opening noted the loss and ended before its cut: the remains now look
+        # like a torn tail.
         recovery.cut(keep_files=self.lost is not None)
         if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
-            # (The damage may stand below the start, in the segment that the start stands in: the log is empty then.)
+            # (If the damage is below the start, in the segment that contains the start, the log is empty now.)
             self._start_anew(begin)
             return
         self._segments.adopt(recovery.segments, recovery.ranges)
@@ -136,7 +149,7 @@ class _Opening:
         self._mend_empty_ranges()
 
     def _judge(self, recovery: Recovery, begin: LogStart) -> Flushed | None:
-        """Reads all that there is. What of it is lost, and may be."""
+        """Read the whole log into memory; return how far the log had been durable, if its end is lost."""
         memory, began = self.memory, False
         for item in recovery.read():
             if not began:
@@ -145,7 +158,7 @@ class _Opening:
             memory.follow(item)
         self._refuse_earlier_loss()
         lost = recovery.settle(may_lose=self._may_be_lost, unread=self._note.unread)
-        if not began:  # before a loss is noted: with no record left, the note must have this log's own first chain
+        if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain
             memory.begin_at(recovery.start if recovery.segments else begin)
         return lost
 
@@ -154,11 +167,17 @@ class _Opening:
 
     def _refuse_earlier_loss(self) -> None:
         if self.lost is not None and not self._may_be_lost():
-            where = CorruptLog(f"{self._directory.path_text}: the log was cut at damage, and is not what it was since")
+            where = CorruptLog(
+                f"{self._directory.path_text}: an earlier start cut this log at damage, and the lost records are still missing"
+            )
             raise LostTail.what(where, 0, *self.lost)
 
     def _lose(self, recovery: Recovery, lost: Flushed) -> None:
-        """In this order: no crash in here may leave a node that has forgotten what it has forgotten."""
+        """Note the loss, durably, before anything is cut.
+
+        The order matters. If the process crashed after the cut and before the note, the next start would take the
+        shorter log for complete and vote with it.
+        """
         recovery.set_aside()
         self.lost = max(lost, self.lost or lost)
         write_lost(self._directory, self.lost)
@@ -166,11 +185,13 @@ class _Opening:
         self._note.flush()
 
     def _make_durable(self, pieces: Sequence[Segment], durable: Flushed | None) -> None:
-        """`durable` is what was noted: below that no process has left anything in the page cache only."""
+        """Write again and fsync the records above `durable`, the noted end. Records below the noted end are on the disk
+        already.
+        """
         active = self._segments.active
         for piece in pieces:
-            # The active one in any case: a truncation may have been killed before its fsync, and what it cut, which
-            # continues the chain just as well, would be back after a power cut.
+            # The active segment in any case: an earlier process may have been killed between a truncation and its
+            # fsync. The cut records also continue the chain, and a power cut would bring them back.
             if piece is active or durable is None or piece.end_offset > durable.end:
                 with _read_a_moment_ago():
                     piece.write_again(0 if durable is None else durable.end)
@@ -179,12 +200,12 @@ class _Opening:
                 piece.release()
         self._directory.flush()
         self._note.write(self.memory.end, self.memory.chain)
-        # Nothing else says that what is damaged had been durable. An older note, back after a power cut, would make of it a
-        # torn tail, which is cut.
+        # Only this note says that the damaged records had been durable. If a power cut brought back an older note,
+        # recovery would treat the damage as a torn tail and cut it.
         self._note.flush()
 
     def _mend_empty_ranges(self) -> None:
-        """No record is missing in those: what stands around each says all."""
+        """Repair damaged ranges in which no record is missing: the intact batches around each range are enough."""
         try:
             while empty := self._segments.empty_ranges():
                 with _read_a_moment_ago():
@@ -192,7 +213,8 @@ class _Opening:
         except OSError as e:
             if not is_full(e):
                 raise
-            # They are in nobody's way, and a node that cannot write can vote: the next start with room mends them.
+            # Such damage does not prevent a vote, and a node with a full disk should vote. The next start that finds
+            # room repairs it.
 
     def _start_anew(self, start: LogStart) -> None:
         start_anew(self._directory, self._segments, self._note, start)

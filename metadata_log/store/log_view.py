@@ -1,20 +1,21 @@
-"""A log as its readers see it: its shape, its batches and chain, and the records that it has lost.
+"""The read-only side of a log: its shape, batches, chain, voter records, and damaged ranges.
 
     start      damage       flushed_end   end
       [--------)~~~~~~~[-------------|-----)
        readable refused   readable     written, not yet durable
 
-*Three ends of one log.* `end` is one past the last record that was written (into the page cache), `flushed_end` one past the
-last durable one; the high watermark is no business of the log's. A log promises only the records below `flushed_end`.
+*A log has two ends.* `end` is one past the last record that was written (into the page cache), and `flushed_end` one
+past the last durable record. A log promises only the records below `flushed_end`. The high watermark belongs to Raft;
+the log does not know it.
 
-*A view changes nothing.* Code that must not change a log takes a `LogView`, and the type checker holds that code to it. The view
-follows its log all the same; a `LogShape` that was taken from it stays as it was:
+*A view changes nothing.* Code that must not change a log takes a `LogView`, and the type checker enforces that. A view
+shows the current log; a `LogShape` taken from the view never changes. Example:
     1. a log holds the records 0..9, and those below 8 are durable; a reader takes `shape`;
-    2. the log appends 10 and 11: `end` is 12 now, and the shape that the reader took still says 10;
-    3. a scrub finds that the disk has lost the records 3..5, and the log takes note of it: `damage` names [3, 6) from now on,
-       `read(3)` raises DamagedRangeRead, and `read(6)` answers as before.
+    2. the log appends 10 and 11: `end` is 12 now, and the reader's shape still has the end 10;
+    3. a scrub finds that the disk has lost the records 3..5: `damage` lists [3, 6) from now on, `read(3)` raises
+       DamagedRangeRead, and `read(6)` works as before.
 
-Not safe for several threads: a view is read by the thread that owns its log.
+Views are not thread-safe: only the thread that owns the log may read.
 """
 
 from collections.abc import Sequence
@@ -32,13 +33,13 @@ from metadata_log.store.segments import Extent, Segments
 
 
 class LogView:
-    """See the file's head. Every `Log` is one, and there are no others."""
+    """The methods of `Log` that change nothing. `Log` is the only subclass."""
 
     _flushed_end: Offset
     _flushed_chain: bytes
     _snapshot: OffsetAndEpoch | None
     _shape: LogShape | None
-    """Made when asked for; None after every change."""
+    """The cached shape; None after every change."""
 
     def __init__(self, directory: Directory, segments: Segments, found: Found) -> None:
         self._directory = directory
@@ -46,11 +47,11 @@ class LogView:
         self._memory = found.memory
         self._lost = found.lost
         self._generation = 0
-        """Grows with every truncation and reset; a ticket of another generation is void."""
+        """Grows with every truncation, reset and repair; a flush ticket of another generation is void."""
         self._stand_at_end()
 
     def _stand_at_end(self) -> None:
-        """All that the log holds is durable, and no snapshot is known but the one that it starts at."""
+        """Count everything in the log as durable, and the log's start as the only known snapshot."""
         start = self._memory.start.start
         self._flushed_end, self._flushed_chain = self._memory.end, self._memory.chain
         self._snapshot = start if start.offset else None
@@ -58,7 +59,7 @@ class LogView:
 
     @property
     def shape(self) -> LogShape:
-        """The log's shape as of now; a value, so it can be kept."""
+        """The log's current shape, an immutable value."""
         if self._shape is None:
             memory = self._memory
             self._shape = LogShape(
@@ -84,37 +85,40 @@ class LogView:
 
     @property
     def last_timestamp_ms(self) -> int:
-        """The time of the last batch, or of the last one below the start; 0 where there never was one."""
+        """The time of the last batch, or of the last batch below the start; 0 if the log never had a batch."""
         return self._memory.history.last_timestamp_ms
 
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
-        """What this log has lost between its start and its end, oldest first; nearly always nothing."""
+        """The ranges that this log has lost between its start and its end, oldest first. Nearly always empty."""
         if not self._segments.ranges:
             return ()
         start = self._memory.start.start.offset
         return tuple(each for each in self._segments.ranges if each.end > start and each.end > each.start)
 
     def is_damaged_at(self, offset: Offset) -> bool:
-        """Whether the record at `offset` is among those that this log has lost."""
+        """Return True if this log has lost the record at `offset`."""
         return self._segments.damaged_at(offset) is not None
 
     def is_within_damage(self, offset: Offset) -> bool:
-        """Whether this log cannot say what its chain is at `offset`. (Where two damaged ranges meet, a file's header says it.)"""
+        """Return True if this log does not know its chain at `offset`.
+
+        (At the offset between two adjacent damaged ranges, a file header still has the chain.)
+        """
         damaged = self._segments.damaged_at(offset)
         return damaged is not None and damaged.start < offset
 
     @property
     def lost(self) -> Flushed | None:
-        """How far this log had been durable, if it was opened without the end of that. Not yet forgotten, see `forget_loss`."""
+        """How far this log had been durable, if its durable end is lost; None after `forget_loss`."""
         return self._lost
 
     def chain_at(self, offset: Offset) -> bytes | None:
-        """The chain at `offset`; None if that is no batch boundary of this log.
+        """Return the chain at `offset`; None if `offset` is not a batch boundary of this log.
 
         Raises:
-            DamagedRangeRead: that is not known any more.
-            CorruptLog: the search came upon damage that nobody knew of.
+            DamagedRangeRead: damage has destroyed the chain at `offset`.
+            CorruptLog: the search met damage that was not known yet; see `note_damage`.
         """
         memory = self._memory
         if not memory.start.start.offset <= offset <= memory.end:
@@ -126,21 +130,22 @@ class LogView:
         return self._segments.chain_at(offset)
 
     def is_boundary(self, offset: Offset) -> bool:
-        """Whether a batch of this log ends, or the log starts, at `offset`."""
+        """Return True if the log starts, or a batch ends, at `offset`."""
         return self.chain_at(offset) is not None
 
     def control_records(self) -> Sequence[tuple[Offset, QuorumRecord]]:
-        """The records of this log that say who votes, each with its offset, oldest first."""
+        """Return the log's records about voters, each with its offset, oldest first."""
         return tuple(self._memory.history.quorum_records)
 
     def read(self, offset: Offset, max_bytes: int, until: Offset | None = None) -> tuple[Batch, ...]:
-        """Batches from the one that begins at `offset`, which must be a boundary; none where `offset` is the end.
+        """Read batches from `offset` on, which must be a boundary; return none if `offset` is the end.
 
-        At least one batch if there is one that ends at or below `until`, then as many as `max_bytes` has room for.
+        Returns at least one batch if any batch ends at or below `until`, then as many as fit into `max_bytes`.
 
         Raises:
-            DamagedRangeRead: the first of them is damaged. Intact ones before that are given.
-            CorruptLog: the disk no longer holds what was written, and nobody knew; see `note_damage`.
+            DamagedRangeRead: the first batch is damaged. If only a later batch is damaged, `read` returns the batches
+                before the damage.
+            CorruptLog: the disk no longer holds what was written, and the damage was not known yet; see `note_damage`.
         """
         memory = self._memory
         until = memory.end if until is None else min(until, memory.end)
@@ -152,7 +157,9 @@ class LogView:
         return tuple(self._segments.read(offset, max_bytes, until))
 
     def read_again(self, damaged: DamagedRange) -> list[Batch]:
-        """What `damaged` (one of `damage`) has lost, if disk and memory together give all of it now; else nothing."""
+        """Return the lost records of `damaged` (one of `damage`), if disk and memory together now have all of them;
+        else nothing.
+        """
         ranges, tail = self._segments.ranges, self._memory.tail
         batches = read_again(self._directory, damaged, ranges) if damaged.start < tail.start_offset else []
         end = batches[-1].end_offset if batches else damaged.start
@@ -162,9 +169,10 @@ class LogView:
         return batches if is_all else []
 
     def contradicts(self, snapshot: OffsetAndEpoch) -> bool:
-        """Whether nothing of this log is known to continue `snapshot`: it ends before it, or has another epoch there.
+        """Return True if nothing in this log is known to continue `snapshot`: the log ends before it, or has another
+        epoch there.
 
-        Within damage only the epochs on both sides of it can tell.
+        Inside a damaged range, the log compares with the epochs on both sides of the range.
         """
         offset, epoch = snapshot
         start = self._memory.start.start.offset
@@ -179,11 +187,11 @@ class LogView:
 
     @property
     def generation(self) -> int:
-        """Grows whenever bytes that were in the log are not there any more, or stand elsewhere."""
+        """Grows whenever bytes of the log were deleted or moved."""
         return self._generation
 
     def extents(self) -> list[Extent]:
-        """What a scrub should look at: all that stands in sealed segments (`segments.check`)."""
+        """Return the parts of sealed segments that a scrub should read (`segments.check`)."""
         return self._segments.extents()
 
     def __str__(self) -> str:

@@ -1,34 +1,44 @@
-"""What a crash or a bad disk has left, judged: which bytes are the log, what is a torn tail, and what is damage.
+"""Recovery: decide which bytes of the files are the log, which are a torn tail, and which are damage.
 
-A power cut keeps any subset of the sectors that were not flushed. So *above* what was once durable there may be anything:
-half a batch, a hole, a later batch without an earlier one. That is a torn tail; nobody was told of it, and it is cut.
-*Below*, all was there once. Damage there was done by something else, others may have been told of those records, and
-cutting them away would be forgetting what was promised. It is never cut.
+A power cut keeps any subset of the sectors that were not flushed. So *above* the durable end the files may hold
+anything: half a batch, a hole, a later batch without an earlier one. These bytes are a **torn tail**. No other node was
+told of them, and recovery cuts them. *Below* the durable end, everything was on the disk once, so only a broken disk
+explains damage there. Other nodes may count on those records. Recovery never cuts them silently.
 
-    intact               o                           o = the first offset that is not intact
+    intact                o                          o = the first offset that is not intact
     [--------------------|~~~~~~~~~~~~~~)
                 ^                                    durable up to here: a torn tail, cut at o
-                                  ^                  durable up to here, and nothing intact leads there: LostTail
+                                  ^                  durable up to here, nothing intact behind: LostTail
     [--------------------|~~~|-----------------)
-                                  ^                  durable up to here: a DamagedRange, and the log is read on behind it
+                                  ^                  durable up to here: a DamagedRange, the log goes on behind it
 
-How far it was durable is said by the note `flushed`; and by each segment's header for all segments before, because one is
-sealed before the next exists.
+Example. The log has batches for 0..59, and the batch of 40..49 has a wrong checksum:
+  1. `flushed` says 40: nothing from 40 on was acknowledged. Recovery cuts at 40.
+  2. `flushed` says 60, and 50..59 are intact and lead to the noted chain at 60: the range [40, 50) is damaged, and the
+     log still ends at 60. The node fetches 40..49 from another voter.
+  3. `flushed` says 60, and the batch of 50..59 is damaged too: LostTail. The node had acknowledged up to 60 and can
+     only prove 40.
 
-*Picking the log up behind damage.* The place where to go on is one that leads, batch by batch, to a chain that is known: the
-previous chain in the next segment's header or, in the last segment, the noted one. So what looks like a batch and is none
-(the bytes of one may stand inside a record) misleads nobody. In one file at most one range is damaged: what lies intact
-between two damaged places counts with them. Only behind a header the first batch may prove itself: it continues what is before.
+*The durable end is known* from the note `flushed`. For all segments but the last, the header of the next segment says
+it as well, because a segment is sealed before the next one exists.
 
-Where the note is missing or damaged (no crash of ours does that), only the bytes can speak: if in the last segment an intact
-batch of a later offset stands anywhere behind the damage, that is loss, else a torn tail. So it is where the disk cannot read
-what stands above the note: a power cut brings back an older note, and leaves torn what can be read. Where the disk cannot read
-the note itself, it is done without only if the log reads to a clean end: the note is there, and may say more than the bytes.
+*Going on behind damage.* The log goes on at a batch that leads, batch by batch, to a known chain: the previous chain in
+the next segment's header or, in the last segment, the chain in `flushed`. So bytes that only look like a batch, such as
+the bytes of a batch inside a record, are never believed. A file has at most one damaged range: intact batches between
+two damaged places count as damaged. Behind a damaged header, the first batch is believed if it continues the batch
+before the header.
 
-A power cut may also bring back a note that is older than the node's own newest snapshot, which was made of what was durable.
-So what is damaged below the snapshot's end is no torn tail. Where the log goes on from there, it is picked up behind the
-damage, as far as that leads. Where it does not, because the record at the snapshot's end is damaged too, a batch that stands
-above is loss, as it is without a note. A snapshot that a crash has left before the log was reset to it has nothing above it.
+*The note `flushed` is missing or damaged* (no crash causes that). Recovery then has only the segments. If the last
+segment has an intact batch with a later offset behind the damage, the end is lost; otherwise the damage is a torn tail.
+The same rule holds for a sector above the noted end that the disk cannot read: after a power cut the note may be older,
+and a torn sector can be read. If the disk cannot read the note itself, recovery needs a log that reads to a clean end;
+otherwise the start fails, because the unread note may name a higher end.
+
+*The note is older than the node's newest snapshot.* A power cut may bring back such a note. The snapshot was made from
+durable records, so damage below the snapshot's end is not a torn tail. If batches continue the snapshot, recovery goes
+on behind the damage as far as these batches lead. If the record at the snapshot's end is damaged as well, an intact
+batch above it means that the end is lost, as without a note. A snapshot that was installed just before a crash, before
+the log was reset to it, has no batch above it.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,18 +70,20 @@ DAMAGED_SUFFIX: Final = ".damaged"
 
 
 class Damage(NamedTuple):
-    """The first place that is not intact: in the `segment_index`-th file, at byte `position`; intact up to `offset`."""
+    """The first damaged place: byte `position` of the `segment_index`-th file. The log is intact up to `offset`."""
 
     segment_index: int
     position: int
     offset: Offset
     reason: str
     is_unreadable: bool = False
-    """The disk cannot read it: no power cut of ours leaves that."""
+    """The disk cannot read the place. A power cut never causes that."""
 
 
 class _Resume(NamedTuple):
-    """Where the log can be read again: from `position` of the `index`-th file on, where `header.start` is what comes next."""
+    """The place behind damage from which the log can be read: `position` in the `file_index`-th file. `header.start`
+    comes next.
+    """
 
     file_index: int
     position: int
@@ -79,16 +91,16 @@ class _Resume(NamedTuple):
 
 
 class _AnotherHistory(Exception):
-    """A segment that is intact and does not belong to this log. Nothing behind it can be trusted to."""
+    """An intact segment that does not belong to this log. Recovery does not read the files behind it."""
 
 
 def segment_names(directory: Directory) -> list[str]:
-    """The names of the segments in `directory`, oldest first. Other files are other people's."""
+    """Return the names of the segments in `directory`, oldest first. Other files are ignored."""
     return [name for name in directory.names() if base_offset_of(name) is not None]
 
 
 def header_of(directory: Directory, name: str) -> SegmentHeader | None:
-    """What the header of a segment says; None if it is damaged."""
+    """Return the header of a segment; None if the header is damaged."""
     try:
         segment = Segment.open(directory, name)
     except LogFormatError:
@@ -98,7 +110,9 @@ def header_of(directory: Directory, name: str) -> SegmentHeader | None:
 
 
 def continued(directory: Directory, place: Flushed) -> Flushed:
-    """How far what stands in the segments goes on from a place that is known, whatever is damaged below and in between."""
+    """Follow the intact batches that continue `place`, and return how far they lead. Damage elsewhere does not
+    matter.
+    """
     end, chain = place
     for name in segment_names(directory):
         with closing(directory.open(name)) as file:
@@ -109,7 +123,9 @@ def continued(directory: Directory, place: Flushed) -> Flushed:
 
 
 def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushed | None) -> Flushed | None:
-    """How far the log was durable, as the note says; or as far as it goes on from a snapshot's end, if that is further."""
+    """Return how far the log was durable: the end in `note`, or the end of the batches that continue `snapshot`, if
+    that is higher.
+    """
     if snapshot is None or (note is not None and note.end >= snapshot.end):
         return note
     end = continued(directory, snapshot)
@@ -117,32 +133,34 @@ def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushe
 
 
 class Recovery:
-    """One recovery of one directory: `read` scans, then `settle` judges and cuts, once each."""
+    """One recovery of one directory. Call `read` once to scan, then `settle` once to judge, then `cut`."""
 
     def __init__(
         self, directory: Directory, start: LogStart | None, note: Flushed | None, snapshot: Flushed | None = None
     ) -> None:
-        """`note` says how far it was durable; `snapshot` is the end of a snapshot that is durable beside it."""
+        """`note` says how far the log was durable; `snapshot` is the end of a durable snapshot beside the log."""
         names = segment_names(directory)
         self._leftovers = [name for name in names if is_leftover(directory, name)]
         names = [name for name in names if name not in self._leftovers]
         start_offset = start.start.offset if start else 0
         first = sum(1 for name in names[1:] if (base_offset_of(name) or 0) <= start_offset)
-        # Where the header of the segment at the start is damaged, only the one before can lead into it.
+        # If the segment at the log's start has a damaged header, only the segment before can lead into it.
         while first > 0 and header_of(directory, names[first]) is None:
             first -= 1
         self.retired_names = names[:first]
-        """Segments wholly below the log's start, which a crash kept from being retired."""
+        """Segments wholly below the log's start. A crash prevented their retirement."""
         self.segments: list[Segment] = []
-        """The intact pieces, oldest first: what stands in one file, without damage in between. The last one may be empty."""
+        """The intact pieces, oldest first. A piece is the part of one file without damage inside. The last piece may be
+        empty."""
         self.ranges: list[DamagedRange] = []
-        """What is damaged between two of those. One may be empty: then a header is damaged, or there is rubbish in between."""
+        """The damaged ranges between pieces. A range may have no records: a damaged header, or other bytes between two
+        batches."""
         self._directory = directory
         self._names = names[first:]
         self._start = start
         self._note = note
         self._known = _furthest_known(directory, note, snapshot)
-        """The place that the last segment leads to."""
+        """The durable end, to which the batches of the last segment must lead."""
         self._snapshot_end: Offset = 0 if snapshot is None else snapshot.end
         self._damage: Damage | None = None
         self._foreign = False
@@ -150,7 +168,7 @@ class Recovery:
         self._chain: bytes | None = None
         self._epoch: Epoch = 0
         self._promised = [Flushed(start.start.offset, start.chain)] if start else []
-        """Places that were durable once, with the chain there."""
+        """Places that were durable once, each with the chain there."""
         self._promised += [place for place in (note, self._known) if place is not None]
         self._kept: set[Flushed] = set()
         self._lowest: Offset = start_offset
@@ -158,7 +176,9 @@ class Recovery:
 
     @property
     def start(self) -> LogStart:
-        """Where the log starts: as noted, or else where its first segment does. To be asked after the first item read."""
+        """The log's start: as in `log-start`, or else the start of the first segment. Valid after `read` gave its first
+        item.
+        """
         if self._start is not None:
             return self._start
         header = self.segments[0].header
@@ -166,13 +186,13 @@ class Recovery:
 
     @property
     def stop(self) -> CorruptLog | None:
-        """Why it was not read any further; None where all of it was."""
+        """Why recovery stopped reading; None if everything was read."""
         return None if self._damage is None else self._where()
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def read(self) -> Iterator[Batch | DamagedRange]:
-        """All that can be read, in order, also what lies below the log's start."""
+        """Read everything, in order, including batches below the log's start."""
         index = 0
         resume: _Resume | None = None
         while index < len(self._names):
@@ -193,19 +213,19 @@ class Recovery:
                 self._damage = damage
                 return
             if self._has_nothing_before(resume):
-                self.segments.pop()  # the disk has not given the very first batch, and gives it now
+                self.segments.pop()  # the disk could not read the very first batch before, and can now
                 index = resume.file_index
                 continue
             yield self._step_over(damage, resume)
             index = resume.file_index
 
     def _has_nothing_before(self, resume: _Resume) -> bool:
-        """Whether the last piece is an empty one, and stands where the log is to go on."""
+        """Return True if the last piece is empty and the log goes on at the same place."""
         place = (self._names[resume.file_index], resume.position, resume.position)
         return any((each.name, each.first_position, each.end_position) == place for each in self.segments[-1:])
 
     def _read_file(self, index: int, resume: _Resume | None) -> Iterator[Batch]:
-        """The batches of one file, or those behind the damage in it."""
+        """Read the batches of one file, or those behind the damage in it."""
         segment = self._open(index, resume)
         self.segments.append(segment)
         for position, batch in walk(segment.file, segment.first_position, segment.file.size()):
@@ -233,7 +253,7 @@ class Recovery:
         return segment
 
     def _enter(self, header: SegmentHeader) -> None:
-        """Checks that a segment with this header continues the ones before it."""
+        """Check that a segment with this header continues the segments before."""
         offset = header.start.offset
         if self._chain is None:
             if self._start is not None and offset > self._start.start.offset:
@@ -253,11 +273,11 @@ class Recovery:
         self._check_promises()
 
     def _continue(self, position: int, batch: Batch) -> bytes:
-        """Takes `batch` as the next one, if it is; gives the chain before it."""
+        """Accept `batch` if it is the next one. Return the chain before it."""
         assert self._chain is not None
         previous_chain = self._chain
         if batch.base_offset != self._end:
-            raise BadBatch(position, f"a batch with base offset {batch.base_offset} where {self._end} comes next")
+            raise BadBatch(position, f"a batch with base offset {batch.base_offset} where {self._end} is expected")
         if batch.epoch < self._epoch:
             raise BadBatch(position, f"epoch {batch.epoch} after epoch {self._epoch}")
         if not verify_chain(batch, previous_chain):
@@ -269,14 +289,17 @@ class Recovery:
         return previous_chain
 
     def _check_start(self) -> None:
-        """What this node appended next would be of the noted epoch, and its next recovery would take that for an older one."""
+        """Refuse an epoch just below the start that differs from the epoch in `log-start`.
+
+        This node would append its next batch with the noted epoch, and the next recovery would reject that batch.
+        """
         if (
             self._start is not None
             and self._start.start != (self._end, self._epoch)
             and self._start.start.offset == self._end
         ):
             raise _AnotherHistory(
-                f"epoch {self._epoch} just below offset {self._end}; the log is noted to start at {self._start.start}"
+                f"epoch {self._epoch} just below offset {self._end}, but log-start says {self._start.start}"
             )
 
     def _check_promises(self) -> None:
@@ -285,7 +308,7 @@ class Recovery:
     # --- behind damage ---------------------------------------------------------------------------------------------
 
     def _resume_behind(self, damage: Damage) -> _Resume | None:
-        """Where the log goes on behind `damage`, proven; None if it does not."""
+        """Find the place where the log goes on behind `damage`, with proof; None if there is no such place."""
         for index in range(damage.segment_index, len(self._names)):
             position = damage.position if index == damage.segment_index else 0
             if position == 0:
@@ -305,7 +328,7 @@ class Recovery:
         return None
 
     def _resume_at(self, header: SegmentHeader, index: int, damage: Damage) -> _Resume | None:
-        """At the beginning of an intact file; None if that cannot come after what was read before."""
+        """Resume at the beginning of an intact file; None if this file cannot come after the batches read before."""
         offset = header.start.offset
         if (
             offset < damage.offset
@@ -316,9 +339,10 @@ class Recovery:
         return _Resume(index, SEGMENT_HEADER_BYTES, header)
 
     def _resume_at_next_batch(self, index: int, damage: Damage) -> _Resume | None:
-        """Behind a damaged header, if a batch there continues what was read before, or the log's start.
+        """Resume behind a damaged header, at a batch that continues the batches read before or the log's start.
 
-        Whatever is known of the end: the header was durable before any batch was written, so this is no torn tail.
+        The known durable end does not matter here: a header is durable before any batch is written, so a damaged header
+        is not a torn tail.
         """
         with closing(self._directory.open(self._names[index])) as file:
             for position, batch in intact_batches(file, SEGMENT_HEADER_BYTES, damage.offset):
@@ -328,7 +352,7 @@ class Recovery:
         return None
 
     def _continuing(self, damage: Damage, index: int, position: int, batch: Batch) -> _Resume | None:
-        """At `batch`, if it is the one that comes next."""
+        """Resume at `batch`, if `batch` continues the batches read before."""
         assert self._chain is not None
         if batch.base_offset != damage.offset or batch.epoch < self._epoch or not verify_chain(batch, self._chain):
             return None
@@ -336,25 +360,27 @@ class Recovery:
         return _Resume(index, position, header)
 
     def _header_behind(self, index: int) -> SegmentHeader | None:
-        """The next file's; None where the log ends, or if that file's is damaged."""
+        """Return the next file's header; None if this file is the last one or that header is damaged."""
         return header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
 
     def _resume_in(
         self, index: int, position: int, damage: Damage, known: Flushed, *, has_next: bool
     ) -> _Resume | None:
-        """In the middle of a file, behind the first intact batch of those that lead to what is known."""
+        """Resume inside a file, behind the first intact batch of those that lead to `known`."""
         with closing(self._directory.open(self._names[index])) as file:
             found = first_that_leads_to(known, intact_batches(file, position, damage.offset), self._epoch)
         if found is None:
             return None
         at, first = found
         if first.end_offset == known.end and has_next:
-            return None  # only the next file is proven
+            return None  # only the beginning of the next file is proven
         behind_it = _Resume(index, at + len(first.data), SegmentHeader(first.end, first.chain, first.last_timestamp_ms))
         return self._continuing(damage, index, at, first) or behind_it
 
     def _step_over(self, damage: Damage, resume: _Resume) -> DamagedRange:
-        """Takes note of what is damaged; what lies below the log's start is nobody's loss."""
+        """Record a damaged range. The part of the range below the log's start is left out: those records are not
+        missing.
+        """
         (end, epoch_after), chain_after, timestamp_ms = resume.header
         assert self._chain is not None
         start, chain_before = damage.offset, self._chain
@@ -382,22 +408,25 @@ class Recovery:
     # --- judging ---------------------------------------------------------------------------------------------------
 
     def settle(self, *, may_lose: Callable[[], bool], unread: OSError | None = None) -> Flushed | None:
-        """What had been durable and is gone, where that is the log's end; None if nothing is. Changes nothing.
+        """Judge: return how far the log had been durable if its end is lost; None if no end is lost. Changes nothing.
 
-        `unread` is why the disk could not give the note. Without it, nothing but a clean end is believed: all that can be
-        read may have been followed by what others were told of.
+        `unread` is the error with which the disk refused to read the note `flushed`. In that case only a log that reads
+        to a clean end is accepted: there may have been acknowledged records behind the last readable one.
 
         Raises:
-            LostTail: that, unless whoever opens this `may_lose` it.
-            CorruptLog: what is there is not what it was, or does not belong together.
-            OSError: `unread`, where the log does not read to a clean end. Another start may be given the note.
+            LostTail: the log's durable end is lost, and `may_lose` returns False.
+            CorruptLog: the files do not hold what was written, or do not belong together.
+            OSError: `unread`, if the log does not read to a clean end. The disk may be able to read the note at the
+                next start.
         """
         damage, where = self._damage, self._where()
         if self._foreign:
             raise where
         if unread is not None and (damage is not None or not self.segments):
             text = f"{self._directory.path_text}/{FLUSHED_NAME}: the disk cannot read how far this log was durable"
-            raise OSError(unread.errno, f"{text} ({unread.strerror}), which must be known: {where}") from unread
+            raise OSError(
+                unread.errno, f"{text} ({unread.strerror}), and without that no damage can be judged: {where}"
+            ) from unread
         promised = max(self._promised, default=Flushed(0, b""))
         lost = promised if self._end < promised.end else None
         if lost is None and damage is not None:
@@ -411,9 +440,10 @@ class Recovery:
         return lost
 
     def _is_empty(self) -> bool:
-        """Whether there is nothing but a file without a header where the log starts, and the note knows of nothing above that.
+        """Return True if the log has only a file without a header at its start, and the note knows of no record above
+        that.
 
-        After an install on an idle cluster the header may be all that a log has, for hours.
+        After a node installs a snapshot in an idle cluster, the log may have nothing but a header for hours.
         """
         start = self._start.start.offset if self._start else 0
         return self._note is not None and not self._names and self._leftovers == [segment_name(start)]
@@ -438,14 +468,16 @@ class Recovery:
                 raise CorruptLog.at(self._directory.path_text, 0, self._lowest, reason)
 
     def _lost_behind(self, damage: Damage) -> Flushed | None:
-        """Up to where what stands behind `damage` had been durable; None where that is a torn tail, as far as anyone knows."""
+        """Return how far the records behind `damage` had been durable; None if they are a torn tail, as far as can be
+        known.
+        """
         without_note = self._note is None or damage.is_unreadable
         if not without_note and damage.offset >= self._snapshot_end:
             return None
         last: Flushed | None = None
         for batch in self._intact_behind(damage, damage.offset + 1 if without_note else self._snapshot_end):
             if batch.base_offset == self._snapshot_end and not without_note:
-                return None  # intact, and does not go on from the snapshot: this is another history
+                return None  # intact, but does not continue the snapshot: another history
             last = max(last or Flushed(0, b""), Flushed(batch.end_offset, batch.chain))
         return last
 
@@ -459,20 +491,20 @@ class Recovery:
     # --- cutting ---------------------------------------------------------------------------------------------------
 
     def set_aside(self) -> None:
-        """Copies what `cut` would take from a file, durably: what was lost is kept for whoever wants to look into it."""
+        """Copy the file from which `cut` will take bytes, durably, for later inspection."""
         damage = self._damage
         if damage is not None and self.segments and self.segments[-1].name == self._names[damage.segment_index]:
             copy_file(self._directory, self.segments[-1].name, self.segments[-1].name + DAMAGED_SUFFIX)
 
     def cut(self, *, keep_files: bool) -> None:
-        """The log ends where it is intact, durably. Whole files behind that are removed, or kept under another name."""
+        """End the log where it is intact, durably. Delete whole files behind that, or keep them as `*.damaged`."""
         for name in self._leftovers:
             self._directory.remove(name)
         damage = self._damage
         if damage is None:
             return
         kept = self._names.index(self.segments[-1].name) + 1 if self.segments else 0
-        # The newest goes first: whatever a crash in here leaves is again an intact log with a torn tail.
+        # Newest first: after a crash in here the directory again has an intact log with a torn tail.
         for name in reversed(self._names[kept:]):
             if keep_files:
                 self._directory.rename(name, name + DAMAGED_SUFFIX)

@@ -1,8 +1,11 @@
-"""What can still be read behind damage in a file: where a batch begins again, and whether what begins there is believed.
+"""Find the batches behind damage in a file, and decide which of them to believe.
 
-A batch's chain cannot be checked without the chain before it, which the damage has taken. So batches behind damage are believed
-only where they lead, one by one, to a chain that is known from elsewhere. Whatever bytes look like a batch and are none (the
-bytes of one may stand inside a record) lead nowhere.
+The chain of a batch can be checked only with the chain before it, and the damage has destroyed that chain. So a batch
+behind damage is believed only if it leads, batch by batch, to a chain that is known from elsewhere. Example:
+  1. a file holds batches at 10, 20, 30 and 40; the bytes of the batch at 20 are damaged;
+  2. one record of the batch at 30 contains the bytes of another, valid batch at 35;
+  3. the next file's header says: the chain at 50 is C. The batches at 30 and 40 lead from one to the next, and to C at
+     50: the log believes them. The batch "35" leads to nothing and is ignored.
 """
 
 from collections.abc import Iterator
@@ -19,19 +22,19 @@ _WINDOW_BYTES: Final = 256 << 10
 
 
 def intact_batches(file: File, position: int, lowest: Offset) -> Iterator[tuple[int, Batch]]:
-    """What looks like an intact batch of an offset from `lowest` on, wherever it begins from `position` on.
+    """Find what looks like an intact batch with an offset of `lowest` or higher, anywhere from `position` on.
 
-    Damage may have taken the length of a batch with it, so the next one is looked for at every byte; behind one that is found,
-    only from its end on. What the disk cannot read is damage like any other.
+    The damage may have destroyed the length of a batch, so the search tries every byte. After a batch is found, the
+    search continues at the end of that batch. A sector that the disk cannot read is treated as damage.
     """
     size = file.size()
     data = b""
     while position < size:
-        # Each byte is read once: a disk takes its time, seconds perhaps, before it says that it cannot read.
+        # Read each byte once: a disk may take seconds before it reports that it cannot read.
         wanted = BATCH_BYTES_MAX + _WINDOW_BYTES - len(data)
         data += read_around(file, position + len(data), wanted, lambda _: None)
         if not data:
-            return  # cut shorter meanwhile
+            return  # the file was cut meanwhile
         passed = 0
         while header := HEADER_PATTERN.search(data, passed, _WINDOW_BYTES + HEADER_BYTES - 1):
             batch = _intact_at(data, header.start(), lowest)
@@ -51,7 +54,9 @@ def _intact_at(data: bytes, position: int, lowest: Offset) -> Batch | None:
 
 
 def first_that_leads_to(known: Flushed, batches: Iterator[tuple[int, Batch]], epoch: Epoch) -> tuple[int, Batch] | None:
-    """The first of the batches that, without a gap, lead to what is known; none of an earlier epoch than `epoch`."""
+    """Return the first of the batches that lead, without a gap, to the place `known`. Batches below `epoch` are
+    ignored.
+    """
     first: tuple[int, Batch] | None = None
     before: tuple[int, Batch] | None = None
     for position, batch in batches:

@@ -1,19 +1,21 @@
-"""One file of batches, `<20-digit base offset>.log`.
+"""A segment: one file of batches, named `<20-digit base offset>.log`.
 
     0        8         10         12      20            28               36               68    72
-    | magic  | version | reserved | epoch | base offset | last timestamp | previous chain | CRC | batch | batch | 0 0 0 ...
+    | magic  | version | reserved | epoch | base offset | last timestamp | previous chain | CRC | batch | batch | 0 0 0
+        ...
 
-The header says where the file stands in history: its base offset, and the epoch, timestamp and chain of what lies below.
-So a segment proves its own batches without the segments before it, which may have been retired. This is version 2. Version 1
-has four bytes of epoch, so that what follows stands four bytes earlier, and four unused ones behind the CRC; it is read for
-ever, and not written any more.
+The header says which history the segment continues: its base offset, and the epoch, timestamp and chain below. So the
+batches of a segment can be checked without the segments before, which may have been retired. The layout above is
+version 2. Version 1 has four bytes for the epoch (so all later fields begin four bytes earlier) and four unused bytes
+behind the CRC. This code reads version 1 for ever and does not write it.
 
-The file is preallocated in steps, its new bytes zero, so that an append does not change the file's size and `fdatasync` has
-no metadata to write. A batch never begins with a zero byte (its format version is 1), so the first zero byte where a batch
-could begin is the end. A segment that is no longer appended to is cut to its exact length.
+The file is preallocated in steps, with zeros. An append then does not change the file's size, and `fdatasync` has no
+metadata to write. A batch never begins with a zero byte (its format version is 1), so the first zero byte where a batch
+could begin is the end of the segment. A sealed segment is cut to its exact length.
 
-In memory a segment has a sparse index: for about one batch in `INDEX_STEP_BYTES`, its base offset, its position and the chain
-before it. A search goes to the nearest entry below and walks from there.
+In memory each piece of a segment has a sparse index: about one entry for every `INDEX_STEP_BYTES` of batches, with base
+offset, position and the chain before. Example: entries for the offsets 0, 120 and 250; a search for 200 begins at the
+position of 120 and walks over the batches from there.
 """
 
 import re
@@ -50,21 +52,21 @@ assert _HEADER.size == _HEADER_1.size == SEGMENT_HEADER_BYTES
 
 
 class SegmentHeader(NamedTuple):
-    """Where a segment stands in history."""
+    """The header of a segment: the history that the segment continues."""
 
     start: OffsetAndEpoch
-    """The offset of its first record, and the epoch of the record below that (0 where there is none)."""
+    """The offset of the segment's first record, and the epoch of the record below (0 if no record is below)."""
     previous_chain: bytes
     previous_timestamp_ms: int
-    """The timestamp of the last batch below; 0 where there is none."""
+    """The timestamp of the last batch below; 0 if no batch is below."""
 
 
 EpochBelow: TypeAlias = Callable[[Offset], Epoch | None]
-"""The epoch of the record below an offset; None if that lies outside the log."""
+"""Return the epoch of the record below an offset; None if that record is outside the log."""
 
 
 class BadBatch(Exception):
-    """No intact batch begins at `position`. Whether that is a torn tail or corruption is the log's to judge."""
+    """No intact batch begins at `position`. The caller decides whether the cause is a torn tail or damage."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -72,11 +74,11 @@ class BadBatch(Exception):
 
 
 class UnreadableBatch(BadBatch):
-    """The disk cannot read what stands at `position`; nobody knows whether that is a batch."""
+    """The disk cannot read the bytes at `position`, so the log cannot tell whether a batch begins there."""
 
 
 class UnsupportedSegment(LogFormatError):
-    """An intact segment of a version that this code does not know: of a newer release, and no damage."""
+    """An intact segment of a newer version than this code knows. This is not damage."""
 
 
 def segment_name(base_offset: Offset) -> str:
@@ -84,7 +86,7 @@ def segment_name(base_offset: Offset) -> str:
 
 
 def base_offset_of(name: str) -> Offset | None:
-    """The base offset in a segment's name; None if `name` is not one."""
+    """Return the base offset in a segment's name; None if `name` is not the name of a segment."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -97,10 +99,10 @@ def pack_header(header: SegmentHeader) -> bytes:
 
 
 def unpack_header(data: bytes) -> SegmentHeader:
-    """The header that `data` begins with.
+    """Decode the header at the beginning of `data`.
 
     Raises:
-        LogFormatError: if it does not begin with one, or with one of another version.
+        LogFormatError: `data` does not begin with a header, or its version is not supported.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
         raise LogFormatError(f"{len(data)} bytes where a segment header of {SEGMENT_HEADER_BYTES} should be")
@@ -119,14 +121,17 @@ def unpack_header(data: bytes) -> SegmentHeader:
 
 
 def unproven(header: bytes) -> bytes:
-    """What no checksum of a header covers: four bytes in version 1, zero when they were written; none since."""
+    """Return the header bytes that no checksum covers: in version 1 the last four, which were written as zero; else
+    none.
+    """
     return header[_HEADER_1.size - 4 :] if header[_VERSION_AT : _VERSION_AT + 2] == _FIRST_VERSION else b""
 
 
 def is_leftover(directory: Directory, name: str) -> bool:
-    """Whether a crash, or a full disk, has kept this segment from getting its header: nothing is in it, nor ever was.
+    """Return True if the segment never got its header, because of a crash or a full disk. Such a file has no batches.
 
-    (A batch is written when the header is durable.) The log may have gone on in the file before, and past this one's offset.
+    (A batch is written only after the header is durable.) The log may have gone on in the file before, beyond this
+    file's offset.
     """
     with closing(directory.open(name)) as file:
         if file.size() > SEGMENT_HEADER_BYTES:
@@ -139,13 +144,14 @@ def is_leftover(directory: Directory, name: str) -> bool:
 
 
 def walk(file: File, position: int, stop: int) -> Iterator[tuple[int, Batch]]:
-    """The batches of a segment's file from `position` on, each with its position. Checks each CRC, not the chain.
+    """Read the batches of a segment's file from `position` on, each with its position. Check each CRC, but not the
+    chain.
 
-    Ends at `stop`, at a zero byte, or where the file does.
+    The walk ends at `stop`, at a zero byte, or at the end of the file.
 
     Raises:
-        BadBatch: at a place that is neither the end nor an intact batch.
-        UnreadableBatch: because the disk cannot read it.
+        BadBatch: the bytes at some position are neither the end nor an intact batch.
+        UnreadableBatch: as BadBatch, because the disk cannot read those bytes.
     """
     window, window_start = b"", position
     unreadable: list[int] = []
@@ -190,9 +196,10 @@ class _IndexEntry(NamedTuple):
 
 
 class Segment:
-    """A segment, or the rest of one behind damage. It knows its extent and its index; what may be appended is the log's to judge.
+    """The intact part of one segment file: usually the whole file, or the part before or behind damage.
 
-    The file is opened when it is needed; `release` closes it until then.
+    The piece knows its extent and its index. The log decides which batches may be appended. The file is opened when
+    needed; `release` closes it until then.
     """
 
     def __init__(
@@ -205,11 +212,11 @@ class Segment:
     ) -> None:
         self.name = name
         self.header = header
-        """As in the file; or, behind damage, what it would be if the file began there."""
+        """The file's header; for a piece behind damage, the header that a file beginning there would have."""
         self.first_position = first_position
         self.end_offset = header.start.offset
         self.end_position = first_position
-        """One past the last batch. Beyond it the file is zero, or what a failed write has left there."""
+        """One past the last batch. The bytes behind are zero, or the remains of a failed write."""
         self._directory = directory
         self._file = file
         self._path = f"{directory.path_text}/{name}"
@@ -224,32 +231,35 @@ class Segment:
 
     @classmethod
     def create(cls, directory: Directory, header: SegmentHeader) -> "Segment":
-        """A new, empty segment, durable with its name. What a crash had left under that name is gone.
+        """Create an empty segment, durable together with its name. An older file with that name, left by a crash, is
+        overwritten.
 
         Raises:
-            OSError: no room, most likely; the name is gone again, as far as the disk still does anything.
+            OSError: usually the disk is full. The new name is removed again, if the disk permits that.
         """
         name = segment_name(header.start.offset)
         file = directory.open(name, create=True)
         try:
             file.truncate(0)
-            directory.flush()  # first the name: once the header is there, only an fsync can fail, which ends the process
+            # first the name: once the header is written, only an fsync can fail, which ends the process
+            directory.flush()
             file.write_at(0, pack_header(header))
             file.flush()
         except BaseException as e:
             file.close()
             if isinstance(e, OSError):
                 with suppress(OSError):
-                    directory.remove(name)  # the log may go on in the file before, past this offset
+                    directory.remove(name)  # the log may go on in the previous file, beyond this offset
             raise
         return cls(directory, name, header, file=file)
 
     @classmethod
     def open(cls, directory: Directory, name: str) -> "Segment":
-        """A segment that is there already. Its batches are not known until they were walked over and `extend`ed.
+        """Open an existing segment. The piece is empty until the caller has walked over its batches and called `extend`
+        for each.
 
         Raises:
-            LogFormatError: its header is damaged, or names another offset than the file's name.
+            LogFormatError: the header is damaged, or has another base offset than the file's name.
         """
         file = directory.open(name)
         try:
@@ -266,14 +276,14 @@ class Segment:
         return self.header.start.offset
 
     def holds(self, position: int) -> bool:
-        """Whether a batch of this piece stands at this byte of the file."""
+        """Return True if a batch of this piece covers this byte of the file."""
         return self.first_position <= position < self.end_position
 
     def append(self, data: bytes, segment_bytes: int) -> None:
-        """Writes `data` (whole batches) at the end; `extend` then tells of each batch.
+        """Write `data` (whole batches) at the end. The caller then calls `extend` for each batch.
 
         Raises:
-            OSError: nothing has changed that counts; the next append goes to the same place.
+            OSError: the piece is unchanged; the next append writes to the same position.
         """
         needed = self.end_position + len(data)
         if needed > self._allocated:
@@ -283,7 +293,7 @@ class Segment:
         self.file.write_at(self.end_position, data)
 
     def extend(self, batch: Batch, previous_chain: bytes) -> None:
-        """Takes note of a batch that is in the file at the end."""
+        """Add a batch that has been written at the end of this piece."""
         assert batch.base_offset == self.end_offset
         if self.end_position - self._index[-1].position >= INDEX_STEP_BYTES:
             self._index.append(_IndexEntry(batch.base_offset, self.end_position, previous_chain))
@@ -291,33 +301,34 @@ class Segment:
         self.end_position += len(batch.data)
 
     def seal(self) -> None:
-        """Ends the segment: its file gets its exact length, and all of it is durable."""
+        """End the segment: cut the file to its exact length and make all of it durable."""
         if self._allocated > self.end_position:
             self.file.truncate(self.end_position)
             self._allocated = self.end_position
         self.file.flush()
 
     def cut(self, offset: Offset, position: int) -> None:
-        """Forgets the batches from the boundary `offset` on, which `locate` has found at `position`, durably."""
+        """Remove the batches from the boundary `offset` on, durably. `locate` has found `offset` at `position`."""
         self.end_offset, self.end_position = offset, position
         while len(self._index) > 1 and self._index[-1].base_offset >= offset:
             self._index.pop()
         self.cut_tail()
 
     def cut_tail(self) -> None:
-        """Makes the file end, durably, at the last batch that is known."""
+        """Cut the file, durably, after the last known batch."""
         self.file.truncate(self.end_position)
         self._allocated = self.end_position
         self.file.flush()
 
     def write_again(self, offset: Offset) -> None:
-        """Writes once more what stands from `offset` on, which must be flushed then.
+        """Write again all batches from `offset` on. The caller flushes afterwards.
 
-        An fsync that failed in an earlier process has left these bytes in the page cache, marked clean, and not on the
-        disk: a second fsync would report success and prove nothing. Bytes that are written again are dirty again.
+        An fsync that failed in an earlier process leaves bytes in the page cache, marked clean, that are not on the
+        disk. A second fsync would report success and prove nothing. Bytes that are written again are dirty again, so
+        the next fsync writes them.
 
         Raises:
-            CorruptLog: the disk cannot read them any more.
+            CorruptLog: the disk cannot read the batches any more.
         """
         place = self.locate(offset) if offset > self.base_offset else None
         if place is None and self.first_position == SEGMENT_HEADER_BYTES:
@@ -331,10 +342,10 @@ class Segment:
             position += len(data)
 
     def tail_is_zero(self) -> bool:
-        """Whether nothing follows the last known batch.
+        """Return True if only zeros follow the last known batch.
 
         Raises:
-            UnreadableBatch: nobody knows.
+            UnreadableBatch: the disk cannot read the bytes behind the last batch.
         """
 
         def refuse(_: int) -> NoReturn:
@@ -348,7 +359,7 @@ class Segment:
         return True
 
     def batches(self, position: int, stop: int | None = None) -> Iterator[tuple[int, Batch]]:
-        """The known batches from `position` on.
+        """Read the known batches from `position` on.
 
         Raises:
             CorruptLog: the file no longer holds what was written.
@@ -369,7 +380,9 @@ class Segment:
             raise self.corrupt(e.position, str(e), offset) from e
 
     def locate(self, offset: Offset) -> tuple[int, bytes] | None:
-        """Where the batch that begins at `offset` stands, and the chain before it; None if no batch begins (or ends) there."""
+        """Return the position of the boundary `offset` in the file, and the chain there; None if `offset` is not a
+        boundary.
+        """
         if not self.base_offset <= offset <= self.end_offset:
             return None
         entry = self._index[bisect_right(self._index, offset, key=lambda each: each.base_offset) - 1]
@@ -381,34 +394,39 @@ class Segment:
         raise AssertionError(f"{offset} lies inside {self.name} and no batch holds it")
 
     def last_batch_below(self, offset: Offset) -> Batch | None:
-        """The batch that ends at `offset`, a boundary of this segment; None at its base."""
+        """Return the batch that ends at `offset`, a boundary of this piece; None if `offset` is the piece's first
+        offset.
+        """
         if offset == self.base_offset:
             return None
         entry = self._index[bisect_right(self._index, offset - 1, key=lambda each: each.base_offset) - 1]
         return next(batch for _, batch in self.batches(entry.position) if batch.end_offset == offset)
 
     def refuse_unreadable(self, position: int) -> None:
-        """The disk cannot read the sector of the file that begins at `position`.
+        """Report that the disk cannot read the sector at `position`.
 
         Raises:
-            CorruptLog: it is this piece's.
+            CorruptLog: the sector belongs to this piece.
         """
         begin = max(position, self.first_position)
         if begin < min(position + SECTOR_BYTES, self.end_position):
             raise self.corrupt(begin, "the disk cannot read it")
 
     def corrupt(self, position: int, reason: str, offset: Offset | None = None) -> CorruptLog:
-        """The error for damage at `position`; without `offset`, the nearest known one below is named."""
+        """Make the error for damage at `position`. Without `offset`, the error names the nearest indexed offset
+        below.
+        """
         if offset is None:
             entries = [entry for entry in self._index if entry.position <= position]
             offset = entries[-1].base_offset if entries else self.base_offset
         return CorruptLog.at(self._path, position, offset, reason)
 
     def split(self, position: int, end_chain: bytes, epoch_below: EpochBelow) -> "tuple[Segment, Segment]":
-        """What is intact before and behind damage at `position`, as far as the index tells: two pieces of this one.
+        """Split this piece at damage at `position` into the intact parts before and behind the damage, as far as the
+        index knows.
 
-        The second is empty, and stands at the end, where the index knows of nothing behind the damage; the chain is
-        `end_chain` there.
+        If the index has no entry behind the damage, the second piece is empty and begins at the end, where the chain is
+        `end_chain`.
         """
         first = bisect_right(self._index, position, key=lambda each: each.position)
         before = Segment(self._directory, self.name, self.header, self.first_position, self._file)
@@ -416,7 +434,7 @@ class Segment:
         before.end_offset, before.end_position = before._index[-1].base_offset, before._index[-1].position
         behind = [*self._index[first:], _IndexEntry(self.end_offset, self.end_position, end_chain)]
         first_offset = behind[0].base_offset
-        # (Below the log's start no epoch is known, and nobody asks for one.)
+        # (Below the log's start no epoch is known, and none is needed.)
         place = OffsetAndEpoch(first_offset, epoch_below(first_offset) or 0)
         header = SegmentHeader(place, behind[0].previous_chain, self.header.previous_timestamp_ms)
         after = Segment(self._directory, self.name, header, behind[0].position)
@@ -425,13 +443,15 @@ class Segment:
         return before, after
 
     def absorb(self, other: "Segment", shift: int) -> None:
-        """`other`'s batches stand in this file now, directly behind these, `shift` bytes from where they stood in theirs."""
+        """Append `other`'s batches to this piece: they are now directly behind these, `shift` bytes further on in the
+        file than before.
+        """
         assert other.base_offset == self.end_offset
         self._index += [entry._replace(position=entry.position + shift) for entry in other._index]
         self.end_offset, self.end_position = other.end_offset, other.end_position + shift
 
     def move(self, name: str, shift: int) -> None:
-        """These batches stand in the file `name` now, `shift` bytes from where they stood."""
+        """Move this piece to the file `name`, where its batches are `shift` bytes further on than before."""
         self.release()
         self.name, self._path = name, f"{self._directory.path_text}/{name}"
         self.first_position, self.end_position = self.first_position + shift, self.end_position + shift
@@ -439,12 +459,12 @@ class Segment:
         self._allocated = self.file.size()
 
     def reopen(self) -> None:
-        """The file under this name is another one now."""
+        """Use the new file under this piece's name. A repair has replaced the file."""
         self.release()
         self._allocated = self.file.size()
 
     def release(self) -> None:
-        """Closes the file until it is needed again."""
+        """Close the file until it is needed again."""
         if self._file is not None:
             self._file.close()
             self._file = None

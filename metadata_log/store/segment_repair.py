@@ -1,12 +1,17 @@
-"""Putting back what a log has lost: files are written anew, each whole and in one step, under the names that they had.
+"""Put lost batches back: write each affected file again as a whole, and replace the old file in one step.
 
     file 1: [header|intact|~~~~]   file 2: [~~~~~~~~]   file 3: [~~|intact]        ~ is one damaged range
     file 1: [header|intact|++++]   file 2: [header|++++++]   file 3: [header|++|intact]
 
-The intact bytes are copied as they lie; the filling goes where the file's names say that it stood; headers follow from what
-stands before. First all of them are written and fsynced beside the old ones: a disk without room for them has changed nothing.
-Then each is replaced, by rename and fsync of the directory, oldest first. A crash in between leaves a log whose damaged range is
-smaller, or the same.
+Intact bytes are copied. The base offsets in the file names say which of the filling batches (+) belong into which file.
+A header follows from the batches before it. Example, for the picture above, where the files are named 0, 100 and 200
+and the range [60, 220) is damaged:
+  1. write `0.repair` (intact 0..59, filling 60..99), `100.repair` (filling 100..199) and `200.repair` (filling
+     200..219, the intact rest), and fsync all three. If the disk has no room, delete them; the log is unchanged;
+  2. rename `0.repair` to `0` and fsync the directory: now only [100, 220) is damaged;
+  3. rename the second file, then the third, in the same way.
+A crash between two renames leaves a log with a smaller damaged range. A crash before the first rename leaves the log
+unchanged, and the next start deletes the `*.repair` files.
 """
 
 from collections.abc import Sequence
@@ -36,14 +41,14 @@ REPAIR_SUFFIX: Final = ".repair"
 
 
 class Moved(NamedTuple):
-    """What stood behind the damage in `old` stands in `new` now, `shift` bytes further on."""
+    """A move of the batches behind the damage: from the file `old` to the file `new`, `shift` bytes further on."""
 
     old: str
     new: str
     shift: int
 
     def follow(self, damaged: DamagedRange) -> DamagedRange:
-        """`damaged`, with its places as they are now."""
+        """Return `damaged` with its current files and positions."""
         if damaged.file == self.old:
             damaged = damaged._replace(file=self.new, position=damaged.position + self.shift)
         if damaged.end_file == self.old:
@@ -52,33 +57,37 @@ class Moved(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """The pieces of the mended log; and what has moved in the last file that was written, where pieces behind may stand too."""
+    """The pieces of the repaired log, and the move of the last piece, which other damaged ranges in that file must
+    follow.
+    """
 
     pieces: list[Segment]
     moved: Moved | None
 
 
 def check_filling(damaged: DamagedRange, batches: Sequence[Batch]) -> None:
-    """Raises LogFormatError unless `batches` are exactly what was lost."""
+    """Raise LogFormatError unless `batches` are exactly the lost batches."""
     end, chain = damaged.start, damaged.chain_before
     for batch in batches:
         if batch.base_offset != end or not verify_chain(batch, chain):
             raise LogFormatError(
-                f"the batch at offset {batch.base_offset} does not continue what is intact before {end}"
+                f"the batch at offset {batch.base_offset} does not continue the intact log before {end}; nothing was changed"
             )
         end, chain = batch.end_offset, batch.chain
     if (end, chain) != (damaged.end, damaged.chain_after):
-        raise LogFormatError(f"the batches end at {end} with another history than what is intact behind {damaged.end}")
+        raise LogFormatError(
+            f"the batches end at {end} with another chain than the log has at {damaged.end}; nothing was changed"
+        )
 
 
 def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> list[Batch]:
-    """What stands in the files where `damaged` was found, as far as the disk gives it now and it continues what is intact.
+    """Read the files of `damaged` again, and return the batches that continue the intact log before the range.
 
-    A read that failed once says nothing of what is stored: cables, controllers and networks fail too. And below a log's start
-    there may be rot that is nobody's loss, in the very place where the damage was found: it is passed over.
+    A failed read says little about the stored bytes, because cables, controllers and networks fail too. Damage below
+    the log's start does not matter and is skipped, even if it is in the same file.
 
-    Nothing, while the disk does not give what else is damaged in these files (one of `others`): a repair would write zeros there,
-    for good, and nobody but this disk may have those records.
+    Returns nothing while the disk cannot read another damaged range (one of `others`) in these files. A repair would
+    replace those unread bytes by zeros for ever, and perhaps only this disk has those records.
     """
     if not may_rewrite(directory, damaged, others):
         return []
@@ -99,18 +108,20 @@ def read_again(directory: Directory, damaged: DamagedRange, others: Sequence[Dam
                         batches.append(batch)
                         end, chain = batch.end_offset, batch.chain
         except FileNotFoundError:
-            return batches  # retired meanwhile
+            return batches  # the file was retired meanwhile
     return batches
 
 
 def may_rewrite(directory: Directory, damaged: DamagedRange, others: Sequence[DamagedRange]) -> bool:
-    """Whether the disk gives what else is damaged in the files that a repair of `damaged` writes anew."""
+    """Return True if the disk can read all other damaged ranges in the files that a repair of `damaged` writes
+    again.
+    """
     names = {damaged.file, damaged.end_file}
     return all(_gives(directory, each, name) for each in others if each != damaged for name in names)
 
 
 def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:
-    """Whether the disk gives the bytes in the file `name` that are `damaged`, right or wrong."""
+    """Return True if the disk can read the bytes of `damaged` in the file `name`, whether right or wrong."""
     if name not in (damaged.file, damaged.end_file):
         return True
     try:
@@ -129,7 +140,7 @@ def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:
 
 
 def discard_unfinished(directory: Directory) -> None:
-    """What a crash has left of a repair."""
+    """Delete the `*.repair` files that a crash has left."""
     for name in directory.names():
         if name.endswith(REPAIR_SUFFIX):
             directory.remove(name)
@@ -138,11 +149,11 @@ def discard_unfinished(directory: Directory) -> None:
 def mend(
     directory: Directory, pieces: Sequence[Segment], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
 ) -> Mended:
-    """Fills `damaged`, durably, with `batches`, which `check_filling` has passed.
+    """Put `batches` in the place of `damaged`, durably. `check_filling` has accepted the batches.
 
     Raises:
-        OSError: no room, most likely; then the log is as it was.
-        CorruptLog: the disk cannot read what must be copied; the log is as it was, and that is damage too.
+        OSError: usually the disk is full; the log is unchanged.
+        CorruptLog: the disk cannot read bytes that must be copied, which is more damage; the log is unchanged.
     """
     place = (damaged.end_file, damaged.end_position)
     index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
@@ -151,7 +162,7 @@ def mend(
     mended = mending.run(batches)
     ahead, behind = pieces[: index - has_before], pieces[index + 1 :]
     for piece in ahead:
-        piece.release()  # its file may be another one now
+        piece.release()  # its file may have been replaced
     if mending.begins_anew:
         ahead = ()
     moved = mending.moved
@@ -162,20 +173,20 @@ def mend(
 
 
 class _Rewrite(NamedTuple):
-    """One file, as it will be."""
+    """The new content of one file."""
 
     name: str
     header: SegmentHeader
     prefix: Segment | None
-    """What is intact at its beginning: the piece before the damage."""
+    """The piece before the damage, if this file begins with it."""
     share: Sequence[Batch]
-    """Its share of the filling."""
+    """The filling batches that belong into this file."""
     suffix: Segment | None
-    """What is intact behind that: the piece after the damage, which may stand in another file yet."""
+    """The piece behind the damage, if this file ends with it. The piece may still be in another file."""
 
 
 class _Mending:
-    """One repair of one range."""
+    """One repair of one damaged range."""
 
     def __init__(
         self,
@@ -192,14 +203,14 @@ class _Mending:
         self._before = before
         self._after = after
         self._header = _header_behind(before) if before else SegmentHeader(start.start, start.chain, start.timestamp_ms)
-        """What the header of a segment says that begins where the filling has come to."""
+        """The header of a segment that would begin where the filling has come to."""
         self._after_is_whole = self._is_whole(after)
         self.moved: Moved | None = None
         self.begins_anew = False
-        """The log's first file was one that began below the log's start; it begins there now."""
+        """The log's first file began below the log's start; the new file begins at the start."""
 
     def run(self, batches: Sequence[Batch]) -> list[Segment]:
-        """The pieces from `before` to `after`."""
+        """Write all files; return the pieces from `before` to `after`."""
         bases = self._bases()
         ends = [*bases, self._damaged.end][1:]
         self._check_that_batches_begin_at(bases[1:], batches)
@@ -227,13 +238,13 @@ class _Mending:
         return pieces
 
     def _is_whole(self, after: Segment) -> bool:
-        """Whether what is intact behind the damage is a file of its own, from its header on."""
+        """Return True if the intact part behind the damage is a whole file with an intact header."""
         if after.first_position != SEGMENT_HEADER_BYTES or after.name != segment_name(after.base_offset):
             return False
         return after.name != self._damaged.file and header_of(self._directory, after.name) is not None
 
     def _bases(self) -> list[Offset]:
-        """The base offsets of the files to write, ascending."""
+        """Return the base offsets of the files to write, ascending."""
         damaged, before, after = self._damaged, self._before, self._after
         in_before = before is not None and before.name == damaged.file
         bases = {base_offset_of(before.name) if before is not None and in_before else damaged.start}
@@ -246,7 +257,9 @@ class _Mending:
         return sorted(base for base in bases if base is not None)
 
     def _put_rubbish_aside(self) -> None:
-        """No record is missing between two whole files, and there is a third one: it is none of this log's."""
+        """Rename a file that does not belong to this log: no record is missing between the two whole files around
+        it.
+        """
         name = self._damaged.file
         self._directory.rename(name, name + DAMAGED_SUFFIX)
         self._directory.flush()
@@ -255,10 +268,10 @@ class _Mending:
         known = {self._damaged.end, *(batch.base_offset for batch in batches)}
         for base in bases:
             if base not in known:
-                raise LogFormatError(f"no batch of the filling begins at {base}, where a segment does")
+                raise LogFormatError(f"no batch begins at {base}, where a segment begins; nothing was changed")
 
     def _planned(self, name: str, share: Sequence[Batch], *, is_last: bool) -> _Rewrite:
-        """Takes note of how far the filling comes with this file."""
+        """Plan one file, and move the next header to the end of its share."""
         prefix = self._before if self._before is not None and self._before.name == name else None
         suffix = self._after if is_last and not self._after_is_whole else None
         planned = _Rewrite(name, self._header, prefix, share, suffix)
@@ -268,7 +281,7 @@ class _Mending:
         return planned
 
     def _write_all(self, rewrites: Sequence[_Rewrite]) -> list[int]:
-        """Writes the files, durably, under names that do not count yet; gives where in each its suffix begins."""
+        """Write the files, durably, with the suffix `.repair`. Return the position of the intact rest in each."""
         positions = []
         try:
             for rewrite in rewrites:
@@ -282,7 +295,7 @@ class _Mending:
         return positions
 
     def _replace(self, rewrite: _Rewrite, suffix_position: int) -> Segment:
-        """Puts one file in its place; gives the piece that it is now."""
+        """Put one file in place, durably. Return its piece."""
         name, header, prefix, share, suffix = rewrite
         for each in (prefix, suffix):
             if each is not None:
@@ -304,10 +317,10 @@ class _Mending:
         return piece
 
     def _write(self, file: File, rewrite: _Rewrite) -> int:
-        """Writes the whole file; gives the place of the suffix in it."""
+        """Write one whole file. Return the position of its suffix."""
         prefix, suffix = rewrite.prefix, rewrite.suffix
         at = 0
-        # The header is not read: it stands in one sector with the first batch, and may be lost with that.
+        # Take the header from memory: on disk it shares a sector with the first batch, and that sector may be damaged.
         known = (each.header for each in self._all_pieces if _begins(each, rewrite.name))
         header = next(known, None) if prefix is not None else rewrite.header
         if header is not None:
@@ -319,12 +332,17 @@ class _Mending:
             file.write_at(at, batch.data)
             at += len(batch.data)
         if suffix is not None:
-            # To the very end: what stands behind other damage in this file, and room that was reserved, comes along.
+            # Copy to the end of the file: batches behind other damage in this file, and preallocated room, are needed
+            # as well.
             self._copy(suffix, suffix.first_position, suffix.file.size(), file, at)
         return at
 
     def _copy(self, piece: Segment, position: int, stop: int, target: File, at: int) -> int:
-        """Copies a part of a piece's file. What cannot be read there is damage, unless it is known as that: then it is zero."""
+        """Copy a part of a piece's file.
+
+        A sector that the disk cannot read is more damage, unless that sector is known to be damaged: then zeros are
+        written.
+        """
 
         def refuse(sector: int) -> None:
             for each in self._all_pieces:
@@ -339,7 +357,7 @@ def _begins(piece: Segment, name: str) -> bool:
 
 
 def _header_behind(piece: Segment) -> SegmentHeader:
-    """What the header of a segment would say that begins where `piece` ends."""
+    """Return the header of a segment that would begin where `piece` ends."""
     last = piece.last_batch_below(piece.end_offset)
     if last is None:
         return piece.header

@@ -1,18 +1,23 @@
-"""All the files of one log, oldest first; the last one is active, the others are sealed.
+"""All segment files of one log, oldest first. The last one is active; the others are sealed.
 
     piece          piece        piece            piece (active)
     [------------)[------)~~~~~~[--------------)[------------)
     file 0        file 1: damaged inside        file 2
 
-A *piece* is what is intact in one file, without damage in between: the whole file, nearly always. Between two pieces there is
-nothing, or a damaged range. So nobody who reads has to know of damage before coming to the end of a piece.
+A *piece* is the intact part of one file, without damage inside: nearly always the whole file. Between two adjacent
+pieces there is nothing, or one damaged range. So a reader meets damage only at the end of a piece.
 
-The order of work on several files is chosen so that a crash in between leaves a log, though perhaps not the newest one:
-  * what is cut off at the end goes newest first, so that no gap opens;
-  * a segment is sealed (its exact length, an fsync) before the next one exists, so that only the last can be torn;
-  * what lies below the log's start is retired after the start has moved: recovery looks at nothing below the start.
+Example: file 1 has the records 100..199, and a scrub finds damage at 150. The index has entries at 100, 140 and 170.
+Afterwards file 1 has two pieces, [100, 140) and [170, 200), and the damaged range [140, 170) between them. A read at
+120 returns the batches up to 139; a read at 150 raises DamagedRangeRead.
 
-Of the sealed files only a few are kept open.
+Several files are changed in an order that leaves a log after any crash, although perhaps an older one:
+  * a cut deletes the newest file first, so that no gap opens;
+  * a segment is sealed (exact length, fsync) before the next one is created, so that only the last one can be torn;
+  * segments below the log's start are retired after the start has moved, because recovery ignores files below the
+    start.
+
+At most `OPEN_FILES_MAX` sealed files are kept open.
 """
 
 from bisect import bisect_right
@@ -32,20 +37,21 @@ from metadata_log.store.segment import BadBatch, EpochBelow, Segment, SegmentHea
 from metadata_log.store.segment_repair import may_rewrite, mend
 
 OPEN_FILES_MAX: Final = 8
+"""Maximum number of sealed files that are kept open."""
 
 
 class Extent(NamedTuple):
-    """Batches that stand end to end in one file, for a scrub that knows nothing else: [position, end_position)."""
+    """Adjacent batches in one file, [position, end_position). This is everything that a scrub needs to check them."""
 
     name: str
     position: int
     end_position: int
     chain: bytes | None
-    """The chain before the first one; None where the batches have none to check (a snapshot's)."""
+    """The chain before the first batch; None if the batches have no chain to check (batches of a snapshot)."""
 
 
 class Segments:
-    """See the file's head. Never empty once a log is open."""
+    """The pieces and damaged ranges of one log. Never empty once the log is open."""
 
     def __init__(self, directory: Directory, *, archive: bool) -> None:
         self._directory = directory
@@ -53,7 +59,7 @@ class Segments:
         self._pieces: list[Segment] = []
         self._opened: deque[Segment] = deque()
         self.ranges: list[DamagedRange] = []
-        """What is damaged, oldest first; each ends where a piece begins."""
+        """The damaged ranges, oldest first. Each one ends where a piece begins."""
 
     @property
     def active(self) -> Segment:
@@ -69,7 +75,7 @@ class Segments:
         return sum(piece.end_position - piece.first_position for piece in self._pieces)
 
     def of(self, offset: Offset) -> Segment:
-        """The piece that holds the record at `offset`, or ends there; the one before, if `offset` is damaged."""
+        """Return the piece that has the record at `offset`, or ends there; if `offset` is damaged, the piece before."""
         index = bisect_right(self._pieces, offset, key=lambda each: each.base_offset) - 1
         piece = self._pieces[max(0, index)]
         if piece is not self._pieces[-1] and piece not in self._opened:
@@ -81,18 +87,18 @@ class Segments:
         return piece
 
     def damaged_at(self, offset: Offset) -> DamagedRange | None:
-        """The damaged range that the record at `offset` is in."""
+        """Return the damaged range that includes the record at `offset`."""
         return next((each for each in self.ranges if each.start <= offset < each.end), None)
 
     def adopt(self, pieces: list[Segment], ranges: list[DamagedRange]) -> None:
-        """Takes over what recovery, or a repair, has made."""
+        """Replace all pieces and ranges by those of a recovery or a repair."""
         self._pieces, self.ranges = pieces, ranges
         self._opened.clear()
         for piece in pieces[:-1]:
             piece.release()
 
     def create(self, header: SegmentHeader) -> Segment:
-        """A new active segment, durable with its name; the one before it is sealed."""
+        """Seal the active segment and create a new one, durable together with its name."""
         if self._pieces:
             self.active.seal()
         segment = Segment.create(self._directory, header)
@@ -103,7 +109,9 @@ class Segments:
         return segment
 
     def cut(self, end: Offset, position: int) -> None:
-        """Nothing from `end` on stays, durably; `ending_at` has found it at `position`. Nothing is read any more."""
+        """Remove everything from `end` on, durably. `ending_at` has found `end` at `position`. Nothing is read
+        again.
+        """
         keep = bisect_right(self._pieces, end, key=lambda each: each.base_offset)
         last = base_offset_of(self._pieces[keep - 1].name)
         assert last is not None
@@ -120,7 +128,7 @@ class Segments:
         self.active.cut(end, position)
 
     def remove_all(self) -> None:
-        """Every segment in the directory goes, open or not."""
+        """Delete every segment in the directory, open or not."""
         self.close()
         self._pieces, self.ranges = [], []
         self._opened.clear()
@@ -129,7 +137,7 @@ class Segments:
         self._directory.flush()
 
     def retire_below(self, start: Offset) -> list[str]:
-        """Files that lie wholly below `start` go to the archive, or away; gives their names."""
+        """Retire the files that are wholly below `start`. Return their names."""
         keep = max(0, bisect_right(self._pieces, start, key=lambda each: each.base_offset) - 1)
         for piece in self._pieces[:keep]:
             piece.release()
@@ -140,7 +148,7 @@ class Segments:
         return self.retire([name for name in segment_names(self._directory) if (base_offset_of(name) or 0) < first])
 
     def retire(self, names: list[str]) -> list[str]:
-        """Moves these to the archive, or removes them."""
+        """Move the named segments to the archive, or delete them if the log has no archive."""
         if names and self.archive is not None:
             self.archive.take(names)
         else:
@@ -153,28 +161,30 @@ class Segments:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def chain_at(self, offset: Offset) -> bytes | None:
-        """The chain at `offset`, which lies in the log; None if that is no batch boundary.
+        """Return the chain at `offset`, an offset in the log; None if `offset` is not a batch boundary.
 
         Raises:
-            DamagedRangeRead: whether it is one is not known any more.
+            DamagedRangeRead: `offset` is inside damage, so the log no longer knows.
         """
         place = self._holding(offset).locate(offset)
         return place[1] if place else None
 
     def ending_at(self, offset: Offset) -> tuple[int, bytes, Batch | None] | None:
-        """Where in its file the boundary `offset` is, the chain there, and the batch before it, if one is in that piece.
+        """Return the position of the boundary `offset` in its file, the chain there, and the batch before, if that
+        piece has one.
 
-        None if it is no boundary. Raises as `chain_at` does.
+        Returns None if `offset` is not a boundary. Raises as `chain_at` does.
         """
         piece = self._holding(offset)
         place = piece.locate(offset)
         return (*place, piece.last_batch_below(offset)) if place else None
 
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
-        """Batches from the boundary `offset` on, from disk: at least one if any ends at or below `until`.
+        """Read batches from the boundary `offset` on, from disk: at least one if any batch ends at or below `until`.
 
         Raises:
-            DamagedRangeRead: the very first one is damaged. (Else what comes before the damage is given.)
+            DamagedRangeRead: the first batch is damaged. If only a later batch is damaged, `read` returns the batches
+                before the damage.
         """
         taken: list[Batch] = []
         while offset < until:
@@ -201,23 +211,23 @@ class Segments:
 
     def _refuse(self, offset: Offset) -> None:
         damaged = self.damaged_at(offset)
-        assert damaged is not None, f"a gap at {offset} that nobody knows of"
+        assert damaged is not None, f"a gap at {offset} that is not a damaged range"
         raise DamagedRangeRead.of(self._directory.path_text, damaged)
 
     # --- damage that shows later -----------------------------------------------------------------------------------
 
     def extents(self) -> list[Extent]:
-        """What of the sealed segments is believed to be intact."""
+        """Return the parts of the sealed segments that are believed to be intact."""
         return [
             Extent(piece.name, piece.first_position, piece.end_position, piece.header.previous_chain)
             for piece in self._pieces[:-1]
         ]
 
     def damage(self, name: str, position: int, end_chain: bytes, epoch_below: EpochBelow) -> DamagedRange | None:
-        """Something at `position` of the file `name` is not what was written. None if no piece holds that (any more).
+        """Record damage at `position` of the file `name`. Returns None if no piece covers that position (any more).
 
-        What is lost with it, the index tells: everything from its last entry before to its next one behind. `end_chain` is
-        the chain at the log's end.
+        The damaged range reaches from the last index entry before the damage to the next entry behind it. `end_chain`
+        is the chain at the log's end.
         """
         i = next((i for i, each in enumerate(self._pieces) if each.name == name and each.holds(position)), None)
         if i is None:
@@ -233,7 +243,7 @@ class Segments:
         kept = [before] if ahead is None else []
         behind = after
         if following is not None and after.end_offset == after.base_offset:
-            behind = following  # up to the next piece nothing is known to be intact
+            behind = following  # nothing before the next piece is known to be intact
         else:
             kept.append(after)
         damaged = DamagedRange(
@@ -255,17 +265,17 @@ class Segments:
         return damaged
 
     def forget_damage_below(self, start: LogStart) -> None:
-        """What is damaged below the log's start is not missed, or not any more."""
+        """Drop damage below the log's start: the log does not miss those records."""
         offset = start.start.offset
         self.ranges = [each.above(offset, start.chain) for each in self.ranges if each.end > offset]
 
     def empty_ranges(self) -> list[DamagedRange]:
-        """Those of which no record is missing, and which can be mended without loss to the others."""
+        """Return the damaged ranges without a missing record that can be repaired without harm to the other ranges."""
         empty = [each for each in self.ranges if each.start == each.end]
         return [each for each in empty if may_rewrite(self._directory, each, self.ranges)]
 
     def mend(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
-        """See `mending.mend`."""
+        """Put back the records of `damaged`; see `segment_repair.mend`."""
         mended = mend(self._directory, self._pieces, damaged, batches, start)
         others = [each for each in self.ranges if each != damaged]
         self.adopt(mended.pieces, [mended.moved.follow(each) if mended.moved else each for each in others])
@@ -276,11 +286,12 @@ class Segments:
 
 
 def check(directory: Directory, extent: Extent, max_bytes: int) -> Extent | None:
-    """Reads up to `max_bytes` of `extent` again, CRC and chain; gives what is left of it. May run on any thread.
+    """Read up to `max_bytes` of `extent` again, and check CRCs and chain. Return the unread rest. May run on any
+    thread.
 
     Raises:
-        CorruptLog: silent rot, or what the disk cannot read, with its place.
-        FileNotFoundError: the file was retired, or replaced, meanwhile.
+        CorruptLog: the disk returns wrong bytes, or cannot read them; the error names the place.
+        FileNotFoundError: the file was retired or replaced meanwhile.
     """
     name, position, end_position, chain = extent
     file = directory.open(name)

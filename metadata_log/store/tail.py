@@ -1,4 +1,6 @@
-"""The newest batches, kept in memory: what followers and brokers ask for nearly always, without touching the disk."""
+"""The newest batches of a log, kept in memory. Most fetches of followers and brokers are answered from here, without
+the disk.
+"""
 
 from bisect import bisect_left
 
@@ -7,14 +9,14 @@ from metadata_log.format.ids import Offset
 
 
 class Tail:
-    """Consecutive batches up to the log's end, at least the last one, and about `bytes_max` bytes of them at most."""
+    """Consecutive batches up to the log's end: at least the last batch, and at most about `bytes_max` bytes."""
 
     def __init__(self, start_offset: Offset, start_chain: bytes, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.clear(start_offset, start_chain)
 
     def clear(self, start_offset: Offset, start_chain: bytes) -> None:
-        """Forgets everything; the log now ends at `start_offset`."""
+        """Forget all batches; the log now ends at `start_offset`."""
         self.start_offset = start_offset
         self._start_chain = start_chain
         self._batches: list[Batch] = []
@@ -29,7 +31,7 @@ class Tail:
             self._shrink()
 
     def _shrink(self) -> None:
-        """Drops the oldest quarter, so that the cost of moving the lists is paid seldom."""
+        """Drop the oldest quarter at once, so that the cost of moving the lists is rare."""
         count = 0
         while self._bytes > self._bytes_max * 3 // 4 and count < len(self._batches) - 1:
             self._bytes -= len(self._batches[count].data)
@@ -40,13 +42,13 @@ class Tail:
             del self._batches[:count], self._base_offsets[:count]
 
     def truncate(self, end: Offset) -> None:
-        """Forgets the batches from `end` on; `end` is a boundary at or above `start_offset`."""
+        """Forget the batches from `end` on; `end` is a boundary at or above `start_offset`."""
         index = bisect_left(self._base_offsets, end)
         self._bytes -= sum(len(batch.data) for batch in self._batches[index:])
         del self._batches[index:], self._base_offsets[index:]
 
     def chain_at(self, offset: Offset) -> bytes | None:
-        """The chain at a boundary at or above `start_offset`; None if `offset` is no boundary."""
+        """Return the chain at a boundary at or above `start_offset`; None if `offset` is not a boundary."""
         assert offset >= self.start_offset
         if offset == self.start_offset:
             return self._start_chain
@@ -54,14 +56,14 @@ class Tail:
         return before.chain if before is not None and before.end_offset == offset else None
 
     def between(self, start: Offset, end: Offset) -> list[Batch]:
-        """The batches from `start` to `end`, boundaries at or above `start_offset`."""
+        """Return the batches from `start` to `end`, two boundaries at or above `start_offset`."""
         return self._batches[bisect_left(self._base_offsets, start) : bisect_left(self._base_offsets, end)]
 
     def last_batch(self) -> Batch | None:
         return self._batches[-1] if self._batches else None
 
     def read(self, offset: Offset, max_bytes: int, until: Offset) -> list[Batch]:
-        """Batches from the boundary `offset` on: at least one if any ends at or below `until`."""
+        """Return batches from the boundary `offset` on: at least one, if any batch ends at or below `until`."""
         index = bisect_left(self._base_offsets, offset)
         taken: list[Batch] = []
         while index < len(self._batches):

@@ -203,7 +203,7 @@ def test_what_the_disk_gave_a_moment_ago_and_gives_no_more_is_not_called_damage(
         directory.remove(FLUSHED_NAME)
     with pytest.MonkeyPatch.context() as patched:
         _unreadable_during(patched, directory, Segment, method, place)
-        with pytest.raises(OSError, match="gave it a moment ago") as e:
+        with pytest.raises(OSError, match="intact a moment ago") as e:
             Log.open(directory, config=CONFIG)
     assert e.value.errno == errno.EIO
     directory.heal()
@@ -224,7 +224,7 @@ def test_a_read_that_fails_while_a_header_is_put_right_is_not_called_damage() ->
             directory.break_sector(name, 100)
 
         patched.setattr(Segment, "write_again", then_break)
-        with pytest.raises(OSError, match="gave it a moment ago"):
+        with pytest.raises(OSError, match="intact a moment ago"):
             Log.open(directory, config=CONFIG)
     directory.heal()
     log = Log.open(directory, config=CONFIG)

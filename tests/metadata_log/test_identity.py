@@ -52,7 +52,7 @@ def test_a_changed_value_is_refused_with_what_to_do() -> None:
     write_identity(directory, MINE)
     text = directory.read("meta.properties", 1000)
     directory.write_atomic("meta.properties", text.replace(b"generation=1\n", b"generation=5\n"))
-    with pytest.raises(LogFormatError, match=r"/memory/meta.properties: its checksum .* put it back from a copy"):
+    with pytest.raises(LogFormatError, match=r"/memory/meta.properties: the checksum .* restore the file from a copy"):
         read_identity(directory)
 
 

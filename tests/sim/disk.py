@@ -173,7 +173,9 @@ class MemoryFile:
 
     def _refuse_after_failure(self) -> None:
         if self._failed:
-            raise FlushFailed(f"{self._name}: an earlier fsync failed; this file takes no more work")
+            raise FlushFailed(
+                f"{self._name}: an earlier fsync failed; this file refuses further writes until this node is restarted"
+            )
 
 
 _Change = tuple[str, "Content | MemoryDirectory | None"]
@@ -213,7 +215,9 @@ class MemoryDirectory:
         self._volume.read(name)
         content = self._content(name)
         if len(content.current) > max_bytes:
-            raise FileTooLarge(f"{self._path_text}/{name}: more than the {max_bytes} bytes that it could rightly have")
+            raise FileTooLarge(
+                f"{self._path_text}/{name}: more than the {max_bytes} bytes that this file may have; not read"
+            )
         self._volume.read_sectors(name, content, 0, max_bytes)
         return bytes(content.current)
 
