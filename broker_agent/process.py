@@ -232,10 +232,10 @@ async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
 async def _tell(agent: Agent, health: Health) -> None:
     told = ""
     while True:
-        trouble = None if agent.may_serve() else describe(agent)
+        problem = None if agent.may_serve() else describe(agent)
         # What is asked of a broker is metadata: as long as it may answer, both are well.
-        await health.set(QUORUM, trouble)
-        await health.set(ADMIN, trouble)
+        await health.set(QUORUM, problem)
+        await health.set(ADMIN, problem)
         status = f"{agent.state.name.lower()}: {agent.reason}"
         if status != told:
             told = status

@@ -13,7 +13,7 @@ at that place, and count.
     a majority has this node's       the other one is. A follower does not follow such a leader, and runs as if that had gone;
                                      a leader goes on leading, and does not count whoever differs.
     neither                          nobody moves. A follower goes on asking, its leader and those who have not said yet; it is
-                                     fed nothing meanwhile, and does not vote for such a leader. `complaint` says so to whoever
+                                     fed nothing meanwhile, and does not vote for such a leader. `problem` says so to whoever
                                      looks. With two voters this is all that can be known, and a person has to decide.
 
 A witness that does not hold the place has said nothing. (It may hold it later, copied from one of the two: then that one's
@@ -140,7 +140,7 @@ def _judge(state: QuorumState, dispute: Dispute) -> None:
         suspect(state, role)
 
 
-def complaint(state: QuorumState) -> str:
+def problem(state: QuorumState) -> str:
     """Which dispute this node has, in one sentence; empty if it has none."""
     for dispute in state.disputes.values():
         decided = _majority_chain(state, dispute) is not None

@@ -8,7 +8,7 @@ restart, of which the runtime says how much of a `.part` file it has found. The 
 
 A file that does not verify is fetched once more from its beginning at once (the crash that interrupted it may have left a
 torn piece), then after a while, then only once in `BAD_FILE_REST_MS`: the leader's own file may be bad, and fetching it without a
-rest mends nothing. The node goes on voting, says so (`complaint`), and takes the next snapshot that the leader offers at once.
+rest mends nothing. The node goes on voting, says so (`unloadable`), and takes the next snapshot that the leader offers at once.
 It never gives up: of three controllers one is down, and this one alone stands between the leader and its next commit, so there
 will be no other snapshot; and the leader may have mended its file, or have sent it from a memory that is sound again.
 
@@ -123,11 +123,17 @@ def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str,
         state.retry_at_ms = state.now_ms + state.config.fetch_timeout_ms // 2
 
 
-def complaint(state: QuorumState) -> str:
+def unloadable(state: QuorumState) -> str:
+    """That the leader's snapshot was fetched too often without being loaded, in one sentence; empty: it was not."""
     snapshot, times, reason = state.failed_install
-    if times >= INSTALLS_MAX:
-        return f"snapshot {snapshot} of node {state.leader_id} was fetched {times} times and cannot be loaded: {reason}"
+    if times < INSTALLS_MAX:
+        return ""
+    return f"snapshot {snapshot} of node {state.leader_id} was fetched {times} times and cannot be loaded: {reason}"
+
+
+def not_kept(state: QuorumState) -> str:
+    """That the leader's snapshot could not be stored on this disk, in one sentence; empty: it could."""
     until_ms, put_off, reason = state.put_off
-    if state.now_ms < until_ms:
-        return f"snapshot {put_off} of node {state.leader_id} could not be kept, and is fetched again: {reason}"
-    return ""
+    if state.now_ms >= until_ms or unloadable(state):
+        return ""
+    return f"snapshot {put_off} of node {state.leader_id} could not be stored, and is fetched again: {reason}"

@@ -193,10 +193,10 @@ def flush_deadline_ms(state: QuorumState, leadership: Leader) -> int | None:
     return state.unflushed_since_ms + FLUSH_PATIENCE * state.config.check_quorum_ms
 
 
-def stall(state: QuorumState) -> str:
+def flush_problem(state: QuorumState) -> str:
     """That this node's own disk keeps it from leading, in one sentence; empty: it does not."""
     return (
-        "the disk has kept a flush waiting for so long that this node leads no more until it ends"
+        "the disk has not finished a flush for so long that this node does not lead until the flush ends"
         if state.is_stalled
         else ""
     )

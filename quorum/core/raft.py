@@ -98,6 +98,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.problem import Problem, ProblemCode, found
 from quorum.core.protocol.progress import ReplicaStatus
 from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.quorum_state import QuorumState, SafetyViolated
@@ -360,23 +361,20 @@ class RaftCore:
         return self._state.disk_trust
 
     @property
-    def complaint(self) -> str:
-        """What this node holds against another, or another against it, in one sentence; empty: nothing."""
+    def problems(self) -> tuple[Problem, ...]:
+        """What an operator should know of this node's disk, of its snapshots, and of its dealings with other nodes."""
         state = self._state
         behind = (
             state.role.behind(state.latest_voters, state.me, state.now_ms) if isinstance(state.role, Leader) else []
         )
-        return (
-            disputes.complaint(state)
-            or download.complaint(state)
-            or epochs.complaint(state.epoch)
-            or pace.complaint(behind)
+        return found(
+            (ProblemCode.FLUSH_HANGS, leader.flush_problem(state)),
+            (ProblemCode.HISTORY_DISPUTED, disputes.problem(state)),
+            (ProblemCode.SNAPSHOT_UNLOADABLE, download.unloadable(state)),
+            (ProblemCode.SNAPSHOT_NOT_KEPT, download.not_kept(state)),
+            (ProblemCode.EPOCHS_RUN_OUT, epochs.problem(state.epoch)),
+            (ProblemCode.VOTER_FALLS_BEHIND, pace.problem(behind)),
         )
-
-    @property
-    def stall(self) -> str:
-        """That this node's own disk has kept it waiting for too long, in one sentence; empty: it has not."""
-        return leader.stall(self._state)
 
     @property
     def is_loading_snapshot(self) -> bool:

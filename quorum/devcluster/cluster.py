@@ -198,16 +198,16 @@ class DevCluster:
         nodes = [node for node in self.nodes if node not in without]
         try:
             async with asyncio.timeout(timeout_s), self.client(1.0) as client, Dialer() as dial:
-                while (trouble := await self._trouble(nodes, client, dial)) is not None:
-                    if trouble != said:
-                        said = trouble
-                        self._progress(f"waiting: {trouble}")
+                while (problem := await self._problem(nodes, client, dial)) is not None:
+                    if problem != said:
+                        said = problem
+                        self._progress(f"waiting: {problem}")
                     await asyncio.sleep(POLL_S)
         except TimeoutError as e:
             raise DevClusterError(f"not healthy after {timeout_s:g} s: {said}") from e
         self._progress("healthy" if len(nodes) == len(self.nodes) else f"{len(nodes)} of {len(self.nodes)} nodes run")
 
-    async def _trouble(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
+    async def _problem(self, nodes: Sequence[DevNode], client: AdminClient, dial: Dialer) -> str | None:
         from metaquorum import AdminError
 
         for node in nodes:

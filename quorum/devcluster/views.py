@@ -1,7 +1,7 @@
 """Each node of a cluster on this machine as it is now: its process, its state, and what is wrong with it.
 
 A node is well when its process runs and is not paused, and
-  * a controller answers, hears a leader, has no concern, and votes with its directory, if its id votes;
+  * a controller answers, hears a leader, has no problem, and votes with its directory, if its id votes;
   * a broker says of itself that it is Online and may serve. (To the controllers one that was just killed is Online still.)
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from quorum.devcluster.layout import DevNode, Layout
 from quorum.devcluster.process import is_paused, pid_of
-from quorum.wire.words import id_text, state_text
+from quorum.wire.words import id_text, problems_in, problems_text, state_text
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -32,7 +32,7 @@ class NodeView(NamedTuple):
     pid: int | None
     state: str
     applied_offset: int | None = None
-    trouble: str | None = None
+    problem: str | None = None
     """What is wrong with it; None: it is well."""
 
 
@@ -47,11 +47,11 @@ async def views(layout: Layout, client: AdminClient) -> list[NodeView]:
 async def _view(layout: Layout, node: DevNode, client: AdminClient, dial: Dialer) -> NodeView:
     pid = pid_of(node)
     if pid is None:
-        return NodeView(node, None, "stopped", trouble="it does not run")
+        return NodeView(node, None, "stopped", problem="it does not run")
     if is_paused(pid):
         go_on = f"quorumctl dev kill --dir {quote(str(layout.directory))} {node.name} --signal CONT"
         text = f"it is paused; `{go_on}` lets it go on"
-        return NodeView(node, pid, "paused", trouble=text)
+        return NodeView(node, pid, "paused", problem=text)
     return await (_controller(node, pid, client) if node.role == "controller" else _broker(node, pid, dial))
 
 
@@ -62,20 +62,20 @@ async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
     try:
         status = await client.describe_quorum(node.endpoint)
     except AdminError as e:
-        return NodeView(node, pid, "silent", trouble=f"it does not answer: {' '.join(e.message.split())}")
-    trouble = status.concern
+        return NodeView(node, pid, "silent", problem=f"it does not answer: {' '.join(e.message.split())}")
+    problem = problems_text(problems_in(status))
     if not status.leader.HasField("leader_id"):
-        trouble = f"it follows no leader: {status.no_leader_reason}"
+        problem = f"it follows no leader: {status.no_leader_reason}"
     elif not status.HasField("high_watermark"):
-        trouble = "it does not know yet what is committed"
+        problem = "it does not know yet what is committed"
     elif _has_lost_its_vote(status):
         again = f"`quorumctl -C {target_of(status.leader)} quorum remove-voter --node-id {node.node_id}`"
-        trouble = (
+        problem = (
             f"it does not vote: its directory {id_text(status.directory_id)} is not the one that voted. {again}, and when its "
             f"lag is 0, `quorumctl -C {target_of(status.leader)} quorum add-voter --config {quote(str(node.config_path))}` let "
             "it vote again"
         )
-    return NodeView(node, pid, status.role, status.applied_offset, trouble or None)
+    return NodeView(node, pid, status.role, status.applied_offset, problem or None)
 
 
 def _has_lost_its_vote(status: admin_pb2.DescribeQuorumResponse) -> bool:
@@ -87,12 +87,12 @@ def _has_lost_its_vote(status: admin_pb2.DescribeQuorumResponse) -> bool:
 async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:
     status = await ask_broker(dial(node.endpoint))
     if status is None:
-        return NodeView(node, pid, "silent", trouble="it does not answer")
+        return NodeView(node, pid, "silent", problem="it does not answer")
     state = state_text(status.state)
-    trouble = None
+    problem = None
     if not is_serving(status):
-        trouble = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}"
-    return NodeView(node, pid, state, status.applied_offset, trouble)
+        problem = "its lease has lapsed: it hears no controller" if status.lease_lapsed else f"it is {state}"
+    return NodeView(node, pid, state, status.applied_offset, problem)
 
 
 async def ask_broker(channel: grpc.aio.Channel) -> client_pb2.BrokerStatusResponse | None:

@@ -212,6 +212,11 @@ class Node:
         return self.active.on and self.state.applied < self.log.end
 
     @property
+    def has_odd_image(self) -> bool:
+        """Whether this node has stopped applying records because its image differs from that of a majority."""
+        return self._agreement.is_odd
+
+    @property
     def stopped(self) -> str | None:
         """Why the node has stopped, if it has."""
         return self._stopped

@@ -1,17 +1,21 @@
-"""A node as it is now, for people and tools; leader or not, and without asking anybody."""
+"""The status of one node as it is now, leader or not, for people and tools. Reading a status asks no other node."""
 
 from collections.abc import Mapping
 
 from metadata_log.format.ids import NodeId, ReplicaKey
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.disk_trust import DiskTrust
+from quorum.core.protocol.problem import Problem, ProblemCode, found
 from quorum.core.protocol.progress import ReplicaStatus
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 
 
 def node_status(node: Node, now_ms: int) -> NodeStatus:
-    """What `node` knows of itself and, where it leads, of the others. Ages are milliseconds; None where unknown."""
+    """The status of `node`: what the node knows of itself and, if it leads, of the others.
+
+    Ages are milliseconds. A value that the node does not know is None.
+    """
     core, shape = node.core, node.log.shape
     followed = core.followed(now_ms)
     return NodeStatus(
@@ -34,52 +38,44 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,
-        concern=_concern(node, now_ms),
-        hindrance=_hindrance(node),
+        problems=problems_of(node, now_ms),
         no_leader_reason=followed.reason,
         no_leader_for_ms=None if followed.leader_id is not None else max(0, now_ms - followed.since_ms),
         failed_decisions=node.active.accidents.count,
     )
 
 
-def _concern(node: Node, now_ms: int) -> str:
-    """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
-    standing, differing = node.core.disk_trust, node.state.digests.differing()
-    only_full = node.disk.space.is_short and not node.log.damage
-    images = f"images differ: that of {differing} is not this one's" if differing else ""
-    return _line(
-        _log(standing._replace(damaged=False) if only_full else standing),
-        _full(node),
-        node.core.stall,
-        node.core.complaint,
-        node.state.stopped,
-        images,
-        node.active.accidents.concern(now_ms),
+def problems_of(node: Node, now_ms: int) -> tuple[Problem, ...]:
+    """The problems of this node, and those that it has with another, as of now."""
+    is_full, stopped, differing = node.disk.space.is_short, node.state.stopped, node.state.digests.differing()
+    stopped_code = ProblemCode.IMAGE_DIFFERS if node.has_odd_image else ProblemCode.REPLAY_STOPPED
+    own = found(
+        (ProblemCode.DISK_FULL, "the disk is full" if is_full else ""),
+        (ProblemCode.LOG_DAMAGED, _damage(node) if node.log.damage else ""),
+        (ProblemCode.LOG_END_LOST, _lost_end(node.core.disk_trust)),
+        (stopped_code, stopped),
+        (ProblemCode.IMAGES_DISAGREE, f"the image of {differing} is not this node's" if differing else ""),
+        (ProblemCode.DECISION_FAILED, node.active.accidents.problem(now_ms)),
+    )
+    return (*own, *node.core.problems)
+
+
+def _damage(node: Node) -> str:
+    records = sum(each.end - each.start for each in node.log.damage)
+    return f"{records:,} records of the log cannot be read; this node votes, and does not lead until they are repaired"
+
+
+def _lost_end(trust: DiskTrust) -> str:
+    if trust.lost is None:
+        return ""
+    return (
+        f"the log is short of {trust.lost.end}: it lacks records below that offset that this node may have acknowledged; it "
+        "does not vote until it has them again"
     )
 
 
-def _hindrance(node: Node) -> str:
-    """What of it keeps the node from doing its part.
-
-    Damage inside the log does not: the node votes, acknowledges and serves, and lets others lead.
-    """
-    return _line(_log(DiskTrust(lost=node.core.disk_trust.lost)), _full(node), node.core.stall, node.state.stopped)
-
-
-def _line(*known: str | None) -> str:
-    return "; ".join(text for text in known if text)
-
-
-def _log(standing: DiskTrust) -> str:
-    return f"the log is {standing}" if str(standing) else ""
-
-
-def _full(node: Node) -> str:
-    return "the disk is full" if node.disk.space.is_short else ""
-
-
 def _replicas(node: Node, leader_id: NodeId | None, now_ms: int) -> tuple[ReplicaView, ...]:
-    """The voters, of whom every node knows, then the observers, of whom only the leader does."""
+    """All voters, which every node knows, then the observers, which only the leader knows."""
     core = node.core
     known = {ReplicaKey(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
     reached = node.addresses.endpoints()
@@ -98,9 +94,10 @@ def _standing(
     known: Mapping[ReplicaKey, ReplicaStatus],
     now_ms: int,
 ) -> str:
-    """What that replica is to the best of this node's knowledge. Only a leader knows of others than itself and the leader.
+    """The status of a replica as far as this node knows. Only a leader knows the status of other followers and observers.
 
-    `silent`: a voter that the leader has not heard for as long as it gives its quorum; a new leader waits that long first.
+    `silent` is a voter from which the leader has received no fetch for the check-quorum timeout. A new leader waits for that
+    timeout before it calls a voter silent.
     """
     if key.node_id == leader_id:
         return "leader"

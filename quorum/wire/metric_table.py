@@ -10,6 +10,7 @@ A node shows NaN for a number that it does not know.
 
 from typing import Final, NamedTuple
 
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import NodeStatus
 from quorum.runtime.protocol.tallies import Tallies
@@ -49,6 +50,15 @@ QUORUM_ROWS: Final = (
         Kind.GAUGE,
         "Offset below which every record is committed, as far as this node knows.",
         lambda of: of.status.high_watermark,
+    ),
+)
+PROBLEM_ROWS: Final = (
+    _Row(
+        "problem",
+        Kind.GAUGE,
+        "1 while this node has the problem with this code, else 0. The runbook has a row for each code.",
+        lambda of: {(code.value,): any(each.code is code for each in of.status.problems) for code in ProblemCode},
+        ("code",),
     ),
 )
 LOG_ROWS: Final = (
@@ -95,12 +105,6 @@ DISK_ROWS: Final = (
         "Bytes of the log that were read again and found intact.",
         lambda of: of.status.disk.scrubbed_bytes,
     ),
-    _Row(
-        "disk_full",
-        Kind.GAUGE,
-        "1 while the disk has no room and this node neither leads nor fetches, else 0.",
-        lambda of: of.status.disk.is_full,
-    ),
 )
 WORK_ROWS: Final = (
     _Row(
@@ -113,4 +117,4 @@ WORK_ROWS: Final = (
         lambda of: of.status.failed_decisions,
     ),
 )
-CONTROLLER_METRICS: Final = (*QUORUM_ROWS, *LOG_ROWS, *DISK_ROWS, *WORK_ROWS)
+CONTROLLER_METRICS: Final = (*QUORUM_ROWS, *PROBLEM_ROWS, *LOG_ROWS, *DISK_ROWS, *WORK_ROWS)

@@ -1,11 +1,12 @@
 """What a running controller shows of itself without being asked by an operator: log lines and health.
 
-All of it is read from the node's status, which costs microseconds. Changes are looked for a few times a second.
+`watch` reads the node's status a few times a second, which costs microseconds, and logs what has changed.
 """
 
 import asyncio
 
 from metadata_log.format.ids import NodeId
+from quorum.core.protocol.problem import Problem, texts
 from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import DiskStatus, NodeStatus
@@ -22,15 +23,14 @@ LOOK_INTERVAL_S = 0.2
 async def watch(
     node: ControllerNode, health: Health, logs: Logs | None = None, interval_s: float = LOOK_INTERVAL_S
 ) -> None:
-    """Until it is cancelled: keeps `health` true, and logs each concern, each change of the leader that is followed, and, on
-    the leader, which voter falls silent.
+    """Keeps `health` true, and logs problems, changes of the leader, and silent voters, until it is cancelled.
 
-    Each change of role is logged as it happens, also after this has ended, while the node hands over what it leads.
+    Each change of role is logged as it happens, and still after `watch` was cancelled, while a leader hands over.
     """
     node.on_transition(RoleLines(logs).tell)
     before: tuple[object, ...] = ()
     was_ready = False
-    concern = ""
+    problems: tuple[Problem, ...] = ()
     disk = DiskStatus()
     silent: frozenset[NodeId] = frozenset()
     await health.set(LIVE, None)
@@ -45,22 +45,35 @@ async def watch(
             if logs is not None:
                 logs.bind(role=status.role, epoch=status.epoch)
             notify(f"STATUS={status.role} in epoch {status.epoch}, leader {status.leader.leader_id}")
-        if status.concern != concern:
-            concern = status.concern
-            log.error("concern", reason=concern or "over")
+        problems = _tell_of_problems(problems, status.problems)
         disk = _tell_of_disk(disk, status.disk)
         silent = _tell_of_voters(silent, status)
-        trouble = trouble_of(status)
-        await health.set(QUORUM, status.hindrance or trouble)  # who is hindered soon knows no leader, either
-        await health.set(ADMIN, trouble)
-        if trouble is None and not was_ready:
+        without_leader = why_without_leader(status)
+        blocking = texts(each for each in status.problems if each.blocks_ready)
+        await health.set(
+            QUORUM, blocking or without_leader
+        )  # a node with such a problem soon follows no leader, either
+        await health.set(ADMIN, without_leader)
+        if without_leader is None and not was_ready:
             was_ready = True
             notify("READY=1")
         await asyncio.sleep(interval_s)
 
 
+def _tell_of_problems(before: tuple[Problem, ...], now: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """Logs a line for each problem that is new or has another text, and one for each that is solved."""
+    for problem in now:
+        if problem not in before:
+            log.error("problem", code=problem.code.value, text=problem.text)
+    still = {problem.code for problem in now}
+    for problem in before:
+        if problem.code not in still:
+            log.info("problem solved", code=problem.code.value, text=problem.text)
+    return now
+
+
 def _tell_of_voters(before: frozenset[NodeId], status: NodeStatus) -> frozenset[NodeId]:
-    """As leader, a line for each voter that falls silent, and one when it is heard again. Nobody else hears the voters."""
+    """Logs, on the leader, a line for each voter that falls silent, and one when the leader hears it again."""
     if status.role != Role.LEADER.value:
         return frozenset()
     silent = frozenset(each.node_id for each in status.replicas if each.status == "silent")
@@ -72,7 +85,7 @@ def _tell_of_voters(before: frozenset[NodeId], status: NodeStatus) -> frozenset[
 
 
 def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
-    """A line for damage that was found, and one for what was mended."""
+    """Logs damage that was found or repaired, and a disk that is full or has room again."""
     if now.damage_found > before.damage_found:
         log.error("damage found", what=now.last_damage, damaged_records=now.damaged_records)
     if now.damage_mended > before.damage_mended:
@@ -82,8 +95,8 @@ def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
     return now
 
 
-def trouble_of(status: NodeStatus) -> str | None:
-    """Why this node has nobody to follow, or to ask for others; None if it has."""
+def why_without_leader(status: NodeStatus) -> str | None:
+    """Why this node follows no leader, or does not know yet what is committed; None if neither is so."""
     if status.leader.leader_id is None:
         return status.no_leader_reason or "no leader is known"
     if status.high_watermark is None:

@@ -1,5 +1,6 @@
 """Values of generated messages as documents have them: ids as text, absent as None."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from metadata_log.format.ids import uuid_text
@@ -29,3 +30,15 @@ def state_text(state: int) -> str:
         return broker_pb2.BrokerState.Name(state).lower()
     except ValueError:
         return f"state {state}"
+
+
+def problems_in(answer: Any) -> list[dict[str, Any]]:
+    """The problems in a DescribeQuorumResponse. A controller of an older release gives a text without a code."""
+    if not answer.problems and answer.concern:
+        return [{"code": "unknown", "text": answer.concern, "blocks_ready": False}]
+    return [{"code": each.code, "text": each.text, "blocks_ready": each.blocks_ready} for each in answer.problems]
+
+
+def problems_text(problems: Iterable[Mapping[str, Any]]) -> str:
+    """Problems in one line, each with its code."""
+    return "; ".join(f"{each['code']}: {each['text']}" for each in problems)

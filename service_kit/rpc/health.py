@@ -47,36 +47,36 @@ class Health:
     """What a node says about itself. All three begin as not well, but the process as alive."""
 
     def __init__(self) -> None:
-        self._troubles: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
+        self._problems: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
         self._servicer: Any = None
 
-    async def set(self, service: str, trouble: str | None) -> None:
-        """`trouble` says in a few words why `service` is not well; None: it is. Cheap when nothing changes."""
-        assert service in self._troubles, service
-        before = self._troubles[service]
-        self._troubles[service] = trouble
-        if self._servicer is not None and (before is None) != (trouble is None):
-            await self._servicer.set(service, _grpc_status(trouble))
+    async def set(self, service: str, problem: str | None) -> None:
+        """`problem` says in a few words why `service` is not well; None: it is. Cheap when nothing changes."""
+        assert service in self._problems, service
+        before = self._problems[service]
+        self._problems[service] = problem
+        if self._servicer is not None and (before is None) != (problem is None):
+            await self._servicer.set(service, _grpc_status(problem))
 
-    def trouble(self, service: str) -> str | None:
+    def problem(self, service: str) -> str | None:
         """Why `service` is not well, or None."""
-        return self._troubles[service]
+        return self._problems[service]
 
     def checks(self) -> dict[str, str]:
         """Every check by name (`live`, `quorum`, `admin`): `ok`, or what is wrong."""
-        return {service or "live": trouble or "ok" for service, trouble in self._troubles.items()}
+        return {service or "live": problem or "ok" for service, problem in self._problems.items()}
 
     async def add_to(self, server: grpc.aio.Server) -> None:
         """Serves grpc.health.v1 there. One server at a time."""
         self._servicer = grpc_health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
-        for service, trouble in self._troubles.items():
-            await self._servicer.set(service, _grpc_status(trouble))
+        for service, problem in self._problems.items():
+            await self._servicer.set(service, _grpc_status(problem))
 
     async def leave(self) -> None:
         """From now on nothing is well here: watchers are told before the server goes."""
-        for service in self._troubles:
-            self._troubles[service] = "stopping"
+        for service in self._problems:
+            self._problems[service] = "stopping"
         if self._servicer is not None:
             await self._servicer.enter_graceful_shutdown()
 
@@ -93,9 +93,9 @@ def answer(path: str, health: Health, metrics: Metrics | None) -> Answer:
     """The answer to a GET of `path`."""
     match path.partition("?")[0]:
         case "/livez":
-            return _plain(health.trouble(LIVE))
+            return _plain(health.problem(LIVE))
         case "/readyz":
-            return _plain(health.trouble(LIVE) or health.trouble(QUORUM))
+            return _plain(health.problem(LIVE) or health.problem(QUORUM))
         case "/healthz":
             checks = health.checks()
             well = all(said == "ok" for said in checks.values())
@@ -183,10 +183,10 @@ def _reply(head: bytes, answer: Callable[[str], Answer]) -> bytes:
     return lines.encode("latin-1") + (b"" if words[0] == "HEAD" else said.body)
 
 
-def _plain(trouble: str | None) -> Answer:
-    return Answer(200 if trouble is None else 503, "text/plain; charset=utf-8", f"{trouble or 'ok'}\n".encode())
+def _plain(problem: str | None) -> Answer:
+    return Answer(200 if problem is None else 503, "text/plain; charset=utf-8", f"{problem or 'ok'}\n".encode())
 
 
-def _grpc_status(trouble: str | None) -> Any:
+def _grpc_status(problem: str | None) -> Any:
     status = health_pb2.HealthCheckResponse.ServingStatus
-    return status.SERVING if trouble is None else status.NOT_SERVING
+    return status.SERVING if problem is None else status.NOT_SERVING

@@ -15,6 +15,7 @@ import grpc
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from metaquorum import AdminClient, AdminError
+from quorum.wire.words import problems_in, problems_text
 from service_kit.rpc.grpc_options import channel_options
 from tests.chaos.clients import KEYS, Clients, SingleAttempts
 from tests.chaos.cluster import ChaosCluster
@@ -94,7 +95,7 @@ async def _write(clients: Clients, observer: AdminClient, dice: random.Random) -
 
 
 async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -> str:
-    """Which controller does not know yet who leads, or does not vote, or does not hold all below `offset`, or is concerned;
+    """Which controller does not know yet who leads, or does not vote, or does not hold all below `offset`, or has a problem;
     empty if none.
     """
     voters: dict[int, set[bytes]] = {}
@@ -108,8 +109,8 @@ async def _ignorant(cluster: ChaosCluster, observer: AdminClient, offset: int) -
             return f"{daemon.node.name} knows no leader"
         if status.flushed_end_offset < offset:
             return f"{daemon.node.name} holds {status.flushed_end_offset} of {offset}"
-        if status.concern:
-            return f"{daemon.node.name}: {status.concern}"
+        if status.problems:
+            return f"{daemon.node.name}: {problems_text(problems_in(status))}"
         me[status.node_id] = status.directory_id
         voters[status.node_id] = {each.directory_id for each in status.voters}
     strangers = [f"{node_id}" for node_id in me if any(me[node_id] not in seen for seen in voters.values())]

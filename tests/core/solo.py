@@ -28,6 +28,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
     place_of,
 )
+from quorum.core.protocol.problem import texts
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
 from quorum.core.roles import Download
@@ -57,6 +58,11 @@ def only(kind: type[T], effects: list[Effect]) -> T:
     found = [effect for effect in effects if isinstance(effect, kind)]
     assert len(found) == 1, f"{len(found)} of {kind.__name__} in {effects}"
     return found[0]
+
+
+def problem_texts(core: RaftCore) -> str:
+    """What the core reports as wrong, in one line."""
+    return texts(core.problems)
 
 
 def none_of(kind: type[object], effects: list[Effect]) -> bool:

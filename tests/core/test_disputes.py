@@ -16,7 +16,7 @@ from quorum.core.protocol.messages import (
 )
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, Node
-from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
+from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only, problem_texts
 from tests.core.test_chaos import turn
 
 OTHER = b"another history.................."[:32]
@@ -75,7 +75,7 @@ def test_a_leader_that_a_majority_contradicts_is_not_followed_but_deposed() -> N
     says(solo, 2, asked[2], OTHER)
     effects = says(solo, 3, asked[3], solo.log.chain) + solo.wait(200)
     assert none_of(StopNode, effects) and solo.core.role is Role.PROSPECTIVE
-    assert "a majority has this node's" in solo.core.complaint
+    assert "a majority has this node's" in problem_texts(solo.core)
 
 
 def test_no_third_answer_moves_nobody() -> None:
@@ -87,7 +87,7 @@ def test_no_third_answer_moves_nobody() -> None:
     effects = solo.respond(2, fetch, FetchResponse(ErrorCode.CHAIN_MISMATCH, 3, 2, fetch.number))
     assert sorted(questions(effects)) == [3]
     effects = says(solo, 3, questions(effects)[3], None)
-    assert none_of(StopNode, effects) and "nobody moves" in solo.core.complaint
+    assert none_of(StopNode, effects) and "nobody moves" in problem_texts(solo.core)
     assert solo.core.role is Role.FOLLOWER and solo.log.end == 2
 
 
@@ -95,14 +95,14 @@ def test_two_voters_cannot_decide() -> None:
     """One word against the other: a person has to."""
     solo, asked = disputed(2)
     effects = says(solo, 2, asked[2], OTHER) + solo.wait(2_000)
-    assert none_of(StopNode, effects) and none_of(TruncateLog, effects) and solo.core.complaint
+    assert none_of(StopNode, effects) and none_of(TruncateLog, effects) and problem_texts(solo.core)
 
 
 def test_a_dispute_is_over_when_the_logs_agree() -> None:
     """Another leader's history is this node's."""
     solo, _ = disputed()
     solo.good_answer(fetch_in(solo.wait(100)))
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
 
 
 def test_an_accused_leader_asks_too_and_goes_on_if_a_majority_has_its_history() -> None:
@@ -112,9 +112,9 @@ def test_an_accused_leader_asks_too_and_goes_on_if_a_majority_has_its_history() 
     says(solo, 2, asked[2], OTHER)
     effects = says(solo, 3, asked[3], solo.log.chain)
     assert solo.core.is_leading and none_of(StopNode, effects)
-    assert "node 2" in solo.core.complaint
+    assert "node 2" in problem_texts(solo.core)
     solo.fetch(2)
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
 
 
 def test_a_leader_accused_by_a_majority_resigns_and_stops() -> None:
@@ -209,7 +209,7 @@ def test_with_two_voters_nobody_moves() -> None:
     assert [node.stopped for node in cluster.nodes.values()] == [None, None]
     assert min(node.log.end for node in cluster.nodes.values()) == end
     assert [node.up.epoch for node in cluster.nodes.values()] == epochs
-    assert any(node.up.complaint for node in cluster.nodes.values())
+    assert any(node.up.problems for node in cluster.nodes.values())
 
 
 @pytest.mark.parametrize("seed", range(20))

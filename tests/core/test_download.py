@@ -15,7 +15,7 @@ from quorum.core.protocol.messages import (
 from quorum.core.protocol.progress import INSTALL_MS_MAX
 from quorum.core.roles import Download, Role
 from tests.core.cluster import Cluster, voters_of
-from tests.core.solo import Solo, fetch_in, key, none_of, only
+from tests.core.solo import Solo, fetch_in, key, none_of, only, problem_texts
 
 WANTED = OffsetAndEpoch(9, 2)
 SIZE = 10
@@ -100,7 +100,7 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_without_a_rest() -> Non
         if not none_of(SendRequest, effects):
             asked = asked_in(effects)
     assert waits[0] == 0 < waits[1]
-    assert "cannot be loaded: a bad footer" in solo.core.complaint
+    assert "cannot be loaded: a bad footer" in problem_texts(solo.core)
     fetch = fetch_in(solo.wait(200))
     newer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, snapshot=OffsetAndEpoch(12, 2))
     assert asked_in(solo.respond(2, fetch, newer)).snapshot.offset == 12
@@ -121,7 +121,7 @@ def test_a_snapshot_that_could_not_be_loaded_is_tried_again() -> None:
         if not none_of(SendRequest, effects):
             asked = asked_in(effects)
     while none_of(SendRequest, effects):
-        assert "cannot be loaded: a bad digest" in solo.core.complaint
+        assert "cannot be loaded: a bad digest" in problem_texts(solo.core)
         assert solo.now_ms < failed_ms + 2 * BAD_FILE_REST_MS
         effects = redirected(solo, fetch_in(solo.wait(solo.config.fetch_wait_ms)))
     assert solo.now_ms >= failed_ms + BAD_FILE_REST_MS
@@ -136,14 +136,14 @@ def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> No
         assert asked.position > 0
         effects = solo.step(SnapshotInstallFailed(WANTED, "no room", is_damaged=False))
         failed_ms = solo.now_ms
-        assert "is fetched again: no room" in solo.core.complaint
+        assert "is fetched again: no room" in problem_texts(solo.core)
         while none_of(SendRequest, effects := redirected(solo, fetch_in(effects))):
             assert solo.now_ms < failed_ms + NO_ROOM_REST_MS
             effects = solo.wait(solo.config.fetch_wait_ms)
         assert solo.now_ms >= failed_ms + NO_ROOM_REST_MS
         asked = asked_in(effects)
         assert asked.position == 0
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
 
 
 def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> None:

@@ -5,7 +5,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX
 from quorum.core.protocol.effects import ElectionState, Reply, SaveElectionState, SendRequest
-from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, complaint, reach, reach_of_reply
+from quorum.core.protocol.epochs import EPOCHS_AHEAD_MAX, problem, reach, reach_of_reply
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -15,7 +15,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Role
-from tests.core.solo import Solo, fetch_in, key, none_of, only
+from tests.core.solo import Solo, fetch_in, key, none_of, only, problem_texts
 
 
 def standing_in(epoch: int, **kwargs: object) -> Solo:
@@ -43,7 +43,7 @@ def test_forged_votes_past_32_bits_end_no_elections() -> None:
         solo.request(forged(solo, solo.core.epoch + EPOCHS_AHEAD_MAX))
     assert solo.core.epoch == 3 + 2_200 * EPOCHS_AHEAD_MAX > 1 << 31
     solo.elect()
-    assert solo.core.is_leading and solo.log.epoch_below(solo.log.end) > 1 << 31 and solo.core.complaint == ""
+    assert solo.core.is_leading and solo.log.epoch_below(solo.log.end) > 1 << 31 and problem_texts(solo.core) == ""
 
 
 REQUESTS = {
@@ -93,7 +93,7 @@ def test_a_node_that_has_no_next_epoch_does_not_run_and_says_so(voters: int) -> 
         assert none_of(SaveElectionState, effects)
         assert not [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
         assert solo.core.role is (Role.RESIGNED if leader_id else Role.UNATTACHED)
-        assert "no epoch is left: this node does not run for leader" in solo.core.complaint
+        assert "no epoch is left: this node does not run for leader" in problem_texts(solo.core)
 
 
 def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
@@ -111,7 +111,7 @@ def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
 
 
 def test_a_node_complains_as_soon_as_the_end_is_in_sight() -> None:
-    assert complaint(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX - 1) == ""
-    assert complaint(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX).startswith("of the epochs only 1,999,999 are left")
-    assert complaint(EPOCH_MAX - 2).startswith("of the epochs only 1 are left")
-    assert complaint(EPOCH_MAX - 1).startswith("no epoch is left")
+    assert problem(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX - 1) == ""
+    assert problem(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX).startswith("of the epochs only 1,999,999 are left")
+    assert problem(EPOCH_MAX - 2).startswith("of the epochs only 1 are left")
+    assert problem(EPOCH_MAX - 1).startswith("no epoch is left")

@@ -6,7 +6,7 @@ from quorum.core.protocol.effects import Effect, ElectionState
 from quorum.core.protocol.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from quorum.core.roles import Role
 from tests.core.situations import requests, working_leader
-from tests.core.solo import Solo, key
+from tests.core.solo import Solo, key, problem_texts
 
 
 def live(solo: Solo, duration_ms: int, of: tuple[NodeId, ...] = (2, 3)) -> list[Effect]:
@@ -36,12 +36,12 @@ def test_a_leader_whose_disk_hangs_resigns() -> None:
     before = live(solo, patience_ms(solo) - 100)
     assert solo.core.is_leading and not requests(before, EndQuorumEpochRequest)
     assert solo.core.high_watermark == solo.log.end > solo.log.flushed_end
-    assert solo.core.stall == ""
+    assert problem_texts(solo.core) == ""
 
     after = live(solo, 200)
     assert solo.core.role is Role.RESIGNED
     assert [effect.destination for effect in requests(after, EndQuorumEpochRequest)] == [2, 3]
-    assert "flush" in solo.core.stall
+    assert "flush" in problem_texts(solo.core)
 
 
 def test_it_does_not_run_before_its_disk_has_got_further() -> None:
@@ -55,7 +55,7 @@ def test_it_does_not_run_before_its_disk_has_got_further() -> None:
 
     effects = solo.flush()
     assert requests(effects + solo.wait(2_000), VoteRequest)
-    assert solo.core.stall == ""
+    assert problem_texts(solo.core) == ""
 
 
 def test_a_slow_disk_costs_nobody_the_lead() -> None:

@@ -1,7 +1,7 @@
 """A follower that fetches and falls behind all the same: its leader says so, and does not flicker."""
 
 from quorum.core.protocol.pace import WINDOW_MS
-from tests.core.solo import Solo
+from tests.core.solo import Solo, problem_texts
 
 EVERY_MS = 500
 
@@ -31,15 +31,15 @@ def test_a_follower_that_lacks_more_and_more_is_named_until_it_catches_up() -> N
     """It receives one record where two are written; then nothing is written."""
     solo = working_leader()
     at = live(solo, WINDOW_MS, written=2, taken=1, at=solo.log.end)
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
     at = live(solo, 4 * EVERY_MS, written=2, taken=1, at=at)
-    said = solo.core.complaint
+    said = problem_texts(solo.core)
     assert said.startswith("voter 2 falls behind although it fetches")
     at = live(solo, WINDOW_MS // 2, written=2, taken=1, at=at)
-    assert solo.core.complaint == said, "the same words, or each of them would be a line in the log"
+    assert problem_texts(solo.core) == said, "the same words, or each of them would be a line in the log"
     live(solo, WINDOW_MS, written=0, taken=1, at=at)
     live(solo, EVERY_MS, written=0, taken=10_000, at=at)
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
 
 
 def test_a_follower_that_is_far_behind_and_catches_up_is_no_problem() -> None:
@@ -48,7 +48,7 @@ def test_a_follower_that_is_far_behind_and_catches_up_is_no_problem() -> None:
     for _ in range(200):
         solo.append()
     live(solo, 5 * WINDOW_MS // 2, written=1, taken=2, at=1)
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)
 
 
 def test_bursts_do_not_flicker() -> None:
@@ -56,9 +56,9 @@ def test_bursts_do_not_flicker() -> None:
     solo, at = working_leader(), 1
     for burst in range(13):
         at = live(solo, 1_000, written=4 + burst, taken=2, at=at)
-        assert at < solo.log.end and not solo.core.complaint
+        assert at < solo.log.end and not problem_texts(solo.core)
         at = live(solo, 4_000, written=0, taken=6, at=at)
-        assert at == solo.log.end and not solo.core.complaint
+        assert at == solo.log.end and not problem_texts(solo.core)
 
 
 def test_a_follower_that_keeps_pace_under_constant_writing_is_no_problem() -> None:
@@ -72,25 +72,25 @@ def test_a_follower_that_keeps_pace_under_constant_writing_is_no_problem() -> No
             solo.fetch(2, told, wait_ms=0)
             solo.fetch(3, wait_ms=0)
             solo.wait(EVERY_MS)
-            assert not solo.core.complaint
+            assert not problem_texts(solo.core)
 
 
 def test_one_that_falls_silent_does_not_fall_behind() -> None:
     """That is told in another way: it is not heard."""
     solo = working_leader()
     live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
-    assert solo.core.complaint
+    assert problem_texts(solo.core)
     for _ in range(WINDOW_MS // EVERY_MS + 1):
         solo.fetch(3, wait_ms=0)
         solo.wait(EVERY_MS)
-    assert solo.core.is_leading and not solo.core.complaint
+    assert solo.core.is_leading and not problem_texts(solo.core)
 
 
 def test_a_new_leader_begins_with_no_opinion() -> None:
     """A new leader begins with no judgement: that of the leader before is gone with its epoch."""
     solo = working_leader()
     live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
-    assert solo.core.complaint
+    assert problem_texts(solo.core)
     while solo.core.is_leading:
         solo.wait(1_000)
-    assert not solo.core.complaint
+    assert not problem_texts(solo.core)

@@ -82,7 +82,7 @@ def test_a_node_that_is_not_well_is_told_from_one_that_is(directory: Path) -> No
     quorumctl("dev", "kill", *here, "controller-2", "--signal", "STOP")
     paused = quorumctl("dev", "status", *here, "-o", "json")
     assert paused.returncode == 10, paused
-    states = {node["name"]: (node["state"], node["trouble"]) for node in json.loads(paused.stdout)["nodes"]}
+    states = {node["name"]: (node["state"], node["problem"]) for node in json.loads(paused.stdout)["nodes"]}
     assert states["controller-2"][0] == "paused" and "CONT" in states["controller-2"][1]
     assert "controller-2: it is paused" in quorumctl("dev", "status", *here).stdout
     quorumctl("dev", "kill", *here, "controller-2", "--signal", "CONT")

@@ -47,12 +47,13 @@ class Story:
 
         async def probe() -> bool | None:
             await self.write()
-            return True if FULL in await self.concern() else None
+            return True if "disk_full" in await self.problems() else None
 
         await until(probe, 60)
 
-    async def concern(self) -> str:
-        return str((await self.cluster.client.describe_quorum(self.node.endpoint)).concern)
+    async def problems(self) -> list[str]:
+        """The codes of what is wrong with it."""
+        return [each.code for each in (await self.cluster.client.describe_quorum(self.node.endpoint)).problems]
 
     async def has_said(self, event: str) -> None:
         async def probe() -> bool | None:
@@ -79,7 +80,7 @@ class Story:
 
     async def until_it_has_room(self) -> None:
         async def probe() -> bool | None:
-            return True if not await self.concern() else None
+            return True if not await self.problems() else None
 
         await until(probe)
 
@@ -127,7 +128,7 @@ async def test_a_full_disk_is_said_survived_and_over_when_there_is_room(tmp_path
         assert "disk_full 1" in await story.page("/metrics")
         assert (await story.page("/readyz")).startswith(f"503 {FULL}")
         status = await story.cluster.quorumctl("quorum", "status")
-        assert f"Concern: 1: {FULL}\n" in status.stdout
+        assert f"Problem: 1: disk_full: {FULL}\n" in status.stdout
 
         filler.unlink()
         await story.until_it_has_room()
@@ -164,10 +165,10 @@ async def test_a_full_disk_still_votes_and_remembers_it(tmp_path: Path) -> None:
         await cluster.ends(story.node, signal.SIGKILL)
         spawn(story.node)
 
-        async def concerned() -> bool | None:
-            return True if FULL in await story.concern() else None
+        async def reported() -> bool | None:
+            return True if "disk_full" in await story.problems() else None
 
-        await until(concerned, 30)
+        await until(reported, 30)
         assert await story.epoch_on_disk() >= remembered
         filler.unlink()
         await story.until_it_has_room()

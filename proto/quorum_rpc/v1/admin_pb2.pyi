@@ -535,7 +535,7 @@ class ReplicaStatus(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_age_ms: _Optional[int] = ..., last_caught_up_age_ms: _Optional[int] = ..., status: _Optional[str] = ..., endpoint: _Optional[_Union[_common_pb2.Endpoint, _Mapping]] = ..., lag: _Optional[int] = ..., behind_for_ms: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
-    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters", "concern", "no_leader_reason", "no_leader_for_ms")
+    __slots__ = ("error", "leader", "cluster_id", "node_id", "directory_id", "role", "epoch", "high_watermark", "log_start_offset", "log_end_offset", "flushed_end_offset", "applied_offset", "chain", "digest", "snapshot", "voters", "observers", "generation", "bootstrap_voters", "concern", "no_leader_reason", "no_leader_for_ms", "problems")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -558,6 +558,7 @@ class DescribeQuorumResponse(_message.Message):
     CONCERN_FIELD_NUMBER: _ClassVar[int]
     NO_LEADER_REASON_FIELD_NUMBER: _ClassVar[int]
     NO_LEADER_FOR_MS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     cluster_id: str
@@ -580,7 +581,18 @@ class DescribeQuorumResponse(_message.Message):
     concern: str
     no_leader_reason: str
     no_leader_for_ms: int
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ..., concern: _Optional[str] = ..., no_leader_reason: _Optional[str] = ..., no_leader_for_ms: _Optional[int] = ...) -> None: ...
+    problems: _containers.RepeatedCompositeFieldContainer[Problem]
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., cluster_id: _Optional[str] = ..., node_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., role: _Optional[str] = ..., epoch: _Optional[int] = ..., high_watermark: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., flushed_end_offset: _Optional[int] = ..., applied_offset: _Optional[int] = ..., chain: _Optional[bytes] = ..., digest: _Optional[bytes] = ..., snapshot: _Optional[_Union[_common_pb2.SnapshotId, _Mapping]] = ..., voters: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., generation: _Optional[int] = ..., bootstrap_voters: _Optional[_Iterable[_Union[_voter_pb2.Voter, _Mapping]]] = ..., concern: _Optional[str] = ..., no_leader_reason: _Optional[str] = ..., no_leader_for_ms: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ...) -> None: ...
+
+class Problem(_message.Message):
+    __slots__ = ("code", "text", "blocks_ready")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BLOCKS_READY_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    text: str
+    blocks_ready: bool
+    def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ..., blocks_ready: bool = ...) -> None: ...
 
 class AdminAddVoterRequest(_message.Message):
     __slots__ = ("context", "voter")

@@ -105,7 +105,7 @@ def up(
 @command
 def status(options: Options, directory: Path) -> None:
     """Shows every node. Exit code 10 if one does not run, is paused, or says that it is not well, which is shown above."""
-    if any(row["trouble"] is not None for row in _show(options, _load(directory))):
+    if any(row["problem"] is not None for row in _show(options, _load(directory))):
         raise SystemExit(EXIT_UNHEALTHY)
 
 
@@ -200,7 +200,7 @@ def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
             "rack": view.node.rack,
             "pid": view.pid,
             "state": view.state,
-            "trouble": view.trouble,
+            "problem": view.problem,
             "applied_offset": view.applied_offset,
             "data_directory": str(view.node.data_directory),
             "log": str(view.node.log_path),
@@ -216,7 +216,7 @@ def _show(options: Options, cluster: DevCluster) -> list[dict[str, Any]]:
     heading = [
         f"cluster {cluster.layout.cluster_id} in {cluster.layout.directory}",
         f"export QUORUMCTL_BOOTSTRAP_CONTROLLER={cluster.layout.bootstrap}",
-        *(f"{row['name']}: {row['trouble']}" for row in rows if row["trouble"] is not None),
+        *(f"{row['name']}: {row['problem']}" for row in rows if row["problem"] is not None),
         "",
     ]
     emit(options.output, document, rows="nodes", columns=_COLUMNS, heading=heading)

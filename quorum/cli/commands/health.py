@@ -25,7 +25,7 @@ from quorum.cli.commands.replicas import SILENT, Heard, hear_all
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
 from quorum.cli.output import emit
-from quorum.wire.words import endpoint_text, id_text, optional, state_text
+from quorum.wire.words import endpoint_text, id_text, optional, problems_in, state_text
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -50,7 +50,7 @@ _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=reco
 def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:
     """Says whether the cluster is well, and if not, why. Exit code 10: it is not.
 
-    It is well when somebody leads, the leader hears every voter, no controller has a concern, every registered broker is
+    It is well when somebody leads, the leader hears every voter, no controller has a problem, every registered broker is
     online, and every partition has a leader and all of its replicas in sync.
     """
 
@@ -175,7 +175,7 @@ def _controller(heard: Heard, replica: admin_pb2.ReplicaStatus, *, is_voter: boo
         "lag": optional(replica, "lag"),
         "behind_for_ms": optional(replica, "behind_for_ms"),
         "last_fetch_age_ms": optional(replica, "last_fetch_age_ms"),
-        "concern": (answer.concern or None) if answer is not None else None,
+        "problems": problems_in(answer) if answer is not None else [],
         "no_leader_reason": (answer.no_leader_reason or None) if answer is not None else None,
         "missing": heard.missing.get(replica.node_id),
         "other_directory_id": other_directory_id,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from quorum.cli.commands.recover import recover
-from quorum.cli.commands.replicas import SILENT, answer_and_concerns, best_answer, no_leader_text
+from quorum.cli.commands.replicas import SILENT, answer_and_problems, best_answer, no_leader_text
 from quorum.cli.commands.voters import add_voter, can_restart, remove_voter, transfer_leader
 from quorum.cli.errors import EXIT_UNHEALTHY
 from quorum.cli.options import Options, ask, command
@@ -50,9 +50,8 @@ def status(options: Options) -> None:
 
     Exit code 10 if no leader is followed, or a voter is silent. `quorumctl health` judges the whole cluster.
     """
-    answer, concerns = ask(options, answer_and_concerns)
-    each = [{"node_id": node_id, "concern": concern} for node_id, concern in sorted(concerns.items())]
-    document = {**_status(answer), "concerns": each}
+    answer, problems = ask(options, answer_and_problems)
+    document = {**_status(answer), "problems": problems}
     heading = [f"{title}: {UNKNOWN if value is None else value}" for title, value in _lines(document)]
     emit(options.output, document, heading=heading)
     if document["leader_id"] is None or document["silent_voters"]:
@@ -106,7 +105,6 @@ def _status(answer: admin_pb2.DescribeQuorumResponse) -> dict[str, Any]:
         else None,
         "chain": answer.chain.hex(),
         "digest": answer.digest.hex(),
-        "concern": answer.concern or None,
     }
 
 
@@ -156,6 +154,6 @@ def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
         ("Snapshot", None if snapshot is None else f"{snapshot['end_offset']}@{snapshot['epoch']}"),
         ("Chain", document["chain"][:16] or None),
         ("Digest", document["digest"][:16] or None),
-        ("Concern", "; ".join(f"{each['node_id']}: {each['concern']}" for each in document["concerns"]) or None),
+        *(("Problem", f"{each['node_id']}: {each['code']}: {each['text']}") for each in document["problems"]),
         ("AnsweredBy", f"{document['answered_by']} ({document['answered_by_role']})"),
     ]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from quorum.wire.words import endpoint_text
+from quorum.wire.words import endpoint_text, problems_in
 
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
@@ -82,13 +82,18 @@ async def hear_all(client: AdminClient) -> Heard:
     return heard
 
 
-async def answer_and_concerns(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, dict[int, str]]:
-    """The best answer; and what is wrong with each controller that it names, by node id, as that one says itself.
+async def answer_and_problems(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, list[dict[str, Any]]]:
+    """The best answer, and the problems of each controller that it names, as that controller reports them itself.
 
-    A full or damaged disk is known to nobody else, and the leader's word is not about it. Who cannot be asked is left out.
+    Only a controller itself knows that its disk is full or damaged. A controller that cannot be asked is left out.
 
     Raises:
         AdminError: nobody could be asked.
     """
     heard = await hear_all(client)
-    return heard.best, {node_id: each.concern for node_id, each in heard.answers.items() if each.concern}
+    rows = [
+        {"node_id": node_id, **each}
+        for node_id in sorted(heard.answers)
+        for each in problems_in(heard.answers[node_id])
+    ]
+    return heard.best, rows

@@ -1,7 +1,7 @@
 """Whether a cluster is well, judged from what was heard of it: a list of reasons why not, empty if it is.
 
     controllers   somebody leads and has committed; the leader hears every voter, and none lacks records for long;
-                  no controller has a concern (a full disk, a damaged log, a follower that cannot keep up, ...)
+                  no controller has a problem (a full disk, a damaged log, a follower that cannot keep up, ...)
     brokers       every registered one is online
     partitions    every one has a leader, and all of its replicas in sync
 
@@ -93,8 +93,8 @@ def _of_controller(document: Document, each: Document) -> Iterable[str]:
         yield f"{name} does not answer: {each['missing']}"
     if each["no_leader_reason"] and document["leader_id"] is not None and each["status"] != SILENT:
         yield f"{name} follows no leader: {each['no_leader_reason']}"
-    if each["concern"]:
-        yield f"{name}: {each['concern']}"
+    for problem in each["problems"]:
+        yield f"{name}: {problem['code']}: {problem['text']}"
 
 
 def _of_brokers(brokers: Sequence[Document]) -> Iterable[str]:

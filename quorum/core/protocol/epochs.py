@@ -12,7 +12,7 @@ an election, through every restart. So nobody moves a node there. Let `left` be 
     In epoch 7 a forged request for epoch 9,223,372,036,854,775,807 is INVALID_REQUEST, and one for 1,000,007 is taken in. With
     64 bits nobody lives long enough to go all the way like that: at a hundred requests a second it takes 2,900 years.
     In epoch EPOCH_MAX - 5 a request may move this node by 2, in EPOCH_MAX - 2 by 1. In EPOCH_MAX - 1 nobody moves it: it does
-    not run any more, follows whoever leads, and says so (`complaint`).
+    not run any more, follows whoever leads, and says so (`problem`).
 
 A refusal has changed nothing: no epoch beyond reach is ever written.
 """
@@ -36,7 +36,7 @@ def reach_of_reply(epoch: Epoch) -> int:
     return (EPOCH_MAX - epoch) // 2
 
 
-def complaint(epoch: Epoch) -> str:
+def problem(epoch: Epoch) -> str:
     """That the end of all epochs is near, in one sentence; empty: it is not."""
     left = EPOCH_MAX - epoch
     if left > 2 * EPOCHS_AHEAD_MAX:

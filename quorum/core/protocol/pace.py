@@ -39,7 +39,7 @@ class Pace:
             self._window_began_ms, self._lacked = now_ms, lacks
 
 
-def complaint(voters: Iterable[NodeId]) -> str:
+def problem(voters: Iterable[NodeId]) -> str:
     """What is to be said of these voters, which fall behind; empty: nothing. For the same voters these are the same words."""
     return "; ".join(
         f"voter {node_id} falls behind although it fetches: what it lacks has grown for {WINDOW_MS // 1_000} s. Its link, its "

@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 SHUNNED_MS: Final = 60_000
 """For so long a controller decides nothing for a broker whose request has made it resign."""
 SHOWN_MS: Final = 600_000
-"""For so long after an accident it is one of the node's concerns."""
+"""How long an accident is shown among the node's problems."""
 LOG_INTERVAL_MS: Final = 1_000
 """One traceback in so long; a client that knows a poisonous request must not fill the disk with them."""
 COMMAND_CHARS_MAX: Final = 200
@@ -100,12 +100,12 @@ class Accidents:
         )
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
-    def concern(self, now_ms: int) -> str:
-        """What an operator should know, in a line; empty some time after the last accident."""
+    def problem(self, now_ms: int) -> str:
+        """That decisions failed, in one sentence; empty `SHOWN_MS` after the last one."""
         if not self.count or now_ms - self._last_ms >= SHOWN_MS:
             return ""
         times = "a decision" if self.count == 1 else f"{self.count} decisions"
-        return f"{times} of this controller failed by a mistake in the program (the last one: {self._last}); its log says more"
+        return f"{times} of this controller failed by an internal error (the last one: {self._last}); its log has the traceback"
 
 
 class Prepared(NamedTuple):

@@ -13,6 +13,7 @@ from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Endpoint, Voters
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.controller import BrokerStanding, Controller
+from quorum.core.protocol.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +174,8 @@ class NodeStatus:
     generation: int
     bootstrap: Voters
     """The voter set that the cluster was formatted with."""
-    concern: str = ""
-    """What is wrong with this node, or between it and another, in a line; empty while nothing is known to be."""
-    hindrance: str = ""
-    """What of it keeps this node from doing its part, in the quorum or for its readers; empty: nothing."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with this node, or between it and another, one entry for each code; empty while the node knows of none."""
     disk: DiskStatus = DiskStatus()
     no_leader_reason: str = ""
     """Why this node follows nobody now, in words; empty where it does (`leader`)."""

@@ -40,6 +40,7 @@ from quorum.controller.views import (
     TopicDescription,
     TopicPage,
 )
+from quorum.core.protocol.problem import texts
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
 from quorum.wire.convert.convert_membership import to_voter
@@ -316,9 +317,13 @@ def to_describe_quorum_response(status: NodeStatus) -> admin_pb2.DescribeQuorumR
         observers=[_replica(each) for each in status.replicas if not each.is_voter],
         generation=status.generation,
         bootstrap_voters=[to_voter(each) for each in status.bootstrap.voters],
-        concern=status.concern,
+        concern=texts(status.problems),
         no_leader_reason=status.no_leader_reason,
         no_leader_for_ms=status.no_leader_for_ms,
+        problems=[
+            admin_pb2.Problem(code=each.code.value, text=each.text, blocks_ready=each.blocks_ready)
+            for each in status.problems
+        ],
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint
 from quorum.cli.commands.leaders import requests_for
+from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
@@ -25,6 +26,7 @@ from tests.quorum.wire.test_elections import moved
 
 pytestmark = pytest.mark.slow
 
+FULL = Problem(ProblemCode.DISK_FULL, "the disk is full")
 SENTRY = Path(__file__).parents[3] / "examples" / "sentry_topics.json"
 
 
@@ -126,8 +128,7 @@ async def test_quorum_documents(run: Run) -> None:
         "max_follower_lag": "int", "max_follower_lag_time_ms": "int", "voters": [member], "silent_voters": [],
         "observers": [{**member, "endpoint": None}], "answered_by": "int", "answered_by_role": "str",
         "log_start_offset": "int", "log_end_offset": "int", "flushed_end_offset": "int", "applied_offset": "int",
-        "snapshot": None, "chain": "str", "digest": "str", "concern": None,
-        "concerns": [],
+        "snapshot": None, "chain": "str", "digest": "str", "problems": [],
     }  # fmt: skip
     replicas = (await run("quorum", "replication", "-o", "jsonl")).stdout.splitlines()
     assert [json.loads(line)["status"] for line in replicas] == ["leader", "follower", "observer"]
@@ -191,7 +192,7 @@ async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNod
     import dataclasses
 
     follower = FakeNode()
-    sick = dataclasses.replace(follower.status(), node_id=2, role="follower", concern="the disk is full")
+    sick = dataclasses.replace(follower.status(), node_id=2, role="follower", problems=(FULL,))
     follower.status = lambda: sick  # type: ignore[method-assign]
     async with serve(follower, IDENTITY, ANY_PORT, grace_s=0) as port:
         seen = node.status()
@@ -201,10 +202,12 @@ async def test_status_says_what_is_wrong_with_a_follower(run: Run, node: FakeNod
         ]
         led = dataclasses.replace(seen, replicas=tuple(replicas))
         node.status = lambda: led  # type: ignore[method-assign]
-        assert "Concern: 2: the disk is full\n" in (await run("quorum", "status")).stdout
+        assert "Problem: 2: disk_full: the disk is full\n" in (await run("quorum", "status")).stdout
         document = (await run("quorum", "status", "-o", "json")).document
-    assert (document["answered_by"], document["concern"]) == (1, None)
-    assert document["concerns"] == [{"node_id": 2, "concern": "the disk is full"}]
+    assert document["answered_by"] == 1
+    assert document["problems"] == [
+        {"node_id": 2, "code": "disk_full", "text": "the disk is full", "blocks_ready": True}
+    ]
 
 
 async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
@@ -213,7 +216,7 @@ async def test_health_of_a_cluster_that_is_well(run: Run) -> None:
     assert ran.exit_code == 0, ran
     each = {
         "node_id": "int", "endpoint": "str", "is_voter": "bool", "status": "str", "lag": "int", "behind_for_ms": "int",
-        "last_fetch_age_ms": None, "concern": None, "no_leader_reason": None, "missing": None,
+        "last_fetch_age_ms": None, "problems": [], "no_leader_reason": None, "missing": None,
         "other_directory_id": None,
     }  # fmt: skip
     document = ran.document

@@ -169,7 +169,7 @@ async def test_a_controller_that_has_lost_its_vote_is_not_well(tmp_path: Path) -
         async with serve(node, IDENTITY, ANY_PORT, grace_s=0) as port:
             place = DevNode("controller-1", "controller", 1, port, None, "", tmp_path)
             async with AdminClient([place.endpoint]) as client:
-                trouble = (await _controller(place, 1, client)).trouble
-        assert (trouble is None) == is_well
-    assert trouble is not None and "it does not vote: its directory bm5ubm5ubm5ubm5ubm5ubg" in trouble
-    assert "remove-voter --node-id 1" in trouble and "add-voter --config" in trouble
+                problem = (await _controller(place, 1, client)).problem
+        assert (problem is None) == is_well
+    assert problem is not None and "it does not vote: its directory bm5ubm5ubm5ubm5ubm5ubg" in problem
+    assert "remove-voter --node-id 1" in problem and "add-voter --config" in problem

@@ -6,11 +6,13 @@ import pytest
 
 from quorum.cli.commands.verdict import notes, pending, reasons
 
+FULL = [{"code": "disk_full", "text": "the disk is full", "blocks_ready": True}]
+
 
 def controller(node_id: int, status: str = "follower", **other: Any) -> dict[str, Any]:
     return {
         "node_id": node_id, "endpoint": f"c{node_id}:1", "is_voter": True, "status": status, "lag": 0,
-        "behind_for_ms": 20, "last_fetch_age_ms": 20, "concern": None, "no_leader_reason": None, "missing": None,
+        "behind_for_ms": 20, "last_fetch_age_ms": 20, "problems": [], "no_leader_reason": None, "missing": None,
         "other_directory_id": None, **other,
     }  # fmt: skip
 
@@ -66,7 +68,7 @@ def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
             with_third(lag=72_017, behind_for_ms=137_000),
             "controller 3 lacks 72,017 records, and has lacked some for 137.0 s",
         ),
-        (with_third(concern="the disk is full"), "controller 3: the disk is full"),
+        (with_third(problems=FULL), "controller 3: disk_full: the disk is full"),
         (with_third(no_leader_reason="it asks around"), "controller 3 follows no leader: it asks around"),
         (
             cluster(

@@ -8,12 +8,14 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, ReplicaKey, uuid_text
 from metadata_log.format.records import Endpoint, Voter, Voters
 from quorum.core.protocol.messages import FetchRequest, PeerRequest, PeerResponse, VoteRequest, VoteResponse
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.disk.lost_vote import NewDirectoryId
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.world import Answer, Event, JobDone, RaftRequest, RaftResponse, ReplyTo, Tick
+from quorum.runtime.status import problems_of
 from snapshots.store import SnapshotStore
 from tests.sim.disk import MemoryDirectory
 
@@ -61,6 +63,11 @@ class LoneNode:
         return 1_700_000_000_000 + self.now_ms
 
     # --- what the test does ----------------------------------------------------------------------------------------
+
+    @property
+    def problems(self) -> dict[ProblemCode, str]:
+        """What the node reports as wrong, by code."""
+        return {each.code: each.text for each in problems_of(self.node, self.now_ms)}
 
     def turn(self, *events: Event) -> None:
         self.node.turn(events or (Tick(),), self.now_ms, self.wall_ms)

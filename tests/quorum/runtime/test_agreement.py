@@ -7,6 +7,7 @@ import pytest
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import FeatureLevel
 from metadata_log.image.delta import MetadataDelta
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.image.digests import DIGESTS_KEPT, Digests
 from quorum.runtime.loop import NodeLoop
 from tests.quorum.runtime.quorum_of_three import Quorum, quorum_of_three, until
@@ -102,13 +103,15 @@ async def test_a_follower_with_another_image_stops_applying_and_goes_on_voting(t
         corrupt(odd)
         await active.create_snapshot("so that something is committed", 5_000)
         await until(lambda: odd.node.state.stopped is not None)
-        assert "differs from that of a majority" in odd.status().concern
-        assert odd.status().hindrance and not other.status().hindrance
+        [problem] = odd.status().problems
+        assert problem.code is ProblemCode.IMAGE_DIFFERS and "differs from that of a majority" in problem.text
+        assert problem.blocks_ready and not any(each.blocks_ready for each in other.status().problems)
         await active.create_snapshot("and once more", 5_000)
         await until(lambda: odd.node.log.shape.end == active.node.log.shape.end)
         assert odd.node.stopped is None and odd.node.state.applied < odd.node.log.shape.end
         assert active.node.active.on and other.node.state.stopped is None
-        assert f"node {odd.node.me.node_id}" in active.status().concern
+        [problem] = active.status().problems
+        assert problem.code is ProblemCode.IMAGES_DISAGREE and f"node {odd.node.me.node_id}" in problem.text
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from quorum.controller.protocol.commands import (
     RegisterBrokerReply,
 )
 from quorum.controller.protocol.decision import Decision
+from quorum.core.protocol.problem import texts
 from quorum.runtime.active.decisions import LOG_INTERVAL_MS, SHOWN_MS, SHUNNED_MS
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
@@ -58,8 +59,8 @@ class Poisoned(LoneNode):
         return refused
 
     @property
-    def concern(self) -> str:
-        return node_status(self.node, self.now_ms).concern
+    def problem(self) -> str:
+        return texts(node_status(self.node, self.now_ms).problems)
 
     def register(self, broker_id: NodeId) -> ReplyTo:
         endpoints, features = (Endpoint("PLAINTEXT", "127.0.0.1", 9_092),), (FeatureRange("metadata.version", 1, 1),)
@@ -115,9 +116,9 @@ def test_it_is_answered_at_once_and_not_with_what_a_resignation_says(monkeypatch
 def test_it_is_counted_logged_with_its_traceback_and_shown(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A concern of the node for ten minutes, and a number for ever; of a flood one traceback a second."""
+    """A problem of the node for ten minutes, and a number for ever; of a flood one traceback a second."""
     lone = Poisoned(is_poison, monkeypatch)
-    assert lone.concern == ""
+    assert lone.problem == ""
     with caplog.at_level(logging.ERROR):
         for _ in range(5):
             lone.refused(send(lone, POISON, None))
@@ -128,9 +129,9 @@ def test_it_is_counted_logged_with_its_traceback_and_shown(
     assert "poison" in told[0].getMessage() and told[0].exc_info is not None
     assert "tripping" in caplog.text, "the traceback says where"
 
-    assert "6 decisions" in lone.concern and "CreateTopics: KeyError" in lone.concern
+    assert "6 decisions" in lone.problem and "CreateTopics: KeyError" in lone.problem
     lone.now_ms += SHOWN_MS
-    assert lone.concern == ""
+    assert lone.problem == ""
     assert node_status(lone.node, lone.now_ms).failed_decisions == 6
 
 
@@ -222,7 +223,7 @@ def test_a_mistake_in_what_time_brings_makes_the_leader_resign(monkeypatch: pyte
     lone.turn()
     assert not lone.node.core.is_leading and lone.stopped is None
     monkeypatch.undo()
-    assert ("FenceBroker: " if what == "decide" else "the look for what is due: ") in lone.concern
+    assert ("FenceBroker: " if what == "decide" else "the look for what is due: ") in lone.problem
     lone.lead_again()
 
 

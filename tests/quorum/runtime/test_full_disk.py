@@ -21,6 +21,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.space import RETRY_MS
@@ -28,7 +29,6 @@ from quorum.runtime.protocol.jobs import LoadSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import Refused, SnapshotMarked
 from quorum.runtime.protocol.world import Answer, RaftFailure, RaftRequest, RaftResponse, SnapshotWanted
-from quorum.runtime.status import node_status
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -97,8 +97,7 @@ def test_a_full_leader_refuses_and_steps_down_and_comes_back() -> None:
     assert not lone.node.core.is_leading
     assert not disk.exists(BALLAST_NAME)
     assert lone.node.disk.status().is_full
-    status = node_status(lone.node, lone.now_ms)
-    assert status.concern == status.hindrance == "the disk is full"
+    assert lone.problems == {ProblemCode.DISK_FULL: "the disk is full"} and ProblemCode.DISK_FULL.blocks_ready
     wait(lone, 20_000)
     assert not lone.node.core.is_leading, "it could not even write the first record of its epoch"
     disk.limit_space(None)
@@ -327,15 +326,15 @@ def test_a_snapshot_that_there_was_no_room_for_is_fetched_when_there_is(room_byt
     begun = [each for each in asked if each.position == 0]
     assert 3 < len(begun) <= 1 + 20_000 // NO_ROOM_REST_MS, "again and again, but not without a rest"
     assert lone.stopped is None
-    concern = node_status(lone.node, lone.now_ms).concern
-    assert "is fetched again: [Errno 28]" in concern and "cannot be loaded" not in concern
+    assert "is fetched again: [Errno 28]" in lone.problems[ProblemCode.SNAPSHOT_NOT_KEPT]
+    assert ProblemCode.SNAPSHOT_UNLOADABLE not in lone.problems
 
     disk.limit_space(None)
     asked, installed = lead(lone, 2 * NO_ROOM_REST_MS)
     assert {each.position for each in asked} >= {n << 20 for n in range(8)}
     assert len(installed) == INSTALLS_MAX
-    assert "cannot be loaded" in node_status(lone.node, lone.now_ms).concern, (
-        "it is of zeros, and that is another matter"
+    assert "cannot be loaded" in lone.problems[ProblemCode.SNAPSHOT_UNLOADABLE], (
+        "it is of zeros: that is another matter"
     )
 
 

@@ -3,7 +3,7 @@
 from metadata_log.format.ids import ReplicaKey
 from quorum.core.leader import FLUSH_PATIENCE
 from quorum.core.protocol.messages import EndQuorumEpochRequest
-from quorum.runtime.status import node_status
+from quorum.core.protocol.problem import ProblemCode
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 OTHERS = [ReplicaKey(node_id, directory_id(node_id)) for node_id in (2, 3)]
@@ -19,13 +19,12 @@ def test_a_leader_whose_flush_hangs_leaves_the_lead_and_says_why() -> None:
         for other in OTHERS:
             lone.fetched_by(other, lone.node.log.shape.end)
         assert lone.node.core.high_watermark == lone.node.log.shape.end and lone.node.state.applied == 0
-        assert node_status(lone.node, lone.now_ms).hindrance == ""
+        assert not lone.problems
         lone.now_ms += 50
         lone.turn()
     assert patience_ms <= lone.now_ms - elected_ms <= patience_ms + 50
     assert any(isinstance(request, EndQuorumEpochRequest) for _, request in lone.sent)
-    assert "flush" in node_status(lone.node, lone.now_ms).concern
-    assert node_status(lone.node, lone.now_ms).hindrance == node_status(lone.node, lone.now_ms).concern
+    assert [*lone.problems] == [ProblemCode.FLUSH_HANGS] and ProblemCode.FLUSH_HANGS.blocks_ready
 
     lone.run_until_idle()
-    assert node_status(lone.node, lone.now_ms).concern == node_status(lone.node, lone.now_ms).hindrance == ""
+    assert not lone.problems

@@ -21,11 +21,11 @@ from metadata_log.store.segment import segment_name
 from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse
+from quorum.core.protocol.problem import ProblemCode
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.world import RaftRequest, SnapshotWanted
-from quorum.runtime.status import node_status
 from snapshots.format import BOOTSTRAP_END, snapshot_name
 from snapshots.store import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
@@ -275,8 +275,8 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.fetch_offset == 2
     assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
-    assert node_status(lone.node, lone.now_ms).concern == node_status(lone.node, lone.now_ms).hindrance
-    assert "short of 3" in node_status(lone.node, lone.now_ms).concern
+    assert [*lone.problems] == [ProblemCode.LOG_END_LOST] and ProblemCode.LOG_END_LOST.blocks_ready
+    assert "short of 3" in lone.problems[ProblemCode.LOG_END_LOST]
 
     elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
     for epoch in (4, 4, 5):
@@ -289,8 +289,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     lone.respond(FetchResponse(ErrorCode.NONE, 5, 2, fetch.number, high_watermark=3))
     _, fetch = lone.sent[-1]
     assert isinstance(fetch, FetchRequest) and fetch.replica == lone.node.me
-    assert node_status(lone.node, lone.now_ms).hindrance == ""
-    assert node_status(lone.node, lone.now_ms).concern == "" and _reopened(disk).disk_trust == FULL
+    assert lone.problems == {} and _reopened(disk).disk_trust == FULL
 
 
 def test_a_lone_voter_that_has_lost_its_durable_end_does_not_start() -> None:

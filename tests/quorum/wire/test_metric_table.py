@@ -1,7 +1,9 @@
 """A controller's metrics page holds its table, and the table holds to Prometheus' rules."""
 
 import re
+from dataclasses import replace
 
+from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.wire.metric_table import CONTROLLER_METRICS, add_metrics
 from service_kit.process.metrics import Metrics
 from tests.quorum.wire.fake_node import FakeNode
@@ -21,6 +23,16 @@ def test_the_page_shows_every_row_and_nothing_else() -> None:
         (row.full_name, row.kind.value) for row in CONTROLLER_METRICS
     ]
     assert all(f"# HELP {row.full_name} {row.help}\n" in text for row in CONTROLLER_METRICS)
+
+
+def test_each_problem_is_a_series() -> None:
+    """From the start, so that an alert on one code needs no `absent()`."""
+    node, metrics = FakeNode(), Metrics()
+    sick = replace(node.status(), problems=(Problem(ProblemCode.DISK_FULL, "the disk is full"),))
+    node.status = lambda: sick  # type: ignore[method-assign]
+    add_metrics(metrics, node)
+    shown = dict(re.findall(r'^metaquorum_problem\{code="(\w+)"\} (\S+)$', metrics.page().decode(), re.MULTILINE))
+    assert shown == {code.value: "1.0" if code is ProblemCode.DISK_FULL else "0.0" for code in ProblemCode}
 
 
 def test_the_names_are_as_prometheus_wants_them() -> None:

@@ -5,7 +5,9 @@ import contextlib
 import io
 import json
 from dataclasses import replace
+from typing import Any
 
+from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, NodeStatus
 from quorum.wire.metric_table import add_metrics
 from quorum.wire.observe import watch
@@ -20,23 +22,25 @@ async def told(status: NodeStatus) -> tuple[str | None, str | None, str | None]:
     node, health = FakeNode(), Health()
     node.status = lambda: status  # type: ignore[method-assign]
     watching = asyncio.ensure_future(watch(node, health))
-    while health.trouble(ADMIN) == "starting":
+    while health.problem(ADMIN) == "starting":
         await asyncio.sleep(0)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    return health.trouble(LIVE), health.trouble(QUORUM), health.trouble(ADMIN)
+    return health.problem(LIVE), health.problem(QUORUM), health.problem(ADMIN)
 
 
 async def test_a_node_that_knows_its_leader_is_ready() -> None:
-    """Also with a concern that does not keep it from anything."""
-    assert await told(replace(FakeNode().status(), concern="the log is damaged")) == (None, None, None)
+    """Also with a problem that does not keep it from anything."""
+    assert await told(
+        replace(FakeNode().status(), problems=(Problem(ProblemCode.LOG_DAMAGED, "7 records cannot be read"),))
+    ) == (None, None, None)
 
 
 async def test_a_node_that_does_not_do_its_part_is_not_ready_and_says_why() -> None:
     """Who restarts one node after the other waits for it; admin calls it still hands on, and nobody is to kill it."""
     short = "the log is short of 7, which it had durably"
-    status = replace(FakeNode().status(), concern=short, hindrance=short)
+    status = replace(FakeNode().status(), problems=(Problem(ProblemCode.LOG_END_LOST, short),))
     assert await told(status) == (None, short, None)
 
 
@@ -46,7 +50,7 @@ async def test_a_node_without_a_leader_is_not_ready() -> None:
 
 
 def test_decisions_that_failed_are_counted_on_the_metrics_page() -> None:
-    """What an alert is made of: the concern goes after a while, the number stays."""
+    """What an alert is made of: the problem goes after a while, the number stays."""
     node, metrics = FakeNode(), Metrics()
     node.status = lambda: replace(FakeNode().status(), failed_decisions=3)  # type: ignore[method-assign]
     add_metrics(metrics, node)
@@ -62,31 +66,52 @@ def test_who_follows_no_leader_shows_none_on_the_metrics_page() -> None:
     assert b"metaquorum_current_leader NaN\n" in metrics.page()
 
 
-async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again() -> None:
-    """Once each; a controller that leads no more knows nothing of others, which is no news of them."""
-    node, health, stream = FakeNode(), Health(), io.StringIO()
-    well = node.status()
-    silent = replace(
-        well, replicas=tuple(replace(each, status="silent") if each.node_id == 2 else each for each in well.replicas)
-    )
-    deposed = replace(well, role="resigned", leader=LeaderHint(None, 1, None), no_leader_reason="it leads no more")
-    looks = iter([well, silent, silent, well, silent, deposed])
-    over = asyncio.Event()
+async def lines_of(node: FakeNode, *looks: NodeStatus) -> list[dict[str, Any]]:
+    """What `watch` logs while the node's status is one of `looks` after the other."""
+    stream, over, left = io.StringIO(), asyncio.Event(), iter(looks)
 
     def look() -> NodeStatus:
-        status = next(looks, None)
+        status = next(left, None)
         if status is None:
             over.set()
-        return status or deposed
+        return status or looks[-1]
 
     node.status = look  # type: ignore[method-assign]
     with Logs("info", "json", stream=stream):
-        watching = asyncio.ensure_future(watch(node, health, interval_s=0))
+        watching = asyncio.ensure_future(watch(node, Health(), interval_s=0))
         await over.wait()
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+async def test_a_problem_is_logged_once_when_it_begins_and_once_when_it_is_solved() -> None:
+    """By its code, so that an operator finds it in the runbook; the end of a problem is no error."""
+    well = FakeNode().status()
+    full = Problem(ProblemCode.DISK_FULL, "the disk is full")
+    damaged = [Problem(ProblemCode.LOG_DAMAGED, f"{records} records cannot be read") for records in (7, 3)]
+    looks = [
+        replace(well, problems=each) for each in ((full,), (full, damaged[0]), (full, damaged[1]), (damaged[1],), ())
+    ]
+    lines = await lines_of(FakeNode(), *looks)
+    assert [(line["level"], line["event"], line["code"], line["text"]) for line in lines if "code" in line] == [
+        ("error", "problem", "disk_full", "the disk is full"),
+        ("error", "problem", "log_damaged", "7 records cannot be read"),
+        ("error", "problem", "log_damaged", "3 records cannot be read"),
+        ("info", "problem solved", "disk_full", "the disk is full"),
+        ("info", "problem solved", "log_damaged", "3 records cannot be read"),
+    ]
+
+
+async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again() -> None:
+    """Once each; a controller that leads no more knows nothing of others, which is no news of them."""
+    well = FakeNode().status()
+    silent = replace(
+        well, replicas=tuple(replace(each, status="silent") if each.node_id == 2 else each for each in well.replicas)
+    )
+    deposed = replace(well, role="resigned", leader=LeaderHint(None, 1, None), no_leader_reason="it leads no more")
+    lines = await lines_of(FakeNode(), well, silent, silent, well, silent, deposed)
     assert [(line["event"], line["voter_id"]) for line in lines if "voter_id" in line] == [
         ("voter silent", 2),
         ("voter heard again", 2),

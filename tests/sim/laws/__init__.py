@@ -95,7 +95,7 @@ class Laws:
             assert controller.node is not None
             controller.node.check_invariants()
             # Production refuses what it makes a mistake in, and goes on. Here every mistake is to be seen.
-            mistake = controller.node.active.accidents.concern(controller.clock.now_ms())
+            mistake = controller.node.active.accidents.problem(controller.clock.now_ms())
             hold(not mistake, "M9 NoMistakes", f"{controller.name}: {mistake}")
 
     def _observe_commits(self, controller: "SimController") -> None:
