@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 EXIT_FINDINGS: Final = 10
 EXIT_FAILED: Final = 1
 SCHEMA_VERSION: Final = 1
-_WORKERS_LOG_ERROR: Final = re.compile(r"^metadata_log\.errors\.LogFormatError: (?P<reason>.+)$", re.MULTILINE)
+_WORKERS_LOG_ERROR: Final = re.compile(
+    rf"^{re.escape(f'{LogFormatError.__module__}.{LogFormatError.__qualname__}')}: (?P<reason>.+)$", re.MULTILINE
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
