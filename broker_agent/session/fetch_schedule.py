@@ -1,13 +1,15 @@
-"""When a broker's next request goes out, what it asks for, and which answer counts.
+"""When a broker sends its next request, how much the request asks for, and which answer counts.
 
-*One request in flight.* An answer counts only while its number is the one in flight, so a late or repeated answer can
-neither apply twice nor renew a lease. Either a request is in flight, or it is known when the next one is due, or neither;
-never both.
+*One request is in flight at a time.* An answer counts only if its number is that of the request in flight. So a late or repeated
+answer is neither applied twice nor renews a lease. While a request is in flight no other request is due.
 
-*A fetch asks for what comes in time* over a link of any speed: see `metadata_log.format.pieces`.
+*A fetch asks for as much as arrives in time*, over a link of any speed: see `metadata_log.format.pieces`.
 
-*Never a busy loop.* Every path to the next request passes a back-off, a long poll or `fetch_interval_min_ms`. Only a hint
-to the leader is followed at once, and not twice in a row.
+*The broker never loops without a pause.* Each path to the next request has a back-off, a long poll or `fetch_interval_min_ms`.
+Only a hint to the leader is followed at once, and not twice in a row:
+
+    1. Broker 101 fetches from controller 1, which answers: controller 2 leads. The broker asks controller 2 at once.
+    2. Controller 2 answers: controller 1 leads. The broker backs off before it asks controller 1 again.
 """
 
 import random
@@ -35,7 +37,7 @@ class Sent:
     sent_ms: int
     timeout_at_ms: int
     request: FetchRequest | None
-    """None: a registration."""
+    """The fetch; None for a registration."""
 
 
 class FetchSchedule:
@@ -44,25 +46,25 @@ class FetchSchedule:
     def __init__(self, config: SessionConfig, rng: random.Random) -> None:
         self.in_flight: Sent | None = None
         self.due_ms: int | None = None
-        """When the next request goes out; None while one is in flight, or while something else must happen first."""
+        """When the next request goes out; None while a request is in flight, or until another event sets a time."""
         self.failures = 0
-        """In a row; each doubles the back-off."""
+        """How many requests in a row have failed; each failure doubles the back-off."""
         self.pieces = PieceSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
-        """How much of the log a fetch asks for, so that it comes in time."""
+        """How much of the log a fetch asks for, so that the answer arrives in time."""
         self._config = config
         self._rng = rng
         self._number = 0
         self._followed_hint = False
         self._hurries = False
-        """A fetch has failed, and no answer since then has given a lease: one that is left may be about to end."""
+        """True if a fetch has failed and no answer since then has given a lease, so that the last lease may end soon."""
 
     def next_deadline_ms(self) -> int | None:
-        """When something is to be done here: an answer is overdue, or the next request is due."""
+        """When the schedule has to act: an answer is overdue, or the next request is due."""
         return self.due_ms if self.in_flight is None else self.in_flight.timeout_at_ms
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is asked, and nothing is due."""
+        """True if no request is in flight and none is due."""
         return self.in_flight is None and self.due_ms is None
 
     def check_invariants(self) -> None:
@@ -74,7 +76,7 @@ class FetchSchedule:
         return self.in_flight is None and self.due_ms is not None and now_ms >= self.due_ms
 
     def register(self, previous_incarnation: Uuid | None, now_ms: int) -> Register:
-        """A registration goes out."""
+        """Makes the next registration request."""
         timeout_ms = self._config.register_timeout_ms
         number = self._next_number()
         self.in_flight = Sent(number, now_ms, now_ms + timeout_ms, None)
@@ -91,10 +93,10 @@ class FetchSchedule:
         wants_fence: bool,
         now_ms: int,
     ) -> Fetch:
-        """A fetch goes out. While the store is `busy` it waits for nothing and brings next to nothing: it is a heartbeat.
+        """Makes the next fetch. While the store is `busy` the fetch does not wait and asks for one byte: it is a heartbeat.
 
-        After a failure it waits for nothing either, so that whoever leads now renews the lease at once. A new leader first brings
-        the record that opened its epoch, and gives a lease with the answer to the fetch after that.
+        After a failure the fetch does not wait either, so that the new leader renews the lease at once. A new leader first
+        delivers the record that opened its epoch, and grants a lease only in the answer to the fetch after that record.
         """
         request = FetchRequest(
             number=self._next_number(),
@@ -121,10 +123,10 @@ class FetchSchedule:
             return self._config.shutdown_interval_ms
         return self._config.max_wait_ms if state is BrokerState.ONLINE else self._config.fenced_max_wait_ms
 
-    # --- what becomes of it ------------------------------------------------------------------------------------------
+    # --- answers and failures ----------------------------------------------------------------------------------------
 
     def registration_completed(self, number: int) -> bool:
-        """Whether registration `number` is the request in flight; it is so no more."""
+        """Tells whether registration `number` was in flight; the request is no longer in flight."""
         sent = self.in_flight
         if sent is None or sent.number != number or sent.request is not None:
             return False
@@ -132,7 +134,7 @@ class FetchSchedule:
         return True
 
     def fetch_completed(self, number: int) -> tuple[Sent, FetchRequest] | None:
-        """Fetch `number` if that is the request in flight; it is so no more."""
+        """Returns fetch `number` if it was in flight; the request is no longer in flight."""
         sent = self.in_flight
         if sent is None or sent.number != number or sent.request is None:
             return None
@@ -140,11 +142,11 @@ class FetchSchedule:
         return sent, sent.request
 
     def piece_came(self, sent: Sent, content_bytes: int, now_ms: int) -> None:
-        """So much of what was asked for has come, and the controller has more."""
+        """Notes that `content_bytes` of the log have arrived and that the controller has more."""
         self.pieces.came(content_bytes, sent.sent_ms, now_ms)
 
     def take_overdue(self, now_ms: int) -> Sent | None:
-        """The request in flight if its time is up; it is so no more."""
+        """Returns the request in flight if its time is over; the request is no longer in flight."""
         sent = self.in_flight
         if sent is None or now_ms < sent.timeout_at_ms:
             return None
@@ -153,12 +155,12 @@ class FetchSchedule:
         return sent
 
     def abandon(self) -> AbandonFetch | None:
-        """Whatever is in flight counts no more; something more urgent is to be asked."""
+        """Gives up the request in flight, because a more urgent request is to be sent."""
         sent, self.in_flight = self.in_flight, None
         return None if sent is None or sent.request is None else AbandonFetch(sent.number)
 
     def stop(self) -> None:
-        """Nothing is asked any more."""
+        """Ends all requests."""
         self.in_flight = None
         self.due_ms = None
 
@@ -171,7 +173,7 @@ class FetchSchedule:
     def ask_after_answer(
         self, sent: Sent, state: BrokerState, *, busy: bool, brought: bool, leased: bool, now_ms: int
     ) -> None:
-        """At once if there may be more where that came from; else not sooner after `sent` than the interval in force."""
+        """Schedules the next fetch: at once if the log may have more, else not sooner after `sent` than the interval in force."""
         self._hurries = self._hurries and brought and not leased
         if state is BrokerState.STOPPING:
             interval_ms = self._config.shutdown_interval_ms
@@ -182,11 +184,11 @@ class FetchSchedule:
         self.ask_at(max(now_ms, sent.sent_ms + interval_ms))
 
     def ask_when_ready(self, now_ms: int) -> None:
-        """The controller has only just begun to lead, and cannot say yet."""
+        """Schedules a fetch from a controller that has just become the leader and cannot answer yet."""
         self.ask_at(now_ms + self._jittered(self._config.not_ready_interval_ms))
 
     def postpone(self) -> None:
-        """The store has got work: until it is done, contact is enough."""
+        """Delays the next request, because the store has work and needs only heartbeats meanwhile."""
         if self.due_ms is not None:
             self.due_ms += self._config.contact_interval_ms
 
@@ -194,28 +196,28 @@ class FetchSchedule:
         self.failures = 0
 
     def answered(self) -> None:
-        """A controller that leads has answered."""
+        """Notes that the leader has answered."""
         self.forget_failures()
         self._followed_hint = False
 
     def back_off(self, now_ms: int) -> None:
-        """Once more, but later than last time."""
+        """Schedules another attempt, later than the last time."""
         self.failures += 1
         self._hurries = True
         self.ask_at(now_ms + self._backoff_ms())
 
     def try_elsewhere(self, leader: LeaderHint | None, now_ms: int) -> None:
-        """After a failure: a hint is followed at once, all else backs off; what is in flight is waited for."""
+        """Schedules the next request after a failure: at once after a hint, else with back-off. A request in flight is kept."""
         self.failures += 1
         self._hurries = True
-        self.pieces.start_small()  # another controller is at the end of another link
+        self.pieces.start_small()  # the link to another controller may be slower
         if self.in_flight is None:
-            # Two nodes that name each other must not be asked in turns without a pause.
+            # Two controllers that name each other as leader must not be asked in turn without a pause.
             self._followed_hint = leader is not None and not self._followed_hint
             self.ask_at(now_ms if self._followed_hint else now_ms + self._backoff_ms())
 
     def reset_backoff_ms(self, resets: int) -> int:
-        """How long a store that was dropped `resets` times in a row is left alone."""
+        """How long to wait after a store was dropped `resets` times in a row."""
         return self._doubled(resets, self._config.reset_backoff_max_ms) if resets > 1 else 0
 
     def _backoff_ms(self) -> int:
@@ -225,5 +227,5 @@ class FetchSchedule:
         return self._jittered(min(self._config.backoff_ms << min(times - 1, 16), max_ms))
 
     def _jittered(self, interval_ms: int) -> int:
-        """Between a half and the whole of it: brokers that lost one controller do not come back in step."""
+        """Returns half to all of the interval at random, so that brokers that lost one controller do not return in step."""
         return max(1, round(interval_ms * self._rng.uniform(0.5, 1.0)))

@@ -1,19 +1,21 @@
-"""What the leader of partitions proposes where no data plane does: replicas that are active belong into the ISR (KIP-497).
+"""ISR proposals of a broker without a data plane: its agent asks to add every active replica to the ISR (KIP-497).
 
-A broker that was away comes back outside of all ISRs, and only a partition's leader may ask for it to be let in again: the leader
-alone knows who has the data. Where nothing is replicated (`broker.data.plane: none`) there is no data to have, and every replica
-whose broker is registered, unfenced and not shutting down is as good as any other:
+A broker that was away comes back outside of all ISRs. Only a partition's leader may ask to add it again, because only the leader
+knows which replicas have the data. Without replicated data (`broker.data.plane: none`) every replica is as good as any other if
+its broker is registered, unfenced and not shutting down:
 
-    orders-0, replicas 101,102,103, led by 102, ISR 102,103      101 is registered anew, and unfenced in the next image
-    102 proposes the ISR 101,102,103                             as of just these epochs: compare and set at the controller
-    the controller grants it                                     and the next image has it
+    1. orders-0 has the replicas 101,102,103; its leader is 102, its ISR 102,103. Broker 101 registers and is unfenced.
+    2. Broker 102 sees the image with the unfenced 101, and proposes the ISR 101,102,103. The proposal names the epochs in that
+       image: the controller accepts it only if they are still current.
+    3. The controller grants the proposal, and the next image has the ISR 101,102,103.
 
-*One request in flight*, and none while this broker may serve nobody, or has not applied its own registration: what it knows may
-be old, and the controller would refuse it. The partitions are walked in slices, each at most one request, however many there are.
+*One request is in flight at a time.* No request is sent while this broker must not serve clients or has not applied its own
+registration: its image may be old, and the controller would refuse the request. The walk over the partitions has slices, and
+each slice makes at most one request.
 
-*Nothing is proposed twice for one image.* After an answer the walk goes on when the image has reached what was granted. A refused
-proposal was judged by an image that is out of date, and the next image brings another walk. A controller that is behind this
-broker (NOT_CONTROLLER) or did not answer is asked again after a pause that doubles.
+*The agent proposes nothing twice for one image.* After an answer the walk continues once the image has reached the granted
+changes. The controller refuses a proposal that was made from an old image; the next image starts another walk. If a controller is
+behind this broker (NOT_CONTROLLER) or does not answer, the agent asks again after a pause that doubles each time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,38 +37,38 @@ from metadata_log.format.records import RECOVERED
 from metadata_log.image.metadata_image import MetadataImage
 
 Place: TypeAlias = tuple[Uuid, int]
-"""Topic id and partition."""
+"""Topic id and partition number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalLimits:
-    """How much at once, and how often."""
+    """Limits of the size and the frequency of requests."""
 
     proposals_max: int = 1_000
-    """Partitions in one request: as many as the controller changes in one slice of its own walks."""
+    """Maximum number of partitions in one request: as many as the controller changes in one slice of its own walks."""
     looked_at_max: int = 5_000
-    """Partitions, and topics of others, in one step of a walk: a few milliseconds."""
+    """Maximum number of partitions, and topics of other brokers, in one step of a walk: a few milliseconds of work."""
     pause_ms: int = 100
-    """From one step to the next."""
+    """How long to wait between two steps."""
     backoff_ms: int = 100
     backoff_max_ms: int = 5_000
     timeout_ms: int = 5_000
-    """For an answer."""
+    """How long to wait for an answer."""
 
 
 class IsrProposal(NamedTuple):
-    """A partition's ISR as its leader would have it, made from the state with these epochs. The leader has recovered."""
+    """A new ISR for a partition, proposed by its leader from the state with these epochs. The leader has recovered."""
 
     topic_id: Uuid
     partition: int
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[NodeId, int], ...]
-    """In the order of the assignment; each broker with the epoch of the registration that this broker has seen."""
+    """The brokers in the order of the assignment, each with the broker epoch that this broker has seen."""
 
 
 class ProposalResult(NamedTuple):
-    """What the controller says of one proposal; with NONE it was granted."""
+    """The controller's answer to one proposal; NONE means that it was granted."""
 
     topic_id: Uuid
     partition: int
@@ -75,26 +77,26 @@ class ProposalResult(NamedTuple):
 
 
 class IsrProposals:
-    """What one broker has to propose. Pure: `next` gives a request, and each is to be followed by `answered` or `failed`."""
+    """One broker's proposals. Pure: the caller sends each request of `next`, and then calls `answered` or `failed`."""
 
     def __init__(self, broker_id: NodeId, limits: ProposalLimits = ProposalLimits()) -> None:
         self.limits = limits
         self._broker_id = broker_id
         self._broker_epoch: int | None = None
-        """Of the registration that all below belongs to."""
+        """The broker epoch that all fields below belong to."""
         self._in_flight = False
         self._failures = 0
         self._not_before_ms = 0
         self._is_due = False
-        """Something may be left to propose, and only time keeps it back."""
+        """True if a proposal may be left to make and only time keeps it back."""
         self._not_below: Offset = 0
-        """Where what was granted last stands: an image below would bring it up again."""
+        """The offset of the last granted change. An image below it would propose the same change again."""
         self._walk: Iterator[Place | None] | None = None
         self._walk_image: MetadataImage | None = None
-        """The image when the last walk began; one that is over need not be repeated for the same."""
+        """The image at the start of the last walk: a finished walk is not repeated for the same image."""
 
     def next(self, image: MetadataImage, broker_epoch: int | None, now_ms: int) -> tuple[IsrProposal, ...]:
-        """What to ask now, judged by `image`; may be nothing. `broker_epoch`: None where this broker may serve nobody."""
+        """Returns the next request, made from `image`; it may be empty. `broker_epoch` is None if this broker must not serve."""
         self._is_due = False
         if self._in_flight or broker_epoch is None:
             return ()
@@ -117,20 +119,20 @@ class IsrProposals:
         return found
 
     def next_deadline_ms(self) -> int | None:
-        """When to ask `next` again at the latest; None where only an answer, or another image or state, brings something."""
+        """The latest time for the next call of `next`; None if only an answer or another image can bring a proposal."""
         return self._not_before_ms if self._is_due else None
 
     def answered(self, offset: Offset, results: tuple[ProposalResult, ...], now_ms: int) -> None:
-        """The controller has answered for each; what it granted stands below `offset`."""
+        """Notes the controller's answer; every granted change is below `offset`."""
         if any(result.code is ErrorCode.NOT_CONTROLLER for result in results):
-            self.failed(now_ms)  # it knows less than this broker: another image is not what is missing
+            self.failed(now_ms)  # the controller is behind this broker, so waiting for another image would not help
             return
         self._in_flight = False
         self._failures = 0
         self._not_below = offset
 
     def failed(self, now_ms: int) -> None:
-        """There was no answer, or a refusal of the whole request: all is judged again after a while."""
+        """Notes that the whole request had no answer or was refused; a new walk starts after a pause."""
         self._in_flight = False
         limits = self.limits
         self._not_before_ms = now_ms + min(limits.backoff_ms << min(self._failures, 16), limits.backoff_max_ms)
@@ -139,7 +141,7 @@ class IsrProposals:
         self._walk = self._walk_image = None
 
     def _begin_anew(self, broker_epoch: int) -> None:
-        """Another registration, maybe in another history, where offsets mean something else."""
+        """Starts again for another registration, possibly in another history with other offsets."""
         self._broker_epoch = broker_epoch
         self._not_below = 0
         self._walk = self._walk_image = None
@@ -169,7 +171,7 @@ class IsrProposals:
 
 
 def _places(image: MetadataImage, broker_id: NodeId) -> Iterator[Place | None]:
-    """The partitions of the topics that live on the broker too; None for each other topic, so that passing it counts."""
+    """The partitions of the topics with replicas on the broker. Each other topic yields None, so that it counts as a step."""
     for topic in image.topics_by_id.unordered_values():
         if not topic.has_replica_on(broker_id):
             yield None
@@ -181,7 +183,7 @@ def _places(image: MetadataImage, broker_id: NodeId) -> Iterator[Place | None]:
 def _proposal(
     topic_id: Uuid, partition: int, state: PartitionState, active: Mapping[NodeId, int]
 ) -> Iterator[IsrProposal]:
-    """The proposal for a partition that this broker leads, if there is one to make. `active` has this broker, too."""
+    """The proposal for a partition that this broker leads, if one is needed. `active` includes this broker."""
     isr = tuple((replica, active[replica]) for replica in state[REPLICAS] if replica in active)
     if state[RECOVERY_STATE] == RECOVERED and all(replica in state[ISR] for replica, _ in isr):
         return

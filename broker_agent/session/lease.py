@@ -1,38 +1,44 @@
-"""The lease: for how long a broker may act without hearing from a controller that is known to lead.
+"""The lease: how long a broker may serve clients after its last contact with the active controller.
 
-The controller promises not to end the session before `lease_ms` after it *received* the fetch; receiving comes after
-sending, so the broker counts from when it sent, and errs on the safe side however slow either direction of the network was.
-A lease is a promise about one session: whoever is fenced has none, and an old one must not open the next session.
+The controller promises not to end the session before `lease_ms` after it *received* a fetch. The broker counts from the moment
+when it *sent* the fetch. Sending comes before receiving, so the broker's lease always ends first, however slow the network is.
 
-Times are of a clock that goes on while the machine sleeps.
+    1. Broker 101 sends a fetch at 0 s. The fetch takes 2 s to the controller, which grants a lease of 5 s.
+    2. The controller keeps the session at least until 7 s.
+    3. The broker stops serving at 5 s, before any other broker can be given its partitions.
+
+A lease belongs to one session. A fenced broker has no lease, and an old lease must not count in the next session.
+
+The clock must keep running while the machine sleeps.
 """
 
 
 class Lease:
-    """One broker's lease. `until_ms` is exclusive: at that very moment it has lapsed."""
+    """One broker's lease. `until_ms` is exclusive: at `until_ms` the lease has lapsed."""
 
     __slots__ = ("lapsed", "until_ms")
 
     def __init__(self) -> None:
         self.until_ms = 0
         self.lapsed = False
-        """It was noticed that the lease is over, and nothing has renewed it since."""
+        """Whether the lease's end was noticed and no answer has renewed the lease since."""
+        """True if the lease's end was noticed and no answer has renewed the lease since."""
 
     def holds(self, now_ms: int) -> bool:
-        """Whether the promise still stands. Asked of the clock each time: a process that was paused has noticed nothing."""
+        """Tells whether the lease still holds. Callers ask at each request: a process that was paused has run no timer."""
         return now_ms < self.until_ms
 
     def notice(self, now_ms: int) -> bool:
-        """Whether it has lapsed since this was last asked."""
+        """Tells whether the lease has lapsed since the last call."""
         if self.lapsed or self.holds(now_ms):
             return False
         self.lapsed = True
         return True
 
     def renew(self, sent_ms: int, lease_ms: int, now_ms: int) -> bool:
-        """A confirmed answer to a request that was sent at `sent_ms`. Whether that ends a lapse.
+        """Extends the lease after a confirmed answer to a request that was sent at `sent_ms`; tells whether a lapse ends.
 
-        A later answer may have been sent earlier; what was promised stays promised.
+        Answers may arrive out of order. The later end of the lease counts, because the controller has promised both.
         """
         assert sent_ms <= now_ms, "a lease counts from when a request was sent"
         self.until_ms = max(self.until_ms, sent_ms + lease_ms)
@@ -42,6 +48,6 @@ class Lease:
         return ends_lapse
 
     def end(self) -> None:
-        """The session is over."""
+        """Ends the lease, because the session is over."""
         self.until_ms = 0
         self.lapsed = False

@@ -1,14 +1,18 @@
-"""The words of a broker's life: its states, what can happen to it and what it may ask of the world, all as values.
+"""The values of a broker's life: its states, the inputs of its session and the effects that the session asks for.
 
-The table of who may become what stands in `EDGES`; the docs' picture and the tests are made from it.
+`EDGES` holds the allowed changes of state. The session asserts them, and the simulator counts them.
 
-    OFFLINE --registered--> FENCED --unfenced, caught up--> ONLINE --SIGTERM--> STOPPING --may go--> OFFLINE
-       ^                    |    ^                            |                    ^
-       |                    |    +-----fenced, unregistered---+                    |
-       +----told to stop----+----------------------SIGTERM-------------------------+
+    OFFLINE --registered--> FENCED --unfenced, caught up--> ONLINE --SIGTERM--> STOPPING --may leave--> OFFLINE
+       ^                    |    ^                            |                      ^
+       |                    |    +-----fenced, unregistered---+                      |
+       +---stop requested---+----------------------SIGTERM---------------------------+
 
-A *lapsed lease* is not a fifth state: the broker stays Online (or Stopping) as the controller sees it, and behaves as if
-fenced towards clients, until a confirmed answer arrives or the controller says that it had fenced it meanwhile.
+A *lapsed lease* is not a fifth state. To the controller the broker is still Online (or Stopping). To clients the broker behaves
+as if it were fenced, until a confirmed answer arrives or the controller reports that it has fenced the broker. For example:
+
+    1. Broker 101 is Online. All controllers stop answering, and its lease ends after 5 s: it refuses its clients.
+    2. A controller answers again after 7 s, inside the session of 9 s. The lease is renewed, and broker 101 serves again.
+    3. Had the controller answered after 10 s, it would have reported Fenced, and broker 101 would have become Fenced.
 """
 
 from dataclasses import dataclass
@@ -22,7 +26,7 @@ from metadata_log.format.pieces import BatchPart
 
 @unique
 class BrokerState(IntEnum):
-    """Where a broker is in its life; the numbers are those of `quorum_rpc.v1.BrokerState`."""
+    """The state of a broker; the numbers are those of `quorum_rpc.v1.BrokerState`."""
 
     OFFLINE = 1
     FENCED = 2
@@ -36,14 +40,15 @@ EDGES: dict[BrokerState, frozenset[BrokerState]] = {
     BrokerState.ONLINE: frozenset({BrokerState.FENCED, BrokerState.STOPPING, BrokerState.OFFLINE}),
     BrokerState.STOPPING: frozenset({BrokerState.OFFLINE}),
 }
-"""Who may become what. Whatever the process does last, it does from OFFLINE."""
+"""Allowed changes of state. A process always ends in OFFLINE."""
 
 
 class LeaseMode(Enum):
-    """What a lapsed lease does to clients.
+    """The treatment of clients after the lease has lapsed.
 
-    STRICT: they are not served, so that moved leadership never overlaps. ADVISORY: they are, so that a control-plane
-    outage stays invisible to them, and two brokers may answer for one partition until leader epochs tell them apart.
+    STRICT: the broker refuses clients, so two leaders of one partition never serve at the same time.
+    ADVISORY: the broker goes on serving. Clients do not notice an outage of the controllers, but two brokers may answer for one
+    partition until clients compare leader epochs.
     """
 
     STRICT = "strict"
@@ -51,10 +56,10 @@ class LeaseMode(Enum):
 
 
 class Position(NamedTuple):
-    """Where the local store stands: all below `offset` is applied.
+    """The local store's position in the log: every record below `offset` is applied.
 
-    `epoch` and `chain` are those just below it; `chain` is empty where the store holds nothing and knows no history yet.
-    `digest` is the image's, empty where there is no image.
+    `epoch` and `chain` are those just below `offset`; `chain` is empty if the store holds nothing and knows no history.
+    `digest` is the image's digest, empty if there is no image.
     """
 
     offset: Offset
@@ -68,7 +73,7 @@ NOWHERE = OffsetAndEpoch(0, 0)
 
 
 class LeaderHint(NamedTuple):
-    """Who leads the quorum, as far as the answering node knows, and where it takes calls."""
+    """The quorum's leader and its address, as far as the answering node knows."""
 
     leader_id: NodeId | None
     host: str
@@ -76,7 +81,7 @@ class LeaderHint(NamedTuple):
 
 
 class FetchResult(Enum):
-    """What a MetadataFetch answer holds; see `broker.proto`."""
+    """The kind of a MetadataFetch answer; see `broker.proto`."""
 
     BATCHES = "batches"
     USE_SNAPSHOT = "use snapshot"
@@ -86,7 +91,7 @@ class FetchResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """What one MetadataFetch says. The node's own fixed fields (ids, directories) are added where it is sent."""
+    """The contents of one MetadataFetch. The sender adds the node's own fixed fields (ids, directories)."""
 
     number: int
     broker_epoch: int
@@ -96,7 +101,7 @@ class FetchRequest:
     max_wait_ms: int
     max_bytes: int
     part_position: int = 0
-    """So many bytes of the batch at the position the broker holds already (`metadata_log.format.pieces`)."""
+    """How many bytes of the batch at the position the broker already holds (`metadata_log.format.pieces`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ class FetchAnswer:
     number: int
     result: FetchResult
     state: BrokerState | None
-    """None where the controller did not say."""
+    """None if the controller did not report a state."""
     batches: bytes = b""
     previous_chain: bytes = b""
     end_offset: Offset = 0
@@ -119,23 +124,23 @@ class FetchAnswer:
     should_shut_down: bool = False
     lease_ms: int = 0
     controller_epoch: Epoch = 0
-    """0 where the controller did not say."""
+    """0 if the controller did not report its epoch."""
     part: BatchPart | None = None
 
     @property
     def content_bytes(self) -> int:
-        """How much of the log has come. 0: there is no more."""
+        """How many bytes of the log the answer holds; 0 at the end of the log."""
         return len(self.batches) + (0 if self.part is None else len(self.part.data))
 
 
-# --- what can happen -----------------------------------------------------------------------------------------------
+# --- inputs ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRecovered:
-    """The local store is read: the broker can register.
+    """The local store has been read, so the broker can register.
 
-    `previous_incarnations` are the processes that held the store before and may be registered still, the likeliest first.
+    `previous_incarnations` are the processes that held the store before and may still be registered, the likeliest first.
     """
 
     position: Position
@@ -152,9 +157,9 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class RegisterFailed:
-    """Registration `number` was refused with `code`, or not answered (REQUEST_TIMED_OUT).
+    """The controller refused registration `number` with `code`, or did not answer (REQUEST_TIMED_OUT).
 
-    `generation` is the controller's, where it is another than the broker's (INVALID_CONTROL_GENERATION).
+    `generation` is the controller's, if it differs from the broker's (INVALID_CONTROL_GENERATION).
     """
 
     number: int
@@ -166,14 +171,14 @@ class RegisterFailed:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
-    """An answer came in; it counts only while its number is the one that is in flight."""
+    """An answer arrived. The answer counts only if its number is that of the request in flight."""
 
     answer: FetchAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class FetchFailed:
-    """Fetch `number` was refused with `code`, or its stream broke (BROKER_NOT_AVAILABLE). `generation` as above."""
+    """The controller refused fetch `number` with `code`, or its stream broke (BROKER_NOT_AVAILABLE). `generation`: as above."""
 
     number: int
     code: ErrorCode
@@ -184,47 +189,47 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What `ApplyBatches`, `DownloadSnapshot` or `ResetStore` asked for is done."""
+    """The store has done the work of `ApplyBatches`, `DownloadSnapshot`, `ResetStore` or `JoinGeneration`."""
 
     position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFailed:
-    """The snapshot could not be fetched or did not verify; the store is as it was."""
+    """The snapshot could not be fetched, or its checksums were wrong; the store is unchanged."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchesRefused:
-    """What came was damaged on its way; the store is as it was."""
+    """The batches were damaged in transit; the store is unchanged."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreBroken:
-    """The store and the controllers' history do not fit together; only a fresh start helps."""
+    """The store and the controllers' history contradict each other; the broker has to drop its store."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CannotFollow:
-    """A committed record that this release does not understand, or a disk that takes no more: no fresh start helps."""
+    """The log has a record that this release does not understand, or the disk is full. Dropping the store does not help."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """SIGINT, SIGTERM, or an embedder that wants to go."""
+    """A signal (SIGINT, SIGTERM) or the embedding program asks the broker to stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time that `next_deadline_ms` named has come."""
+    """The time of `next_deadline_ms` has come."""
 
 
 Input: TypeAlias = (
@@ -243,7 +248,7 @@ Input: TypeAlias = (
 )
 
 
-# --- what it asks of the world -------------------------------------------------------------------------------------
+# --- effects --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +269,14 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class AbandonFetch:
-    """Nobody waits for the answer to `number` any more: the next fetch is more urgent, or this one took too long."""
+    """Stop waiting for the answer to `number`: the next fetch is more urgent, or this fetch took too long."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class FindController:
-    """Turn to `leader` if it is named, else to the next of the bootstrap servers, with whatever is asked next."""
+    """Send the next requests to `leader` if it is named, else to the next bootstrap server."""
 
     leader: LeaderHint | None
     reason: str
@@ -279,7 +284,7 @@ class FindController:
 
 @dataclass(frozen=True, slots=True)
 class ApplyBatches:
-    """Append and replay these; answer `Applied`, or what went wrong. `previous_chain` is the chain below the first."""
+    """Append and replay these batches; answer `Applied` or an error. `previous_chain` is the chain below the first batch."""
 
     batches: bytes
     previous_chain: bytes
@@ -303,8 +308,8 @@ class ResetStore:
 
 @dataclass(frozen=True, slots=True)
 class JoinGeneration:
-    """The cluster was recovered without a majority: drop the local store, forget what clients were told, note that this
-    broker is of `generation` from now on, durably; answer `Applied` at the empty position."""
+    """Drop the local store and forget what clients were told, because the cluster was recovered without a majority. Note durably
+    that this broker now belongs to `generation`; answer `Applied` at the empty position."""
 
     generation: int
 
@@ -319,21 +324,21 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class LeaseLapsed:
-    """No controller has confirmed this broker for too long: it behaves as fenced towards clients (in strict mode)."""
+    """The lease has ended without a confirmed answer: in strict mode the broker refuses clients."""
 
     last_confirmed_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRenewed:
-    """A confirmed answer ended a lapse."""
+    """A confirmed answer has ended a lapse of the lease."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """The process ends, with this exit code; nothing follows."""
+    """End the process with this exit code; no effect follows."""
 
     code: int
     reason: str

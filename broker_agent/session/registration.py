@@ -1,11 +1,16 @@
-"""A broker's registration: what the controllers know this process as, and since when.
+"""A broker's registration: the process that the controllers know under this broker id, and since when.
 
-A registration is a record in the log, and its offset is the *broker epoch*: it tells this process from every earlier one
-with the same id (KIP-631). Whoever has no epoch is nobody to the controllers, and so never unfenced.
+A registration is a record in the log, and its offset is the *broker epoch*: the epoch tells this process from every earlier
+process with the same id (KIP-631). The controllers never unfence a broker without an epoch.
 
-Trying ends after `initial.broker.registration.timeout.ms` for a process that was never registered: it may well be set up
-wrongly. One that was registered once has been right, and goes on for as long as it takes; only a double that holds the id all
-that time (DUPLICATE_BROKER_REGISTRATION) makes it give up.
+A process that was never registered gives up after `initial.broker.registration.timeout.ms`: its configuration may be wrong. A
+process that was registered once goes on trying, unless another process holds the id all that time
+(DUPLICATE_BROKER_REGISTRATION).
+
+    1. Broker 101 registers. The record is at offset 40, so its broker epoch is 40.
+    2. Broker 101 crashes and is started again. Its session of epoch 40 is still open for some seconds.
+    3. The new process names the old one as `previous_incarnation`, so the controller replaces the registration at once. The new
+       record is at offset 57, and a late request of epoch 40 is refused as STALE_BROKER_EPOCH.
 """
 
 from broker_agent.session.lifecycle import Position
@@ -19,15 +24,15 @@ class Registration:
     def __init__(self, timeout_ms: int) -> None:
         self.broker_epoch: int | None = None
         self.unfenced = False
-        """The controller's last word was Online, or Stopping."""
+        """True if the controller's last answer said Online or Stopping."""
         self._timeout_ms = timeout_ms
         self._previous_incarnations: tuple[Uuid, ...] = ()
         self.was_registered = False
-        """This process was, at some time: what it says of itself has been right."""
+        """True if this process was ever registered, so that its configuration is right."""
         self._until_ms = 0
 
     def recovered(self, previous_incarnations: tuple[Uuid, ...]) -> None:
-        """These processes held the store before, and one of them may be registered still."""
+        """Notes the processes that held the store before: a controller may still have one of them registered."""
         self._previous_incarnations = previous_incarnations
 
     def begin(self, now_ms: int) -> None:
@@ -39,28 +44,29 @@ class Registration:
         self.was_registered = True
 
     def end(self) -> None:
-        """The controllers do not know this process, or not any more."""
+        """Forgets the epoch: the controllers do not know this process, or no longer."""
         self.broker_epoch = None
         self.unfenced = False
 
     def hear(self, *, unfenced: bool) -> None:
-        """What the controller says of it."""
+        """Notes the state that the controller reports for this broker."""
         assert self.broker_epoch is not None
         self.unfenced = unfenced
 
     def predecessor(self, failures: int) -> Uuid | None:
-        """Whose registration this one takes over, at the attempt after `failures`.
+        """Returns the process whose registration this process takes over, at the attempt after `failures`.
 
-        A predecessor that died between registering and noting it may be any of them: they take turns.
+        A predecessor may have died after the controller registered it and before the store noted it. So the controller may know
+        any of the previous processes, and the attempts name them in turn.
         """
         previous = self._previous_incarnations
         return previous[failures % len(previous)] if previous else None
 
     def is_given_up(self, code: ErrorCode, now_ms: int) -> bool:
-        """Whether, after it was refused with `code`, it is not to be tried again."""
+        """Tells whether a refusal with `code` ends the attempts to register."""
         is_hopeless = not self.was_registered or code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         return is_hopeless and now_ms >= self._until_ms
 
     def is_applied(self, position: Position) -> bool:
-        """Whether a store at `position` holds it (only then may the broker be unfenced)."""
+        """Tells whether a store at `position` holds this registration: the broker is unfenced only after that."""
         return self.broker_epoch is not None and position.offset > self.broker_epoch

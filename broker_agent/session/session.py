@@ -1,21 +1,24 @@
-"""A broker's session with the controllers: registering, fetching (which is its heartbeat), its lease, and leaving.
+"""A broker's session with the controllers: registering, fetching (the broker's heartbeat), the lease, and leaving.
 
-Pure: `step(input, now_ms)` returns what the world should do, `next_deadline_ms()` says when to come back with a
-`TimerFired`. The agent drives it in production and the simulator drives the very same class.
+Pure: `step(input, now_ms)` returns what the agent should do, and `next_deadline_ms()` says when the agent should come back with
+a `TimerFired`. The agent drives this class in production, and the simulator drives the same class.
 
-It is made of four things, each with a rule of its own: `registration` (who this process is to the controllers), `asking` (one
-request in flight, and never a busy loop), `following` (the store goes along the log, and never back in time) and `lease`
-(for how long it may act unheard). What is here joins them to the states of a broker's life:
+The session has four parts, each with a rule of its own: `registration` (this process's broker epoch), `fetch_schedule` (one
+request in flight, never a busy loop), `store_position` (the store follows the log, never back in time) and `lease` (how long the
+broker may serve without contact). This file connects them to the states of a broker's life.
 
-*The lease counts from sending* (see `lease`), and an answer without one, of a leader that has not heard a majority lately,
-renews nothing.
+*Every lease counts from sending* (see `lease`). A leader that has not heard from a majority lately answers without a lease, and
+such an answer renews nothing.
 
-*Contact goes on while the store works.* Loading a snapshot of millions of partitions takes longer than a session. While
-the store is busy, small fetches that wait for nothing keep the session and the lease; what they bring is dropped, because
-the position that they name is no longer the one to continue from.
+*Heartbeats continue while the store works.* Loading a snapshot of millions of partitions takes longer than a session. Meanwhile
+small fetches keep the session and the lease. Their contents are dropped, because the store's position is about to change:
 
-*Whose store was dropped is nobody to ask.* The broker asks to be fenced until it has applied its own registration again. To
-a later generation of the cluster it goes over with an empty store; never to an earlier one.
+    1. Broker 101 begins to load a snapshot that takes 20 s. Its session is 9 s.
+    2. Once a second the broker sends a fetch that asks for one byte and does not wait. Each answer renews the lease.
+    3. The snapshot is loaded, and the next fetch asks for the log from the snapshot's end.
+
+*A broker that dropped its store must not serve clients.* The broker asks to be fenced until it has applied its own registration
+again. If the cluster has a later generation, the broker drops its store and joins that generation; it never joins an earlier one.
 """
 
 import random
@@ -67,8 +70,8 @@ _FATAL = frozenset(
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Trying again cannot help: somebody must change something. CLUSTER_AUTHORIZATION_FAILED says so of a process that was never
-registered; of one that was, it is the mistake of the controller that says it, and the next controller is asked."""
+"""Refusals that another attempt cannot cure: an operator must change something. CLUSTER_AUTHORIZATION_FAILED is in this set for a
+process that was never registered. For a process that was, the controller that answered is wrong, and the next one is asked."""
 
 _NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
@@ -80,7 +83,7 @@ class Session:
         self.state = BrokerState.OFFLINE
         self.reason = "recovering the local store"
         self.generation = generation
-        """Of the cluster: grows when an operator recovers it without a majority, and then begins another history."""
+        """The cluster's generation: grows when an operator recovers the cluster without a majority and so begins a new history."""
         self.high_watermark: Offset = 0
         self.exited = False
         self._config = config
@@ -91,13 +94,13 @@ class Session:
         self._controller_epoch: Epoch = 0
         self._stop_until_ms = 0
         self._fenced_while_stopping = False
-        """Nothing is led, so nobody has to be waited for, and clients are not served."""
+        """True if the broker leads no partition while it stops: it does not serve clients, and no leader has to move away."""
         self._effects: list[Effect] = []
 
-    # --- what the world calls ----------------------------------------------------------------------------------------
+    # --- called by the agent -----------------------------------------------------------------------------------------
 
     def step(self, happened: Input, now_ms: int) -> list[Effect]:
-        """What follows from `happened`. Effects are to be carried out in order; none is repeated."""
+        """Takes one input and returns the effects, to be carried out once and in order."""
         if self.exited:
             return []
         assert not self._effects
@@ -110,7 +113,7 @@ class Session:
         return effects
 
     def next_deadline_ms(self) -> int | None:
-        """When `step(TimerFired(), ...)` is due at the latest; None where only something else can move the session."""
+        """The latest time for `step(TimerFired(), ...)`; None if only another input can change the session."""
         if self.exited:
             return None
         deadlines = [
@@ -121,40 +124,40 @@ class Session:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def may_serve(self, now_ms: int) -> bool:
-        """Whether clients may be answered now. Asked at each request: a process that was paused has not stepped since."""
+        """Tells whether clients may be answered now. Callers ask at each request: a process that was paused has not stepped."""
         if self.state not in (BrokerState.ONLINE, BrokerState.STOPPING) or self._fenced_while_stopping:
             return False
         return self._config.lease_mode is LeaseMode.ADVISORY or self._lease.holds(now_ms)
 
     @property
     def lease_lapsed(self) -> bool:
-        """No controller has confirmed this broker for too long, and it was neither fenced nor confirmed since."""
+        """True if the lease has ended and the broker was neither fenced nor confirmed since."""
         return self._lease.lapsed
 
     @property
     def lease_until_ms(self) -> int:
-        """Exclusive: at this very moment the lease has lapsed."""
+        """The end of the lease, exclusive."""
         return self._lease.until_ms
 
     @property
     def broker_epoch(self) -> int | None:
-        """None while it is not registered."""
+        """The offset of this process's registration; None while the process is not registered."""
         return self._registration.broker_epoch
 
     @property
     def position(self) -> Position:
-        """Where the store stands."""
+        """The position of the local store."""
         return self._store.position
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether this broker has applied its own registration (M3: only then may it be unfenced)."""
+        """True if this broker has applied its own registration: only then may a controller unfence it (law M3)."""
         return self._registration.is_applied(self.position)
 
     def check_invariants(self) -> None:
         self._schedule.check_invariants()
         assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
-        assert not self.lease_lapsed or self._needs_lease, "only who serves can have a lapsed lease"
+        assert not self.lease_lapsed or self._needs_lease, "only a broker that serves can have a lapsed lease"
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -219,10 +222,10 @@ class Session:
         elif self._registration.is_given_up(failed.code, now_ms):
             waited_ms = self._config.initial_registration_timeout_ms
             self._exit(
-                1, f"not registered within {waited_ms} ms (initial.broker.registration.timeout.ms); last: {text}"
+                1, f"not registered within {waited_ms} ms (initial.broker.registration.timeout.ms); last answer: {text}"
             )
         else:
-            # A duplicate is refused by the right controller: only time can help, not another node.
+            # The right controller refuses a duplicate: waiting helps, another controller does not.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
             self._ask_again(now_ms, text, _hint_of(failed), find_controller=turn)
 
@@ -232,7 +235,7 @@ class Session:
 
     def _register_anew(self, reason: str, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
-            # Whoever holds the id now, nothing is led under the epoch that this process had.
+            # Another process may hold the id now. No partition is led under the epoch that this process had, so it may leave.
             self._exit(0, f"no longer registered while stopping: {reason}")
             return
         self._become(BrokerState.FENCED, reason)
@@ -242,15 +245,15 @@ class Session:
     # --- generations -------------------------------------------------------------------------------------------------
 
     def _is_left_behind(self, failed: RegisterFailed | FetchFailed) -> bool:
-        """Whether the controller is of a later generation. One of an earlier is a ghost: another controller is looked for.
+        """Tells whether the controller belongs to a later generation. A controller of an earlier generation is not followed.
 
-        While the store works nothing is begun; the next answer will say it again.
+        While the store works the answer is no. The next answer of the controller will repeat the generation.
         """
         is_said = failed.code is ErrorCode.INVALID_CONTROL_GENERATION and failed.generation > self.generation
         return is_said and not self._store.is_busy
 
     def _join_generation(self, generation: int, reason: str) -> None:
-        """What was learned before counts no more: offsets and epochs of the old generation are not comparable."""
+        """Drops everything that was learned: offsets and epochs of the old generation do not compare with the new ones."""
         if self.state is BrokerState.STOPPING:
             self._exit(0, f"the cluster was recovered while stopping: {reason}")
             return
@@ -266,7 +269,7 @@ class Session:
 
     def _on_answer(self, answer: FetchAnswer, sent: Sent, request: FetchRequest, now_ms: int) -> None:
         if 0 < answer.controller_epoch < self._controller_epoch:
-            text = f"an answer of epoch {answer.controller_epoch}, after one of epoch {self._controller_epoch}"
+            text = f"a stale answer, of controller epoch {answer.controller_epoch}: epoch {self._controller_epoch} has answered"
             self._ask_again(now_ms, text, None)
             return
         self._controller_epoch = max(self._controller_epoch, answer.controller_epoch)
@@ -276,7 +279,7 @@ class Session:
             return
         self.high_watermark = max(self.high_watermark, answer.high_watermark)
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
-            self._exit(0, "the controller says that it may go")
+            self._exit(0, "the controller allows the shutdown")
             return
         self._hear_standing(answer, sent, now_ms)
         busy = self._store.is_busy
@@ -303,9 +306,9 @@ class Session:
             self._ask_again(now_ms, text, _hint_of(failed))
 
     def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
-        """After a failure: with back-off, except that a hint is followed at once."""
+        """Asks again after a failure: at once after a hint to the leader, else with back-off."""
         if self._fenced_while_stopping:
-            self._exit(0, f"fenced and told to stop; {reason}")
+            self._exit(0, f"stopped while fenced; {reason}")
             return
         if find_controller:
             self._effects.append(FindController(leader, reason))
@@ -314,7 +317,7 @@ class Session:
     # --- the store ---------------------------------------------------------------------------------------------------
 
     def _give_work(self, work: Work | None) -> None:
-        """The store is to do this; until it is done, contact is enough."""
+        """Gives work to the store; heartbeats continue until the work is done."""
         if work is not None:
             self._effects.append(work)
             self._schedule.postpone()
@@ -322,12 +325,12 @@ class Session:
     def _on_applied(self, applied: Applied, now_ms: int) -> None:
         self._store.applied(applied.position)
         if self._schedule.in_flight is None and self.broker_epoch is not None:
-            # A store that had to be dropped again and again is not hammered on.
+            # A store that was dropped again and again is fetched again only after a pause.
             is_empty = applied.position.offset == 0
             delay_ms = self._schedule.reset_backoff_ms(self._store.resets) if is_empty else 0
             self._schedule.ask_at(now_ms + delay_ms)
         if self.broker_epoch is None and self._schedule.is_idle:
-            self._begin_registering(now_ms)  # the first thing in a new generation
+            self._begin_registering(now_ms)  # the first step in a new generation
         self._give_work(self._store.compare_digests())
         self._maybe_go_online(now_ms)
 
@@ -335,7 +338,7 @@ class Session:
 
     @property
     def _needs_lease(self) -> bool:
-        """Whether clients are served as long as there is a lease."""
+        """True if clients are served as long as the lease holds."""
         return self.state in (BrokerState.ONLINE, BrokerState.STOPPING) and not self._fenced_while_stopping
 
     def _check_lease(self, now_ms: int) -> None:
@@ -343,7 +346,7 @@ class Session:
             self._effects.append(LeaseLapsed(self._lease.until_ms))
 
     def _hear_standing(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
-        """What the controller says of this broker, and for how long."""
+        """Notes the state that the controller reports for this broker, and the lease that comes with it."""
         registration = self._registration
         if answer.state is not None:
             registration.hear(unfenced=answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE))
@@ -380,10 +383,10 @@ class Session:
         if abandoned is not None:
             self._effects.append(abandoned)
         if self.broker_epoch is None:
-            self._exit(0, "told to stop while not registered")
+            self._exit(0, "stopped before it was registered")
             return
         self._fenced_while_stopping = self.state is BrokerState.FENCED
-        self._become(BrokerState.STOPPING, "told to stop; leaders are to move away first")
+        self._become(BrokerState.STOPPING, "stop requested; partition leaders move away first")
         self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
         self._schedule.ask_at(now_ms)
 
@@ -433,5 +436,6 @@ class Session:
 
 
 def _hint_of(failed: RegisterFailed | FetchFailed) -> LeaderHint | None:
-    """Whom to ask instead. A controller that does not authorize this broker is not believed: it may name itself for ever."""
+    """Returns the leader that the controller named. A controller that does not authorize this broker is not believed: it might
+    name itself for ever."""
     return None if failed.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else failed.leader

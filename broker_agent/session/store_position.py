@@ -1,17 +1,20 @@
-"""How the local store follows the controllers' log: where it stands, what it is doing, and when it is dropped.
+"""The position of the local store in the controllers' log, the store's current work, and when the store is dropped.
 
-*Never back in time.* What came continues exactly from the position, or the store is dropped and fetched anew: a gap, a
-history that leaves the store's, a snapshot that is not ahead of it.
+*The store never goes back in time.* New batches continue exactly at the position. The store is dropped and fetched anew if an
+answer shows a gap, a history that diverges from the store's, or a snapshot that is not ahead of the store.
 
-*One piece of work at a time.* Meanwhile the position is no longer the one to continue from, so what answers bring then is
-not for the store.
+*The store does one piece of work at a time.* While the store works, its position is about to change, so the contents of fetch
+answers are not for the store.
 
-*A large batch comes in parts* (`metadata_log.format.pieces`). They are kept here until the batch is whole, and only
-then the store gets
-it. A committed batch is the same at every controller, so the parts may come from several.
+*A large batch arrives in parts* (`metadata_log.format.pieces`). The parts are kept here, and the store gets the whole batch. A
+committed batch is the same at every controller, so the parts may come from several controllers.
 
-*The image by deltas is the controller's image.* The controller says now and then which digest its image has at an offset;
-once the store is there it has the same one, or it is dropped.
+*The broker's image equals the controller's image.* Now and then a fetch answer carries the digest of the controller's image at an
+offset. If the broker's image has another digest at that offset, the store is dropped. For example:
+
+    1. An answer says: digest 7a3f at offset 120. The store is at offset 110.
+    2. The store applies batches up to 120. Its image there has the digest 7a3f: nothing happens.
+    3. With another digest, some earlier record was applied wrongly: the broker drops the store and fetches a snapshot.
 """
 
 from typing import TypeAlias, TypeVar, assert_never
@@ -34,34 +37,34 @@ WorkT = TypeVar("WorkT", bound=Work)
 
 
 class StorePosition:
-    """One store's way along the log. Attributes without an underscore are for reading only.
+    """One store's position and work. Attributes without an underscore are for reading only.
 
-    What is returned as work is to be given to the store, and `applied` or `failed` says what became of it.
+    The caller gives returned work to the store, and calls `applied` or `failed` with the outcome.
     """
 
     def __init__(self) -> None:
         self.position = EMPTY_POSITION
         self.resets = 0
-        """How often it was dropped since it was last at the end."""
+        """How many times the store was dropped since it last reached the end of the log."""
         self._work: Work | None = None
         self._partial: PartialBatch | None = None
         self._expected_digest: tuple[Offset, bytes] | None = None
 
     @property
     def is_busy(self) -> bool:
-        """Whether the store has work."""
+        """True while the store has work that is not done."""
         return self._work is not None
 
     @property
     def part_position(self) -> int:
-        """So many bytes of the batch at `position` are held."""
+        """How many bytes of the batch at `position` are held in parts."""
         return held_at(self._partial, self.position.offset)
 
     def recovered(self, position: Position) -> None:
         self.position = position
 
     def take(self, answer: FetchAnswer, broker_epoch: int) -> Work | None:
-        """What the store is to do with the answer to a fetch from `position`."""
+        """Returns the store's next work after the answer to a fetch from `position`."""
         assert not self.is_busy
         here = self.position.offset
         match answer.result:
@@ -71,7 +74,9 @@ class StorePosition:
                 self._expect(answer)
                 return self._begin(ApplyBatches(answer.batches, answer.previous_chain, answer.end_offset))
             case FetchResult.BATCHES if answer.end_offset > here:
-                return self.reset(f"told that all below {answer.end_offset} was delivered; the store ends at {here}")
+                return self.reset(
+                    f"the controller has delivered everything below {answer.end_offset}; the store ends at {here}"
+                )
             case FetchResult.BATCHES:
                 self.resets = 0
                 self._expect(answer)
@@ -79,9 +84,11 @@ class StorePosition:
             case FetchResult.USE_SNAPSHOT if answer.snapshot.offset > here:
                 return self._begin(DownloadSnapshot(answer.snapshot, broker_epoch))
             case FetchResult.USE_SNAPSHOT:
-                return self.reset(f"sent back to the snapshot at {answer.snapshot} from {here}")
+                return self.reset(
+                    f"the controller offers the snapshot at {answer.snapshot}, which is not ahead of {here}"
+                )
             case FetchResult.DIVERGED:
-                return self.reset(f"the controllers' history leaves the store's at {answer.diverging}")
+                return self.reset(f"the controllers' history diverges from the store's at {answer.diverging}")
             case FetchResult.NOT_READY:
                 raise AssertionError("an answer without contents")
             case _:
@@ -96,27 +103,27 @@ class StorePosition:
         return self._begin(ApplyBatches(data, answer.previous_chain, answer.end_offset))
 
     def applied(self, position: Position) -> None:
-        """The work is done, and the store stands at `position`."""
+        """Notes that the work is done and that the store is at `position`."""
         self._work = None
         self.position = position
 
     def failed(self) -> None:
-        """The work is not done; the store is as it was."""
+        """Notes that the work has failed; the store is unchanged."""
         self._work = None
 
     def reset(self, reason: str) -> ResetStore:
-        """The store is dropped, whatever it is doing."""
+        """Drops the store, even while it works."""
         self.resets += 1
         self._expected_digest = None
         return self._begin(ResetStore(reason))
 
     def join_generation(self, generation: int) -> JoinGeneration:
-        """The store is dropped with the history that it belongs to."""
+        """Drops the store, because it belongs to an earlier generation of the cluster."""
         self._expected_digest = None
         return self._begin(JoinGeneration(generation))
 
     def compare_digests(self) -> ResetStore | None:
-        """Drops a store that stands where the controller's digest was taken, with another image."""
+        """Drops a store that is at the offset of the controller's digest and has another image."""
         if self._expected_digest is None or not self.position.digest:
             return None
         offset, digest = self._expected_digest
@@ -126,7 +133,7 @@ class StorePosition:
         if digest == self.position.digest:
             return None
         ours, theirs = self.position.digest.hex()[:16], digest.hex()[:16]
-        return self.reset(f"the image at {offset} has digest {ours}, the controller's has {theirs}")
+        return self.reset(f"the image at offset {offset} has digest {ours}; the controller's has {theirs}")
 
     def _expect(self, answer: FetchAnswer) -> None:
         self._expected_digest = (answer.digest_offset, answer.digest) if answer.digest else None

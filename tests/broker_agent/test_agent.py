@@ -149,7 +149,7 @@ async def test_a_broker_comes_up_follows_and_leaves(controller: FakeController, 
     assert process.agent.state is BrokerState.STOPPING
     controller.holds_leaders = False
     exit_ = await asyncio.wait_for(process.running, 10)
-    assert exit_ == Exit(0, "the controller says that it may go")
+    assert exit_ == Exit(0, "the controller allows the shutdown")
 
 
 async def test_a_restart_begins_from_disk_and_supersedes_its_predecessor(

@@ -101,7 +101,7 @@ async def test_a_broker_starts_serves_and_leaves_at_sigterm(
     daemon.process.send_signal(signal.SIGTERM)
     code, said = await daemon.ends()
     assert code == 0, said
-    assert "the controller says that it may go" in said
+    assert "the controller allows the shutdown" in said
     assert controller.history.image.brokers[4].fenced
 
 
