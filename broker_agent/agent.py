@@ -1,8 +1,12 @@
-"""The agent: the one place of a broker where there is a clock and an event loop. It decides nothing.
+"""The agent of one broker: the only part of a broker with a clock and an event loop. It decides nothing.
 
     client, loader, signals, timer --inputs--> Session --effects--> client, loader
 
-The session is stepped on the event loop. What is slow, the loader (`metadata_loader`) does on threads.
+The agent steps the session on the event loop. The loader (`metadata_loader`) does slow work on threads.
+
+    1. An answer to a fetch arrives. The client passes the answer to `feed`, which steps the session.
+    2. The session returns `ApplyBatches`. The agent starts the loader's task for it.
+    3. The loader applies the batches on the store's thread, swaps the cache, and feeds `Applied` to the session.
 """
 
 import asyncio
@@ -51,7 +55,7 @@ from service_kit.process.endpoints import HostPort
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """What this process registers as."""
+    """The registration of this process, as the controllers will record it."""
 
     cluster_id: str
     broker_id: NodeId
@@ -62,20 +66,20 @@ class BrokerIdentity:
     log_dirs: tuple[Uuid, ...]
     generation: int = 1
     data_plane: str = EXTERNAL_DATA_PLANE
-    """With NO_DATA_PLANE the agent itself proposes ISRs for what the broker leads."""
+    """With NO_DATA_PLANE the agent itself proposes ISRs for the partitions that this broker leads."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTimes:
-    """The agent's own times; the session's are in `SessionConfig`."""
+    """The agent's own timers; the session's timers are in `SessionConfig`."""
 
     flush_interval_ms: int = 1_000
-    """What was applied is durable at the latest so much later. A crash costs fetching it again, nothing else."""
+    """How long applied batches may wait for an fsync. A crash costs fetching them again, no more."""
     search_log_interval_ms: int = 5_000
 
 
 class Agent:
-    """One broker process. `run` it; everything else may be called from the same event loop meanwhile."""
+    """One broker process. Call `run`; all other methods may be called from the same event loop meanwhile."""
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class Agent:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        """Set, and replaced, at every swap and every change of state."""
+        """Set and replaced at every swap of the cache and every change of state."""
         self._exit: asyncio.Future[Exit] | None = None
         self._loader = MetadataLoader(
             store,
@@ -114,21 +118,21 @@ class Agent:
             log=log,
         )
 
-    # --- what others see ---------------------------------------------------------------------------------------------
+    # --- public state ------------------------------------------------------------------------------------------------
 
     @property
     def controller(self) -> str:
-        """`host:port` of the controller that it asks."""
+        """`host:port` of the controller that the broker asks now."""
         return self._client.target
 
     @property
     def controllers(self) -> tuple[HostPort, ...]:
-        """Where the voters are, as far as the store's log tells: also when no configured address is right any more."""
+        """The voters' addresses in the store's log: a way back when no configured address is right any more."""
         return self._loader.controllers
 
     @property
     def image(self) -> MetadataImage:
-        """What clients are answered from."""
+        """The image that clients are answered from."""
         return self.cache.current.image
 
     @property
@@ -137,7 +141,7 @@ class Agent:
 
     @property
     def generation(self) -> int:
-        """Of the cluster's history that it follows."""
+        """The generation of the cluster's history that this broker follows."""
         return self.identity.generation
 
     @property
@@ -177,7 +181,7 @@ class Agent:
         return self._loader.snapshots_loaded
 
     def may_serve(self) -> bool:
-        """Whether clients may be answered at this very moment."""
+        """Tells whether clients may be answered at this moment."""
         return self._session.may_serve(self._now_ms())
 
     async def applied(self, offset: Offset) -> None:
@@ -195,20 +199,20 @@ class Agent:
         await self._changed.wait()
 
     def advertise(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """What is registered is `endpoints`. Before `run`."""
+        """Sets the endpoints that the broker registers. Call it before `run`."""
         self.identity = replace(self.identity, endpoints=endpoints)
 
     def stop(self) -> None:
-        """Leave in order: leaders first. `run` returns once the controller agrees, or the deadline has passed."""
+        """Begins a controlled shutdown: `run` returns once the controller agrees, or after the deadline."""
         self.feed(StopRequested())
 
     # --- running -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> Exit:
-        """From recovering the store to leaving; the exit says why.
+        """Runs the broker, from reading its store to leaving; returns the exit code and its reason.
 
         Raises:
-            OSError, FlushFailed: the disk's, which nothing here can mend.
+            OSError, FlushFailed: the disk has failed, and the process has to end.
         """
         self._exit = asyncio.get_running_loop().create_future()
         try:
@@ -220,7 +224,7 @@ class Agent:
             await self._close()
 
     def feed(self, happened: Input) -> None:
-        """Steps the session; what comes while it is being stepped waits its turn."""
+        """Steps the session. An input that arrives during a step waits for the end of that step."""
         self._inbox.append(happened)
         if self._stepping:
             return
@@ -290,7 +294,7 @@ class Agent:
                 assert_never(effect)
 
     def _tell_of_search(self, reason: str, leader: LeaderHint | None) -> None:
-        """One line in a while: a broker without a controller asks several times a second, for as long as it takes."""
+        """Logs at most one line per interval: a broker without a controller asks several times a second, possibly for hours."""
         now_ms = self._now_ms()
         is_time = now_ms >= self._search_told_ms + self._times.search_log_interval_ms
         tell = self._log.info if is_time else self._log.debug
@@ -314,8 +318,8 @@ class Agent:
         )
 
     async def _lead(self) -> None:
-        """Nothing replicates: any active replica is as good as another."""
-        text = "this broker proposes every active replica for its ISRs, whatever data it has: only to try things out"
+        """Proposes ISRs, because no data plane does: without data any active replica is as good as another."""
+        text = "this broker adds every active replica to its ISRs, whatever data the replica has: only for trying things out"
         self._log.warning("no data plane", means=text)
         await lead(self, IsrProposals(self.broker_id), self._propose, now_ms=self._now_ms, log=self._log)
 
@@ -354,7 +358,7 @@ class Agent:
     # --- tasks -------------------------------------------------------------------------------------------------------
 
     def _spawn(self, work: Any) -> None:
-        """A task whose failure ends the process: there is nothing in here that may fail in silence."""
+        """Starts a task. If the task fails, `run` fails: no failure in a task is silent."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._reap)

@@ -1,13 +1,17 @@
-"""The metadata cache: what this broker answers clients from, and what its own components look things up in.
+"""The metadata cache: the view of the cluster that this broker answers clients from.
 
-One immutable view, swapped in one assignment. Readers take no lock: they read `cache.current` *once* and ask that view
-everything, so that an answer never mixes two versions.
+The cache holds one immutable view and replaces it in one assignment. Readers take no lock: a reader takes `cache.current` *once*
+and reads everything from that view, so that no answer mixes two versions.
 
-A view wraps an image and copies nothing, so making one from the next image costs the same however large the cluster is;
-what must be gathered over all brokers is gathered when somebody first asks.
+A view wraps an image and copies nothing. So a new view costs the same however large the cluster is; a value that needs all
+brokers is computed at the first request.
 
-*Alive* means registered and not fenced. A fenced broker is left out of everything that clients are told: it has no node,
-and its replicas are offline. A broker in controlled shutdown is still alive: it answers until its leaders have moved.
+*Alive* means registered and not fenced. Answers to clients leave out a fenced broker: it has no node, and its replicas are
+offline. A broker in controlled shutdown is alive, because it serves until its leaders have moved. For example:
+
+    1. Topic orders has one partition with the replicas 101 and 102, led by 101. The view at offset 200 shows both brokers.
+    2. Broker 102 is fenced at offset 201. The loader swaps the view at 202 in.
+    3. The next answer lists broker 101 only, and replica 102 as offline. An answer in progress still shows the view at 200.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,11 +26,11 @@ from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that the system keeps for itself; clients are told so."""
+"""Topics that the system keeps for itself; answers to clients mark them."""
 
 
 class Node(NamedTuple):
-    """A live broker as clients of one listener reach it."""
+    """A live broker and its address on one listener."""
 
     broker_id: NodeId
     host: str
@@ -35,10 +39,10 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """One partition as a client of one listener is told. `leader_id` is None where nobody leads.
+    """One partition, for clients of one listener. `leader_id` is None if the partition has no leader.
 
-    `error` is NONE; LEADER_NOT_AVAILABLE if nobody leads or the leader is fenced or gone; LISTENER_NOT_FOUND if the leader
-    lives but does not have the listener that was asked for.
+    `error` is NONE; LEADER_NOT_AVAILABLE if there is no leader, or the leader is fenced or unregistered; LISTENER_NOT_FOUND if
+    the leader is alive but does not have the client's listener.
     """
 
     partition: int
@@ -60,7 +64,7 @@ class TopicHead(NamedTuple):
 
 
 class DeletedPartition(NamedTuple):
-    """A partition that the swap took away, with the id of the topic that it was of."""
+    """A partition that the swap removed, with the id of its topic."""
 
     topic: str
     topic_id: Uuid
@@ -68,7 +72,7 @@ class DeletedPartition(NamedTuple):
 
 
 class MetadataView:
-    """The cluster's metadata at one offset, for reading. Immutable."""
+    """The cluster's metadata at one offset. Immutable."""
 
     __slots__ = ("_alive", "image")
 
@@ -78,50 +82,50 @@ class MetadataView:
 
     @property
     def offset(self) -> Offset:
-        """The view is the state after [0, offset)."""
+        """The end of the view: it has applied every record below this offset."""
         return self.image.offset
 
     # --- topics and partitions ---------------------------------------------------------------------------------------
 
     def contains(self, topic: str, partition: int | None = None) -> bool:
-        """Whether the topic exists, and the partition if one is given."""
+        """Tells whether the topic exists, and the partition if one is given."""
         found = self.image.topic(topic)
         return found is not None and (partition is None or 0 <= partition < found.partition_count)
 
     def all_topics(self) -> Iterator[str]:
-        """Every topic's name, in order."""
+        """The names of all topics, in order."""
         return iter(self.image.topic_ids.sorted_keys())
 
     def topic_id(self, topic: str) -> Uuid | None:
-        """The id of the live topic of this name."""
+        """The id of the topic with this name; None if there is no such topic."""
         found: Uuid | None = self.image.topic_ids.get(topic)
         return found
 
     def topic_name(self, topic_id: Uuid) -> str | None:
-        """The name of the live topic with this id."""
+        """The name of the topic with this id; None if there is no such topic."""
         found = self.image.topic_by_id(topic_id)
         return None if found is None else found.name
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions the topic has; None where there is no such topic."""
+        """The topic's number of partitions; None if there is no such topic."""
         found = self.image.topic(topic)
         return None if found is None else found.partition_count
 
     def partition_info(self, topic: str, partition: int, listener: str) -> PartitionInfo | None:
-        """The partition as clients of `listener` see it; None where there is none."""
+        """The partition for clients of `listener`; None if there is no such partition."""
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         return None if state is None else self._info(partition, state, listener)
 
     def topic_head(self, topic: str) -> TopicHead | None:
-        """What the topic is, at a cost that does not grow with its partitions; None where there is none."""
+        """The topic without its partitions, at a cost that does not grow with them; None if there is no such topic."""
         found = self.image.topic(topic)
         if found is None:
             return None
         return TopicHead(found.name, found.topic_id, found.name in INTERNAL_TOPICS, found.partition_count)
 
     def partition_infos(self, topic: str, first: int, listener: str) -> Iterator[PartitionInfo]:
-        """The topic's partitions from `first` on, one at a time, as clients of `listener` see them."""
+        """Yields the topic's partitions from `first` on, for clients of `listener`."""
         found = self.image.topic(topic)
         if found is None:
             return
@@ -146,7 +150,7 @@ class MetadataView:
         return ErrorCode.NONE
 
     def _offline(self, replicas: tuple[NodeId, ...], directories: tuple[Uuid, ...]) -> tuple[NodeId, ...]:
-        """The replicas whose broker is not alive, or no longer has the directory that the replica lies in."""
+        """The replicas whose broker is not alive, or no longer has the replica's log directory."""
         alive = self.alive_brokers()
         if not directories:
             return tuple([replica for replica in replicas if replica not in alive])
@@ -158,7 +162,7 @@ class MetadataView:
         return tuple(offline)
 
     def offline_replicas(self, topic: str, partition: int) -> tuple[NodeId, ...]:
-        """The replicas that cannot be read now; empty where there is no such partition."""
+        """The replicas that cannot be read now; empty if there is no such partition."""
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         return () if state is None else self._offline(state[0], state[8])
@@ -166,9 +170,9 @@ class MetadataView:
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def alive_brokers(self) -> dict[NodeId, RegisterBroker]:
-        """The brokers that are not fenced, by id ascending. Not to be written to.
+        """The brokers that are not fenced, by ascending id. Do not write to this dictionary.
 
-        Gathered once a view at most. Two readers that gather it at once arrive at equal dictionaries: no lock is needed.
+        Computed at most once per view. Two threads that compute it at the same time get equal dictionaries, so no lock is needed.
         """
         alive = self._alive
         if alive is None:
@@ -177,24 +181,24 @@ class MetadataView:
         return alive
 
     def alive_if_gathered(self) -> dict[NodeId, RegisterBroker] | None:
-        """What the next view may keep if no broker changes."""
+        """The live brokers if a reader has computed them: the next view keeps them if no broker has changed."""
         return self._alive
 
     def is_alive(self, broker_id: NodeId) -> bool:
         return broker_id in self.alive_brokers()
 
     def node(self, broker_id: NodeId, listener: str) -> Node | None:
-        """Where clients of `listener` reach the broker; None if it is not alive or does not have that listener."""
+        """The broker's address for clients of `listener`; None if the broker is not alive or does not have the listener."""
         registration = self.alive_brokers().get(broker_id)
         return None if registration is None else _node(registration, listener)
 
     def alive_nodes(self, listener: str) -> tuple[Node, ...]:
-        """All live brokers that have `listener`, by id."""
+        """All live brokers with `listener`, by id."""
         nodes = (_node(registration, listener) for registration in self.alive_brokers().values())
         return tuple([node for node in nodes if node is not None])
 
     def replica_endpoints(self, topic: str, partition: int, listener: str) -> dict[NodeId, Node]:
-        """Where to reach each replica; a replica whose broker is dead, or has no such listener, is not in it."""
+        """The address of each replica; without replicas whose broker is not alive or does not have the listener."""
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         if state is None:
@@ -203,7 +207,7 @@ class MetadataView:
         return {replica: node for replica, node in nodes.items() if node is not None}
 
     def leader_endpoint(self, topic: str, partition: int, listener: str) -> tuple[ErrorCode, Node | None]:
-        """Where to reach the leader, or why it cannot be reached."""
+        """The leader's address, or the reason why there is none."""
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         if state is None:
@@ -212,15 +216,15 @@ class MetadataView:
         return error, self.node(state[4], listener) if error is ErrorCode.NONE else None
 
     def controller_id(self) -> NodeId | None:
-        """The broker that clients are told is the controller: the live one with the least id; None if none lives.
+        """The broker to name as controller to clients: the live broker with the lowest id; None if no broker is alive.
 
-        Clients cannot reach the quorum. Any broker forwards what is for the controller, so one is named, and always the
-        same one while it lives: clients keep a connection to it.
+        Clients cannot connect to the quorum, and any broker forwards requests to the controllers. The same broker is named as
+        long as it is alive, because clients keep a connection to it.
         """
         return next(iter(self.alive_brokers()), None)
 
     def listeners_that_differ(self) -> dict[str, tuple[NodeId, ...]]:
-        """Listener -> the live brokers that lack it; empty where all have the same ones."""
+        """For each listener the live brokers without it; empty if all live brokers have the same listeners."""
         having: dict[str, set[NodeId]] = {}
         alive = self.alive_brokers()
         for broker_id, registration in alive.items():
@@ -238,7 +242,7 @@ def _node(registration: RegisterBroker, listener: str) -> Node | None:
 
 
 class Swapped(NamedTuple):
-    """What a swap did: the partitions that are gone, and listeners that some live brokers have come to lack."""
+    """The result of a swap: deleted partitions, and listeners that some live brokers lack."""
 
     deleted: tuple[DeletedPartition, ...]
     listeners_that_differ: dict[str, tuple[NodeId, ...]]
@@ -251,22 +255,22 @@ class MetadataCache:
         self.current = MetadataView(EMPTY_IMAGE)
 
     def swap(self, image: MetadataImage, changes: Changes) -> Swapped:
-        """Makes `image` the current one. `changes` are those since the image before.
+        """Makes `image` the current view. `changes` are the changes since the previous image.
 
-        Costs O(changes), and O(brokers) where a broker changed. The offset may only go up: clients that were told of a
-        topic are never told of an older cluster (`broker_agent.store` keeps an image back that would).
+        Costs O(changes), and O(brokers) if a broker has changed. The offset must not decrease: a client that has seen a topic
+        must never see an older cluster. (`broker_agent.metadata_loader` holds back an older image.)
         """
         before = self.current
         assert image.offset >= before.offset, f"{image!r} would replace the later {before.image!r}"
         view = MetadataView(image, None if changes.brokers else before.alive_if_gathered())
         differ = view.listeners_that_differ() if changes.brokers else {}
         deleted = tuple(_deleted(before.image, changes.deleted_topics.keys()))
-        # From here on readers see the new view; nothing was locked and nothing was changed in place.
+        # From this assignment on readers get the new view. Nothing was locked, and no object was changed in place.
         self.current = view
         return Swapped(deleted, differ)
 
     def begin_anew(self) -> None:
-        """The cluster was recovered without a majority: what clients were told of may never have been."""
+        """Empties the view, because the cluster was recovered without a majority and may lack records that clients have seen."""
         self.current = MetadataView(EMPTY_IMAGE)
 
 

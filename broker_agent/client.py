@@ -1,15 +1,18 @@
-"""How a broker reaches the controllers: one stream of fetches, and calls for registration and snapshots.
+"""The broker's connection to the controllers: one stream of fetches, and calls for registration and snapshots.
 
-Knows where the active controller is believed to be (a bootstrap server, a voter that the metadata names, or whom somebody
-named) and turns elsewhere when it is told to. It decides nothing else: when to ask again, and whether an answer counts, is the
-session's business.
+The client keeps the address of the presumed active controller (a bootstrap server, a voter named in the metadata, or a leader
+named in an answer), and changes it when the session says so. The session decides all else: when to ask again, and which answer
+counts.
 
-A fetch waits at the controller for up to its `max_wait_ms`, and a stream's answers come in order. So a fetch that becomes
-more urgent than the one that waits opens a new stream; the old one is cancelled, and what it would still bring is dropped
-by its number.
+A fetch waits at the controller for up to `max_wait_ms`, and the answers of a stream arrive in order. So a more urgent fetch opens
+a new stream. The client cancels the old stream, and recognizes a late answer from it by its number:
 
-Over TLS `reach` sees to it that whoever answers is a controller of this cluster, and the named one where one was named; nobody
-else is asked anything (`service_kit.rpc.controller_channels`).
+    1. Broker 101 sends fetch 7, which may wait for 1.2 s. After 0.1 s SIGTERM arrives.
+    2. The session abandons fetch 7. The client cancels the stream and sends fetch 8 on a new stream.
+    3. The answer to fetch 8 says when the broker may stop. An answer to fetch 7 no longer counts.
+
+Over TLS `reach` makes sure that the server is a controller of this cluster, and the named controller if an id is given. No other
+server gets a request (`service_kit.rpc.controller_channels`).
 """
 
 import asyncio
@@ -28,19 +31,19 @@ from service_kit.process.endpoints import HostPort
 from service_kit.rpc.dial import Reach, WrongServer, is_wrong_server
 
 SNAPSHOT_BYTES_MAX = 64 << 30
-"""No snapshot is larger; a size that says so is not believed."""
+"""Maximum size of a snapshot; a controller that reports a larger one is not believed."""
 
 
 class SnapshotUnavailable(Exception):
-    """The download cannot go on; it begins again with the next fetch's answer."""
+    """The download failed; a later fetch answer starts another download."""
 
 
 class CallFailed(Exception):
-    """A call was refused, or not answered: then it may have been done."""
+    """A call was refused or not answered. A call without an answer may have taken effect."""
 
 
 class SnapshotPiece(NamedTuple):
-    """Bytes of a snapshot file, in order; `size` is the whole file's."""
+    """Bytes of a snapshot file, in order; `size` is the size of the whole file."""
 
     size: int
     position: int
@@ -48,21 +51,21 @@ class SnapshotPiece(NamedTuple):
 
 
 class DownloadSizes(NamedTuple):
-    """How a snapshot is downloaded: in pieces of a size that comes in time (`metadata_log.format.pieces`)."""
+    """Limits of a download: its pieces are small enough to arrive in time (`metadata_log.format.pieces`)."""
 
     min_bytes: int = PIECE_BYTES_MIN
     max_bytes: int = 1 << 20
     timeout_ms: int = 1_000
-    """Of one piece."""
+    """How long to wait for one piece."""
     patience_ms: int = 10_000
-    """After so long without any piece the download is given up."""
+    """How long a download goes on without receiving a piece."""
 
 
 DOWNLOAD_SIZES = DownloadSizes()
 
 
 class ControllerClient:
-    """The way to the active controller. Lives on one event loop; `report` gets what comes back."""
+    """The connection to the active controller, for one event loop; `report` gets the answers."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class ControllerClient:
         report: Callable[[Input], None],
         download_sizes: DownloadSizes = DOWNLOAD_SIZES,
     ) -> None:
-        """The giver of `reach` keeps its channels, and closes them in the end."""
+        """The owner of `reach` keeps the channels and closes them."""
         assert bootstrap
         self._download_sizes = download_sizes
         self._bootstrap = tuple(bootstrap)
@@ -87,11 +90,11 @@ class ControllerClient:
 
     @property
     def target(self) -> str:
-        """Where it asks now."""
+        """`host:port` of the controller that the client asks now."""
         return self._address.target
 
     def turn_to(self, leader: LeaderHint | None, known: Sequence[HostPort] = ()) -> None:
-        """From now on asks `leader`. Where nobody was named it is the next of the bootstrap servers and of the `known`."""
+        """Asks `leader` from now on; without a leader, the next of the bootstrap servers and of the `known` addresses."""
         if leader is not None:
             address, leader_id = HostPort(leader.host, leader.port), leader.leader_id
         else:
@@ -100,10 +103,10 @@ class ControllerClient:
             address, leader_id = everybody[self._turn], None
         self.abandon_fetch()
         self._address, self._leader_id = address, leader_id
-        self._stub = None  # also at the same address: another controller may be there now
+        self._stub = None  # even at the same address: another controller may have taken it over
 
     def register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
-        """Reports `Registered` or `RegisterFailed`, within `timeout_ms`."""
+        """Registers the broker; reports `Registered` or `RegisterFailed` within `timeout_ms`."""
         self._start(self._register(request, number, timeout_ms))
 
     async def _register(self, request: broker_pb2.RegisterBrokerRequest, number: int, timeout_ms: int) -> None:
@@ -125,10 +128,10 @@ class ControllerClient:
     async def alter_partition(
         self, request: broker_pb2.AlterPartitionRequest, timeout_ms: int
     ) -> broker_pb2.AlterPartitionResponse:
-        """The answer, a result for each partition.
+        """Returns the answer, with a result for each partition.
 
         Raises:
-            CallFailed: the request was refused as a whole, or no answer came within `timeout_ms`.
+            CallFailed: the whole request was refused, or no answer came within `timeout_ms`.
         """
         try:
             response = await (await self._open_stub()).AlterPartition(request, timeout=timeout_ms / 1_000)
@@ -143,13 +146,13 @@ class ControllerClient:
         return answer
 
     def fetch(self, request: broker_pb2.MetadataFetchRequest) -> None:
-        """Sends on the open stream, or opens one. Reports `FetchAnswered` or `FetchFailed`; deadlines are the session's."""
+        """Sends a fetch on the open or a new stream; reports `FetchAnswered` or `FetchFailed`. The session has the timeout."""
         assert self._in_flight is None, "one fetch in flight"
         self._in_flight = request.number
         self._start(self._send(request))
 
     def abandon_fetch(self) -> None:
-        """Nobody waits for the answer any more: the stream that it would come on is closed."""
+        """Closes the stream, because the session no longer waits for the answer."""
         self._in_flight = None
         if self._stream is not None:
             self._stream.cancel()
@@ -174,11 +177,11 @@ class ControllerClient:
         try:
             await self._stream.write(request)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The receiver hears of the break too, with the reason in its hands, and reports it.
+            # The receiver gets the reason of the break, and reports it.
             return
 
     async def _receive(self, stream: Any) -> None:
-        """Every answer of one stream, until it ends; then whatever was in flight on it has failed."""
+        """Takes every answer of one stream until the stream ends; a fetch still in flight on it has failed."""
         code, reason = ErrorCode.BROKER_NOT_AVAILABLE, f"{self.target}: the stream ended"
         try:
             async for response in stream:
@@ -206,19 +209,19 @@ class ControllerClient:
             return
         answer = convert.fetch_answer(response)
         if answer is None:
-            text = f"a result of kind {response.result}, which this release does not know"
+            text = f"{self.target} sent a result of kind {response.result}, which this release does not know; nothing was applied"
             self._report(FetchFailed(response.number, ErrorCode.UNKNOWN_SERVER_ERROR, text))
         else:
             self._report(FetchAnswered(answer))
 
     async def snapshot(self, request: broker_pb2.FetchMetadataSnapshotRequest) -> AsyncIterator[SnapshotPiece]:
-        """The file's bytes from `request.position` on, piece by piece and without gaps, until its end.
+        """Yields the file's bytes from `request.position` to its end, in pieces without gaps.
 
-        Each piece is a call of its own, with a deadline. One that is too late is asked for again, smaller.
+        Each piece is a call with its own timeout. A piece that is too late is requested again in a smaller size.
 
         Raises:
-            SnapshotUnavailable: the controller does not have it, the stream broke, no piece has come for too long, or what came
-                makes no sense.
+            SnapshotUnavailable: the controller does not have the snapshot, the stream broke, no piece came for too long, or a
+                piece was invalid.
         """
         try:
             stub = await self._open_stub()
@@ -250,7 +253,7 @@ class ControllerClient:
     async def _chunks(
         self, stub: Any, request: broker_pb2.FetchMetadataSnapshotRequest, size: int | None
     ) -> list[SnapshotPiece]:
-        """What one call gives: as much as was asked for. (A controller of an earlier release would go on to the file's end.)"""
+        """Returns the answer to one call, as many bytes as were asked for. (Earlier releases would send the rest of the file.)"""
         call = stub.FetchMetadataSnapshot(request, timeout=self._download_sizes.timeout_ms / 1_000)
         chunks: list[SnapshotPiece] = []
         position = request.position
@@ -269,7 +272,7 @@ class ControllerClient:
         return chunks
 
     async def close(self) -> None:
-        """Ends every call."""
+        """Cancels all calls."""
         self.abandon_fetch()
         tasks = list(self._tasks)
         for task in tasks:
@@ -277,7 +280,7 @@ class ControllerClient:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _open_stub(self) -> Any:
-        """The service where it asks now. Raises WrongServer, OSError."""
+        """Returns the service of the current controller. Raises WrongServer, OSError."""
         if self._stub is not None:
             return self._stub
         asked = self._address, self._leader_id
@@ -300,14 +303,19 @@ class ControllerClient:
 
 def _checked_size(chunk: broker_pb2.SnapshotChunk, position: int, size: int | None) -> int:
     if not 0 < chunk.size <= SNAPSHOT_BYTES_MAX or (size is not None and chunk.size != size):
-        raise SnapshotUnavailable(f"a snapshot of {chunk.size} bytes, before that of {size}")
+        raise SnapshotUnavailable(
+            f"invalid piece: a snapshot of {chunk.size} bytes, after a size of {size}; the download restarts"
+        )
     if chunk.position != position or not chunk.data or position + len(chunk.data) > chunk.size:
-        raise SnapshotUnavailable(f"{len(chunk.data)} bytes at {chunk.position} of {chunk.size}; {position} comes next")
+        where = f"{len(chunk.data)} bytes at {chunk.position} of {chunk.size}"
+        raise SnapshotUnavailable(
+            f"invalid piece: {where}, where position {position} comes next; the download restarts"
+        )
     return chunk.size
 
 
 def _transport_code(e: grpc.aio.AioRpcError) -> ErrorCode:
-    """No answer: whether the other side did anything is not known."""
+    """Returns the error code of a call without an answer; the controller may have done the work."""
     if e.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return ErrorCode.REQUEST_TIMED_OUT
     if e.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):

@@ -1,11 +1,16 @@
-"""The loader: what the session orders of the store, done off the event loop, and published to the cache.
+"""The loader: does the session's work on the store off the event loop, and publishes the result to the cache.
 
-One thread owns the store (applying, loading, flushing). Writing a snapshot of millions of partitions has a second one, so that
-it holds up neither the applying nor the heartbeat. Their completions come back to the loop as inputs of the session.
+One thread owns the store (applying, loading, flushing). A second thread writes snapshots, because a snapshot of millions of
+partitions must delay neither applying nor the heartbeat. The threads report back to the event loop with inputs for the session.
 
-The cache is swapped on the loop, before the session hears that something is applied: whoever sees the state Online finds
-this broker unfenced in the cache too. It never goes back: a store that began anew stays behind the curtain until it has reached
-what clients were already told.
+The loader swaps the cache on the event loop before the session learns that the work is done. So a client that sees this broker
+Online also finds the broker unfenced in the cache.
+
+The cache never goes back in time. After a store was dropped, clients see the old view until the new store has reached its offset:
+
+    1. Clients of broker 101 have seen the view at offset 500. The broker finds damage and drops its store.
+    2. The broker loads a snapshot at 480. The cache keeps the view at 500.
+    3. The store applies up to 510. The cache swaps to the view at 510.
 """
 
 import asyncio
@@ -42,7 +47,7 @@ T = TypeVar("T")
 
 
 class Log(Protocol):
-    """A structured log: an event and its fields."""
+    """A structured logger: an event and its fields."""
 
     def debug(self, event: str, **fields: object) -> object: ...
 
@@ -54,7 +59,7 @@ class Log(Protocol):
 
 
 class _Step(NamedTuple):
-    """What a piece of work on the store's thread has led to."""
+    """The result of work on the store's thread."""
 
     position: Position
     image: MetadataImage
@@ -64,7 +69,7 @@ class _Step(NamedTuple):
 
 
 class MetadataLoader:
-    """One store at work. What it raises is the disk's, which nothing here can mend: OSError, FlushFailed."""
+    """One store and its threads. Raises only OSError and FlushFailed: the disk has failed, and the process has to end."""
 
     def __init__(
         self,
@@ -77,12 +82,12 @@ class MetadataLoader:
         flush_interval_ms: int,
         log: Log,
     ) -> None:
-        """`feed` takes what the session is to hear, `announce` is called when the cache has changed, and `spawn` watches over a
+        """`feed` takes inputs for the session, `announce` is called after each change of the cache, and `spawn` starts a watched
         task."""
         self.stores_dropped = 0
         self.snapshots_loaded = 0
         self.controllers: tuple[HostPort, ...] = ()
-        """Where the voters are, as far as the log has told; a store that begins anew has not unlearnt it."""
+        """The voters' addresses from the log; kept when the store is dropped."""
         self._store = store
         self._cache = cache
         self._feed = feed
@@ -94,10 +99,10 @@ class MetadataLoader:
         self._store_thread = ThreadPoolExecutor(1, "store")
         self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
 
-    # --- what the session orders -------------------------------------------------------------------------------------
+    # --- the session's work ------------------------------------------------------------------------------------------
 
     async def recover(self, incarnation: Uuid) -> None:
-        """Reads the store; this process, `incarnation`, is noted in it before it can be registered."""
+        """Reads the store, and notes this process (`incarnation`) in it before the broker can register."""
         recovered = await self._in_store(self._store.recover)
         if recovered.dropped is not None:
             self._tell_of_drop(recovered.dropped)
@@ -105,12 +110,12 @@ class MetadataLoader:
         self._log.info("store recovered", offset=recovered.position.offset, image=repr(recovered.image))
         self._learn(recovered.voters)
         self._publish(recovered.image, Changes.between(self._cache.current.image, recovered.image))
-        gc.freeze()  # what was loaded stays: no collection needs to walk it again
+        gc.freeze()  # the loaded image stays, so no garbage collection needs to walk it again
         others = tuple(each for each in recovered.previous_incarnations if each != incarnation)
         self._feed(StoreRecovered(recovered.position, others))
 
     async def note_registered(self, incarnation: Uuid) -> None:
-        """Whoever held the store before this process is registered no more."""
+        """Notes that earlier processes of this store are no longer registered."""
         await self._in_store(lambda: self._store.note_registered(incarnation))
 
     async def apply(self, effect: ApplyBatches) -> None:
@@ -126,7 +131,7 @@ class MetadataLoader:
             self._settle(step)
 
     def _apply_in_store(self, effect: ApplyBatches) -> _Step:
-        """On the store's thread."""
+        """Applies batches on the store's thread."""
         published = self._cache.current.image
         result = self._store.apply(effect.batches, effect.previous_chain)
         follows = result.before is published
@@ -134,7 +139,7 @@ class MetadataLoader:
         return _Step(self._store.position, result.image, changes, self._store.voters, self._store.take_snapshot_job())
 
     async def install(self, end: OffsetAndEpoch, pieces: AsyncIterator[SnapshotPiece]) -> None:
-        """Writes the snapshot as its pieces come, and loads it."""
+        """Writes the pieces of a snapshot as they arrive, and loads the snapshot."""
         try:
             async for piece in pieces:
                 await self._in_store(partial(self._store.write_part, end, piece.position, piece.data))
@@ -148,7 +153,7 @@ class MetadataLoader:
         gc.freeze()
 
     def _install_in_store(self, end: OffsetAndEpoch) -> _Step:
-        """On the store's thread."""
+        """Loads a complete snapshot on the store's thread."""
         self._store.install(end)
         changes = Changes.between(self._cache.current.image, self._store.image)
         return _Step(self._store.position, self._store.image, changes, self._store.voters, None)
@@ -163,7 +168,7 @@ class MetadataLoader:
         self._log.error("store dropped", reason=reason, now="fetching everything anew")
 
     async def join_generation(self, generation: int) -> None:
-        """The curtain falls: in the new history even what clients were told last may be missing. The session is not told yet."""
+        """Empties store and cache: the new history may lack records that clients have seen. The caller tells the session."""
         self.stores_dropped += 1
         self._log.warning("new generation", generation=generation, now="dropping the store, fetching everything anew")
         await self._in_store(lambda: self._store.join_generation(generation))
@@ -171,13 +176,13 @@ class MetadataLoader:
 
     @property
     def position(self) -> Position:
-        """Where the store stands, while it has nothing to do."""
+        """The store's position, for use while the store has no work."""
         return self._store.position
 
-    # --- what follows ------------------------------------------------------------------------------------------------
+    # --- after the work ----------------------------------------------------------------------------------------------
 
     def _settle(self, step: _Step) -> None:
-        """Back on the loop: clients see it, then the session."""
+        """Publishes the result on the event loop: first to clients, then to the session."""
         self._learn(step.voters)
         self._publish(step.image, step.changes)
         if step.snapshot is not None:
@@ -218,18 +223,18 @@ class MetadataLoader:
         self._log.info("snapshot written", snapshot=str(job.meta.end), retired=len(retired))
 
     async def _in_store(self, work: Callable[[], T]) -> T:
-        """Runs `work` on the store's thread, after all that was given to it before."""
+        """Runs `work` on the store's thread, after all earlier work."""
         return await asyncio.get_running_loop().run_in_executor(self._store_thread, work)
 
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def stop_timer(self) -> None:
-        """No flush is begun any more."""
+        """Stops the timer of the next flush."""
         if self._flush_timer is not None:
             self._flush_timer.cancel()
 
     async def close(self) -> None:
-        """After what is under way: flushes, and ends the threads."""
+        """Waits for the work in progress, flushes the store, and ends the threads."""
         try:
             await self._in_store(self._store.close)
         except (OSError, FlushFailed) as e:

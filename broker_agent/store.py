@@ -1,20 +1,24 @@
-"""The broker's own copy of the metadata: a log and snapshots, in the controllers' formats, and the image made of them.
+"""The broker's own copy of the metadata: a log and snapshots in the controllers' formats, and the image made from them.
 
-It is kept so that a restart, with a million partitions too, begins from disk and asks only for what is new. It is a copy,
-and that decides everything here:
+With this copy a restart begins from disk, even with a million partitions, and the broker fetches only new records. The store is a
+copy, and three rules follow:
 
-*Applied before durable.* A controller may not apply what its disk could still lose; a broker may. After a power cut it
-fetches the lost tail again: it was committed, so it comes back the same, and the chain proves it. So fsyncs are made
-in groups, apart from the applying.
+*Applied before durable.* A controller must not apply a record that its disk could still lose; a broker may. After a power cut the
+broker fetches the lost tail again. The tail was committed, so the controllers deliver the same batches, and the chain of hashes
+proves it. So the store fsyncs in groups, apart from applying.
 
-*Broken means dropped.* Damage on disk, a log that does not reach its snapshot, a history that is not the controllers':
-nothing is repaired here. The store is emptied, one line in the log says why, and everything is fetched anew.
+*Broken means dropped.* The store repairs nothing: not damage on disk, nor a log that does not reach its snapshot, nor a history
+that differs from the controllers'. The store is emptied, the log has one line with the reason, and everything is fetched anew.
 
-*Snapshots at marks*, as the controllers write them: at a committed `SnapshotMark`, from the immutable image, with the log's
-own chain and time in them, so that the file equals the controllers' file of the same name byte for byte. Once it is
-durable the log before it goes.
+*Snapshots at marks*, like the controllers': at a committed `SnapshotMark`, from the immutable image, with the log's chain and
+time at the mark. So the file equals the controllers' file of the same name byte for byte. The log before a durable snapshot is
+deleted.
 
-One thread owns a store. `SnapshotJob.run` is the exception: it may run on another.
+    1. Broker 101 has applied everything below offset 120, and its disk has fsynced everything below 110. The power fails.
+    2. At the next start the store reads the log up to 110, and the broker fetches from 110.
+    3. The controllers deliver 110 to 120 again. The first batch continues the chain at 110, so the history is the same.
+
+One thread owns a store. `SnapshotJob.run` is the exception: any thread may run it.
 """
 
 from collections.abc import Iterable
@@ -40,32 +44,32 @@ from snapshots.store import SnapshotStore
 METADATA_DIRECTORY: Final = "@metadata"
 INCARNATIONS_NAME: Final = "incarnations"
 INCARNATIONS_MAX: Final = 8
-"""Processes in a row that died before they were registered; of more, the oldest are forgotten."""
+"""How many processes that died before they were registered are remembered; the oldest are forgotten first."""
 _UUID_BYTES: Final = 16
 _REPLAY_BYTES: Final = 1 << 20
 _LOG_CONFIG: Final = LogConfig(archive=False)
-"""A broker archives nothing: the controllers do."""
+"""A broker keeps no archive: the controllers do."""
 
 
 class WrongHistory(Exception):
-    """The batches continue another log than the one that lies here."""
+    """The batches do not continue this store's log: the histories differ."""
 
 
 @dataclass(slots=True)
 class SnapshotJob:
-    """Writes one snapshot; `run` touches nothing that the store's thread does."""
+    """Writes one snapshot. `run` touches nothing that the store's thread uses."""
 
     store: SnapshotStore
     meta: SnapshotMeta
     image: MetadataImage
 
     def run(self) -> None:
-        """Raises OSError or FlushFailed: the disk's."""
+        """Writes the snapshot. Raises OSError or FlushFailed: the disk has failed."""
         self.store.write(self.meta, self.image)
 
 
 class Recovered(NamedTuple):
-    """What the store began with; `dropped` says why it had to begin empty, if it had to."""
+    """The store after its start; `dropped` is the reason if the store had to begin empty."""
 
     position: Position
     image: MetadataImage
@@ -75,7 +79,7 @@ class Recovered(NamedTuple):
 
 
 class BrokerStore:
-    """See the file's head. `recover` comes first."""
+    """One broker's log, snapshots and image. Call `recover` first."""
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
@@ -84,10 +88,10 @@ class BrokerStore:
         self._log: Log | None = None
         self._replay = Replay()
         self._base_voters: Voters | None = None
-        """The voter set at the log's start, as the snapshot there tells; None where nothing told yet."""
+        """The voter set at the log's start, from the snapshot there; None without a snapshot."""
         self._due: SnapshotJob | None = None
 
-    # --- what it holds -----------------------------------------------------------------------------------------------
+    # --- contents ----------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
@@ -95,7 +99,7 @@ class BrokerStore:
 
     @property
     def position(self) -> Position:
-        """Where the next fetch goes on. The digest is that of the image, where the image is at the position."""
+        """The position to fetch from. It has the image's digest if the image is at this position."""
         shape = self._open_log.shape
         if shape.end == 0:
             return EMPTY_POSITION
@@ -105,7 +109,7 @@ class BrokerStore:
 
     @property
     def voters(self) -> Voters | None:
-        """The newest voter set that the log tells of; None where it tells of none yet."""
+        """The newest voter set in the log; None if the log has none yet."""
         return self._quorum_at(self._open_log.shape.end)[0]
 
     @property
@@ -116,10 +120,10 @@ class BrokerStore:
     # --- at start ----------------------------------------------------------------------------------------------------
 
     def recover(self) -> Recovered:
-        """Reads what is on disk into an image. What does not hold together is dropped.
+        """Reads the disk into an image. A store whose parts contradict each other is dropped.
 
         Raises:
-            OSError, FlushFailed: the disk's.
+            OSError, FlushFailed: the disk has failed.
         """
         dropped = None
         try:
@@ -135,7 +139,7 @@ class BrokerStore:
         log = Log.open(self._metadata, config=_LOG_CONFIG)
         self._log = log
         if meta is not None and meta.end.offset > log.shape.end:
-            # A crash between the download's last rename and the log's reset.
+            # The process was killed after the download's last rename and before the log's reset.
             log.reset_to(meta.end, meta.chain, meta.timestamp_ms)
         loaded = self._replay.offset
         if log.shape.start.offset > loaded:
@@ -146,10 +150,10 @@ class BrokerStore:
             log.note_snapshot(meta.end)
         while self._replay.offset < log.shape.end:
             self._follow(log.read(self._replay.offset, _REPLAY_BYTES))
-        self._due = None  # what is due at a restart was due long ago; the next mark comes
+        self._due = None  # a snapshot that was due before the restart is skipped: another mark follows
 
     def _load_newest(self) -> SnapshotMeta | None:
-        """The newest snapshot that the disk gives, asked twice, and that verifies; the others are left where they are."""
+        """Loads the newest snapshot that can be read (with a second try) and verified; damaged ones stay on disk."""
         for info in reversed(self._snapshots.list()):
             try:
                 with unreadable_is_damaged():
@@ -162,14 +166,14 @@ class BrokerStore:
         return self._load(self._snapshots.read_meta(end))
 
     def _load(self, meta: SnapshotMeta) -> SnapshotMeta:
-        """Replaces the image by that of a snapshot that was found whole."""
+        """Replaces the image by that of a verified snapshot."""
         provenance = Provenance(meta.end.offset, meta.end.epoch, meta.timestamp_ms)
         self._replay.load_snapshot(read_records(self._metadata, meta.end), provenance)
         self._base_voters = meta.voters
         return meta
 
     def reset(self) -> None:
-        """Drops everything. A crash in between leaves a store that does not hold together, and is dropped again."""
+        """Deletes everything. A crash in between leaves a store with contradictions, which is dropped again at the start."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -184,23 +188,22 @@ class BrokerStore:
         self._log = Log.open(self._metadata, config=_LOG_CONFIG)
 
     def join_generation(self, generation: int) -> None:
-        """Drops everything, and notes in `meta.properties` that this broker is of `generation`. Killed in between, it is told
-        again."""
+        """Deletes everything and notes in `meta.properties` that this broker belongs to `generation`. If the process is killed in
+        between, the controllers report the generation again."""
         self.reset()
         identity = read_identity(self._directory)
         assert identity is not None and identity.generation < generation, (identity, generation)
         write_identity(self._directory, identity._replace(generation=generation))
 
-    # --- following ---------------------------------------------------------------------------------------------------
+    # --- applying ----------------------------------------------------------------------------------------------------
 
     def apply(self, data: bytes, previous_chain: bytes) -> ReplayResult:
-        """Appends and replays batches as they came; `previous_chain` is the chain below the first, as the sender has it.
+        """Appends and replays fetched batches; `previous_chain` is the sender's chain below the first batch.
 
         Raises:
-            LogFormatError: the batches are damaged; nothing was taken.
-            WrongHistory: they continue another log than this one.
-            ReplayStopped: a committed record does not fit or is from the future. The log has it, the image does not.
-            OSError: the disk's.
+            LogFormatError: the batches are damaged; nothing was appended. WrongHistory: the batches continue another log;
+                nothing was appended. ReplayStopped: a committed record does not fit the image, or needs a newer release. The
+                log has it, the image does not. OSError: the disk has failed.
         """
         batches = tuple(decode_all(data))
         log = self._open_log
@@ -231,7 +234,7 @@ class BrokerStore:
         return SnapshotJob(self._snapshots, meta, image)
 
     def _quorum_at(self, offset: Offset) -> tuple[Voters | None, int]:
-        """The voter set and kraft.version in force at `offset`."""
+        """The voter set and the kraft.version in force at `offset`."""
         voters, kraft_version = self._base_voters, 1
         for at, record in self._open_log.control_records():
             if at >= offset:
@@ -243,18 +246,20 @@ class BrokerStore:
         return voters, kraft_version
 
     def take_snapshot_job(self) -> SnapshotJob | None:
-        """The snapshot that is due, once; None where none is. An older one that was never taken is skipped."""
+        """Returns the snapshot that is due, once; None without one. An older snapshot that was never taken is skipped."""
         job, self._due = self._due, None
         return job
 
     def snapshot_written(self, job: SnapshotJob) -> list[str]:
-        """`job` has run: the log before it goes, and so do older snapshots. Returns what was retired, by name."""
+        """Deletes the log and the snapshots before the snapshot of `job`; returns the names of the deleted files."""
         log = self._open_log
         end = job.meta.end
         if log.shape.start == end:
-            return []  # downloaded and installed meanwhile: the same file
+            return []  # a download has installed the same snapshot meanwhile
         if log.shape.start.offset > end.offset or log.chain_at(end.offset) != job.meta.chain:
-            return self._snapshots.drop([end])  # the store began anew meanwhile
+            return self._snapshots.drop(
+                [end]
+            )  # the store was dropped meanwhile, so the snapshot does not belong to its log
         log.flush()
         log.note_snapshot(end)
         self._base_voters = job.meta.voters
@@ -262,15 +267,15 @@ class BrokerStore:
         return [*retired, *self._drop_snapshots(but=end)]
 
     def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """One chunk of a download; position 0 begins it anew."""
+        """Writes one piece of a download; position 0 starts the download anew."""
         self._snapshots.write_part(end, position, data)
 
     def install(self, end: OffsetAndEpoch) -> None:
-        """The download of the snapshot at `end` is whole: it becomes durable, `image` is its image, the log begins at its end.
+        """Makes a complete download durable: `image` becomes the snapshot's image, and the log begins at the snapshot's end.
 
         Raises:
-            LogFormatError: it does not verify. The file is gone; log and image are as they were.
-            OSError, FlushFailed: the disk's.
+            LogFormatError: the snapshot is damaged. The file is deleted; log and image are unchanged.
+            OSError, FlushFailed: the disk has failed.
         """
         meta = self._snapshots.complete_part(end)
         present, self._replay = self._replay, Replay()
@@ -285,17 +290,17 @@ class BrokerStore:
         self._drop_snapshots(but=end)
 
     def _drop_snapshots(self, *, but: OffsetAndEpoch) -> list[str]:
-        """All snapshots but one; the newest stands, so what goes first does not matter."""
+        """Deletes all snapshots but one. The order does not matter, because the newest one stays."""
         return self._snapshots.drop([info.end for info in self._snapshots.list() if info.end != but])
 
     # --- durability --------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Makes the log durable. Raises FlushFailed: stop the process."""
+        """Makes the log durable. Raises FlushFailed: the process has to end."""
         self._open_log.flush()
 
     def close(self) -> None:
-        """Flushes and closes what is open."""
+        """Flushes and closes the log."""
         if self._log is not None:
             self._log.flush()
             self._log.close()
@@ -304,20 +309,21 @@ class BrokerStore:
     # --- incarnations ------------------------------------------------------------------------------------------------
 
     def note_attempt(self, incarnation: Uuid) -> None:
-        """This process is about to register. Before it does, not after: it may die in between, registered."""
+        """Notes this process before it registers, because the process may be registered and then die before it could note
+        that."""
         known = self._read_incarnations()
         if incarnation not in known:
             self._write_incarnations([incarnation, *known][:INCARNATIONS_MAX])
 
     def note_registered(self, incarnation: Uuid) -> None:
-        """This process is registered: whoever was before it is superseded."""
+        """Notes that this process is registered, so that earlier processes are superseded."""
         self._write_incarnations([incarnation])
 
     def _read_incarnations(self) -> tuple[Uuid, ...]:
         try:
             data = self._directory.read(INCARNATIONS_NAME, INCARNATIONS_MAX * _UUID_BYTES)
         except (FileNotFoundError, FileTooLarge):
-            return ()  # (Too large: not what was written here. Without a name the predecessor is superseded a session later.)
+            return ()  # (Too large: no store wrote that. Without a name the predecessor's session has to end first.)
         whole = len(data) - len(data) % _UUID_BYTES
         return tuple(data[at : at + _UUID_BYTES] for at in range(0, whole, _UUID_BYTES))
 

@@ -83,7 +83,7 @@ class Session:
         self.state = BrokerState.OFFLINE
         self.reason = "recovering the local store"
         self.generation = generation
-        """The cluster's generation: grows when an operator recovers the cluster without a majority and so begins a new history."""
+        """The cluster's generation: grows when an operator recovers the cluster without a majority, into a new history."""
         self.high_watermark: Offset = 0
         self.exited = False
         self._config = config
