@@ -103,9 +103,20 @@ NO_DATA_PLANE = "none"
 """What moves a broker's data: something beside the agent, which then proposes ISRs; or nothing, and then the agent does."""
 
 
+STATE_REASONS = "broker.state.reasons"
+"""A feature in registrations. A broker that supports level 1 can read `reason` and `since_ms` in the records of brokers. A
+controller writes these fields only while every registered broker supports the feature: older brokers take them for damage."""
+STATE_REASON_CHARS_MAX = 64
+"""Maximum length of `reason`."""
+
+
 @record(0)
 class RegisterBroker(NamedTuple):
-    """A broker process has registered; canonical state of a broker. Replaces any earlier registration of the id."""
+    """A broker process has registered; canonical state of a broker. Replaces any earlier registration of the id.
+
+    `reason` is a word for why the broker is fenced, online or stopping (`StateReason` in `quorum.controller`), and `since_ms` the
+    time of day, in ms since 1970, of the change to that state. Empty and 0: not known, an older release has written the change.
+    """
 
     broker_id: NodeId
     incarnation_id: Uuid
@@ -117,6 +128,8 @@ class RegisterBroker(NamedTuple):
     log_dirs: tuple[Uuid, ...]
     broker_epoch: int = FROM_OFFSET
     data_plane: str = EXTERNAL_DATA_PLANE
+    reason: str = ""
+    since_ms: int = 0
 
 
 @record(1)
@@ -129,13 +142,18 @@ class UnregisterBroker(NamedTuple):
 
 @record(17)
 class BrokerRegistrationChange(NamedTuple):
-    """Part of a registration has changed; None leaves a field as it is."""
+    """Part of a registration has changed; None leaves a field as it is.
+
+    `reason` and `since_ms` belong to a change of `fenced` or `in_controlled_shutdown`, and replace those of the registration.
+    """
 
     broker_id: NodeId
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
     log_dirs: tuple[Uuid, ...] | None = None
+    reason: str = ""
+    since_ms: int = 0
 
 
 @record(27)

@@ -36,6 +36,7 @@ from metadata_log.format.records import (
     PRINCIPAL_CHARS_MAX,
     REMEMBERED_REPLY_BYTES_MAX,
     REQUEST_SLOTS_MAX,
+    STATE_REASON_CHARS_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerRegistrationChange,
@@ -222,6 +223,7 @@ class MetadataDelta(ImageEditor):
         old = self._brokers.get(record.broker_id)
         if not 0 <= record.broker_id <= NODE_ID_MAX:
             raise Misfit(f"broker id {record.broker_id}")
+        self._check_reason(record)
         if record.broker_epoch == FROM_OFFSET and self._kind is not DeltaKind.LOADING:
             record = record._replace(broker_epoch=offset)
         elif record.broker_epoch < 0:
@@ -230,6 +232,11 @@ class MetadataDelta(ImageEditor):
             raise Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
         self._put(self._brokers, record.broker_id, record)
         self.changed.brokers.add(record.broker_id)
+
+    @staticmethod
+    def _check_reason(record: RegisterBroker | BrokerRegistrationChange) -> None:
+        if len(record.reason) > STATE_REASON_CHARS_MAX or record.since_ms < 0:
+            raise Misfit(f"broker {record.broker_id} with the reason {record.reason:.80} since {record.since_ms}")
 
     def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
         found = self._brokers.get(broker_id)
@@ -241,12 +248,16 @@ class MetadataDelta(ImageEditor):
 
     def _change_registration(self, record: BrokerRegistrationChange, offset: Offset) -> None:
         old = self._registration(record.broker_id, record.broker_epoch)
+        is_other_state = record.fenced is not None or record.in_controlled_shutdown is not None
+        self._check_reason(record)
         new = old._replace(
             fenced=old.fenced if record.fenced is None else record.fenced,
             in_controlled_shutdown=old.in_controlled_shutdown
             if record.in_controlled_shutdown is None
             else record.in_controlled_shutdown,
             log_dirs=old.log_dirs if record.log_dirs is None else record.log_dirs,
+            reason=record.reason if is_other_state else old.reason,
+            since_ms=record.since_ms if is_other_state else old.since_ms,
         )
         self._put(self._brokers, record.broker_id, new)
         self.changed.brokers.add(record.broker_id)

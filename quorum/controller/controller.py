@@ -4,7 +4,7 @@
 fencing has come, whose turn it is in placement). It never touches image or log. Whoever runs it appends what was decided,
 replays it on the image, and asks the next question with that image; if the leadership is lost, both are dropped.
 
-    decide(image, command, now_ms) -> Decision(records, reply, then)
+    decide(image, command, now_ms) -> Decision(records, reply, then, happenings)
     touch(broker)                     contact, noted on arrival, before any queue
     due(image, now_ms) -> Command     what nobody asked for: sessions that ended
     standing(image, broker)           what a broker's fetch is answered with
@@ -105,13 +105,16 @@ class Controller:
         """Leadership is over: soft state is dropped."""
         self._brokers.deactivate()
 
-    def decide(self, image: MetadataImage, command: Command, now_ms: int) -> Decision:
-        """What to write and to say. `image` is all that was appended so far, committed or not.
+    def decide(self, image: MetadataImage, command: Command, now_ms: int, wall_ms: int = 0) -> Decision:
+        """The records to write, the reply and the story to tell. `image` is all that was appended, committed or not.
+
+        `wall_ms` is the time of day, which is written into records and never decides anything; 0: not known.
 
         Raises:
             ControllerError: the request as a whole is refused; nothing is to be done.
         """
         brokers = self._brokers
+        brokers.at(wall_ms)
         match command:
             case BrokerContact():
                 return brokers.contact(image, command, now_ms)

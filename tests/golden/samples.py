@@ -4,6 +4,7 @@ from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_records
 from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.records import (
+    EXTERNAL_DATA_PLANE,
     NO_DATA_PLANE,
     AbortTransaction,
     AccessControlEntry,
@@ -89,6 +90,10 @@ RECORDS: tuple[Record, ...] = (
     RequestOutcome(7, ID_A, HASH, "anonymous", 41, b"\x90"),
     RequestOutcome(8, ID_B, HASH, "CN=alice", 41, None, 1234),
     RegisterBroker(3, ID_C, (PLAIN,), (), None, False, False, (ID_A,), 78, NO_DATA_PLANE),
+    BrokerRegistrationChange(1, 42, fenced=True, reason="session_ended", since_ms=1_700_000_000_000),
+    RegisterBroker(
+        4, ID_A, (PLAIN,), (), None, True, False, (ID_B,), 79, EXTERNAL_DATA_PLANE, "operator", 1_700_000_000_000
+    ),
 )
 
 

@@ -163,7 +163,8 @@ class History:
         elif kind == 2:
             yield now
         else:
-            yield BrokerRegistrationChange(broker_id, now.broker_epoch, fenced=not now.fenced)
+            why = ("caught_up", 1_700_000_000_000 + now.broker_epoch) if now.fenced else ("", 0)
+            yield BrokerRegistrationChange(broker_id, now.broker_epoch, not now.fenced, None, None, *why)
 
     def security(self) -> Iterator[MetadataRecord]:
         entry, user, token = uuid(self.dice.randrange(4)), self.dice.choice("xyz"), self.dice.choice("pq")

@@ -36,9 +36,9 @@ features = some(st.builds(r.FeatureRange, texts, int64, int64))
 optional_ints = st.none() | ints
 any_record = st.one_of(
     st.builds(r.RegisterBroker, int64, uuids, endpoints, features, st.none() | texts, st.booleans(), st.booleans(),
-              some(uuids), int64),
+              some(uuids), int64, texts, texts, int64),
     st.builds(r.BrokerRegistrationChange, int64, int64, st.none() | st.booleans(), st.none() | st.booleans(),
-              st.none() | some(uuids)),
+              st.none() | some(uuids), texts, int64),
     st.builds(r.Partition, uuids, int64, ints, ints, ints, ints, int64, int64, int64, int64, some(uuids), ints, ints),
     st.builds(r.PartitionChange, uuids, int64, optional_ints, st.none() | int64, optional_ints, optional_ints,
               optional_ints, st.none() | int64, st.none() | some(uuids), optional_ints, optional_ints),

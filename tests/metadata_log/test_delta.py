@@ -78,6 +78,15 @@ def test_a_registration_change_leaves_none_fields_alone() -> None:
     assert image.brokers[1] == BASE.brokers[1]._replace(fenced=False)
 
 
+def test_the_reason_of_a_state_goes_with_the_state() -> None:
+    """A change of state replaces reason and time; other changes keep both, and a change without a reason leaves none behind."""
+    session_ended = BrokerRegistrationChange(1, 1, fenced=True, reason="session_ended", since_ms=1_000)
+    image = replayed(BASE, session_ended, BrokerRegistrationChange(1, 1, log_dirs=(uuid(30),)))
+    assert (image.brokers[1].reason, image.brokers[1].since_ms) == ("session_ended", 1_000)
+    image = replayed(image, BrokerRegistrationChange(1, 1, fenced=False))
+    assert (image.brokers[1].reason, image.brokers[1].since_ms) == ("", 0)
+
+
 def test_a_partition_change_counts_its_epochs() -> None:
     """M5: the partition epoch with every change, the leader epoch where a leader is named, the same one too."""
     image = replayed(BASE, PartitionChange(TOPIC, 0, isr=(0, 1)))
@@ -199,6 +208,8 @@ MISFITS: dict[str, MetadataRecord] = {
     "no topic 'orders' with id": RemoveTopic("orders", uuid(9)),
     "no topic 'other' with id": RemoveTopic("other", TOPIC),
     "broker 1 has epoch 1, not 2": BrokerRegistrationChange(1, 2, fenced=False),
+    "broker 1 with the reason": BrokerRegistrationChange(1, 1, fenced=True, reason="x" * 65),
+    "broker 3 with the reason": broker(3)._replace(since_ms=-1),
     "broker 7 is not registered": BrokerRegistrationChange(7, 2, fenced=False),
     "broker 2 has epoch 2, not 0": UnregisterBroker(2, 0),
     "broker 1 registers with epoch 1": broker(1, incarnation=2, broker_epoch=1),

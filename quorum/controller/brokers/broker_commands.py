@@ -10,19 +10,20 @@ controller finds every partition in a valid state, and begins again.
 """
 
 import random
-from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset, id_shown, uuid_text
-from metadata_log.format.partition_state import ISR, LEADER
+from metadata_log.format.partition_state import LEADER
 from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
 from metadata_log.format.records import UnregisterBroker as UnregisterBrokerRecord
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.admission import check_may_be_fenced, check_may_be_unregistered
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
+from quorum.controller.brokers.departures import Cause, Departures
 from quorum.controller.brokers.registration import check_registration, registration_record
 from quorum.controller.brokers.sessions import Session, Sessions
 from quorum.controller.brokers.shutdowns import Shutdowns
+from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import (
@@ -44,9 +45,17 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import NOTHING_NEW, ControllerError, Decision
-
-STALLED_WALK_MS: Final = 1_000
-"""A walk that has not gone on for so long was cut short by a batch that never came to be; it is begun again."""
+from quorum.controller.protocol.happenings import (
+    BrokerFenced,
+    BrokerOnline,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Happening,
+    LogDirectoriesLost,
+    Registration,
+    StateReason,
+    replicas_moved,
+)
 
 
 class Brokers:
@@ -56,26 +65,26 @@ class Brokers:
         self._config = config
         self.sessions = Sessions(config.session_timeout_ms)
         self.views = BrokerViews(rng)
-        self._leaving: dict[NodeId, PartitionWalk] = {}
-        self._shutdowns = Shutdowns(config, self.sessions, self.views)
+        self._state_records = StateRecords(self.views)
+        self._departures = Departures(config, self.views)
+        self._shutdowns = Shutdowns(config, self.sessions, self.views, self._state_records)
         self._electing: dict[NodeId, PartitionWalk] = {}
-        self._left_at: dict[NodeId, Offset] = {}
-        """Where the last slice of a broker's way out was appended."""
-        self._began_at: Offset = 0
-        """Where this controller became active: what was taken away from whom before that, it does not know."""
+
+    def at(self, wall_ms: int) -> None:
+        """The next decision is made at this time of day: records that change a broker's state say so."""
+        self._state_records.wall_ms = wall_ms
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
         self.deactivate()
         self.sessions.reset(image, now_ms)
-        self._began_at = image.offset
+        self._departures.begin(image)
 
     def deactivate(self) -> None:
         self.sessions.clear()
         self.views.reset()
-        self._leaving.clear()
+        self._departures.clear()
         self._shutdowns.clear()
         self._electing.clear()
-        self._left_at.clear()
 
     # --- registration ----------------------------------------------------------------------------------------------
 
@@ -84,18 +93,32 @@ class Brokers:
         check_registration(image, command)
         old: RegisterBroker | None = image.brokers.get(command.broker_id)
         if old is not None and old.incarnation_id == command.incarnation_id:
-            record = registration_record(command, old)
-            records = () if record == old else (record,)
-            return Decision(records, RegisterBrokerReply(broker_epoch=old.broker_epoch))
+            return self._amend(command, old)
         if old is not None and old.incarnation_id != command.previous_incarnation_id:
             self._check_not_live(old, now_ms)
-        moves: list[MetadataRecord] = []
+        moves: tuple[MetadataRecord, ...] = ()
+        told: tuple[Happening, ...] = ()
+        kind = Registration.NEW if old is None else Registration.RESTARTED
         if old is not None and not old.fenced:
-            moves, is_done = self._leave(image, old.broker_id, now_ms)
-            if not is_done:
-                return Decision(tuple(moves), RegisterBrokerReply(), then=command)
+            kind = Registration.SUPERSEDES
+            left = self._departures.step(image, old.broker_id, Cause(StateReason.SUPERSEDED), now_ms)
+            if not left.is_last:
+                return Decision(left.changes, RegisterBrokerReply(), command, left.happenings)
+            moves = left.changes
+            told = (BrokerFenced(old.broker_id, old.broker_epoch, *left.cause), *left.happenings)
         self._forget(command.broker_id)
-        return Decision((*moves, registration_record(command, None)), RegisterBrokerReply())
+        record = self._state_records.registered(image, registration_record(command, None))
+        registered = BrokerRegistered(command.broker_id, kind, previous_epoch=None if old is None else old.broker_epoch)
+        return Decision((*moves, record), RegisterBrokerReply(), happenings=(*told, registered))
+
+    def _amend(self, command: RegisterBrokerCommand, old: RegisterBroker) -> Decision:
+        """The same process registers again, with other endpoints, for example; nothing where nothing has changed."""
+        reply = RegisterBrokerReply(broker_epoch=old.broker_epoch)
+        record = registration_record(command, old)
+        if record == old:
+            return Decision((), reply)
+        amended = BrokerRegistered(old.broker_id, Registration.AMENDED, old.broker_epoch, old.broker_epoch)
+        return Decision((record,), reply, happenings=(amended,))
 
     def _check_not_live(self, broker: RegisterBroker, now_ms: int) -> None:
         if self.sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
@@ -111,7 +134,9 @@ class Brokers:
         broker = self._registered(image, command.broker_id)
         check_may_be_unregistered(image, broker, self.sessions, now_ms)
         self._forget(broker.broker_id)
-        return Decision((UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch),), UnregisterBrokerReply())
+        record = UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
+        gone = BrokerUnregistered(broker.broker_id, broker.broker_epoch)
+        return Decision((record,), UnregisterBrokerReply(), happenings=(gone,))
 
     def _registered(self, image: MetadataImage, broker_id: NodeId) -> RegisterBroker:
         broker: RegisterBroker | None = image.brokers.get(broker_id)
@@ -122,8 +147,7 @@ class Brokers:
     def _forget(self, broker_id: NodeId) -> None:
         self._shutdowns.forget(broker_id)
         self._electing.pop(broker_id, None)
-        if self._leaving.pop(broker_id, None) is not None:
-            self.views.unbar(broker_id)
+        self._departures.forget(broker_id)
 
     def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
         """The registration that a broker speaks under. Raises ControllerError, and then nothing has happened (M2)."""
@@ -137,58 +161,44 @@ class Brokers:
 
     # --- fencing ---------------------------------------------------------------------------------------------------
 
-    def _leave(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> tuple[list[MetadataRecord], bool]:
-        """The next slice of the broker's way out, and whether it was the last."""
-        walk = self._leaving.get(broker_id)
-        if walk is None:
-            self.views.bar(broker_id)
-            walk = self._leaving[broker_id] = PartitionWalk(image, broker_id, now_ms)
-        active = self.views.of(image).active
-        self._left_at[broker_id] = image.offset
-
-        def without(visited: Visited) -> PartitionChange | None:
-            if broker_id not in visited.state[ISR]:
-                return None
-            return visited.builder(image, active).without(broker_id).build()
-
-        changes: list[MetadataRecord] = [*walk.step(image, without, self._config, now_ms)]
-        if walk.is_done:
-            del self._leaving[broker_id]
-            self.views.unbar(broker_id)
-        return changes, walk.is_done
-
-    def _fence(self, image: MetadataImage, broker: RegisterBroker, reply: CommandReply, now_ms: int) -> Decision:
-        """The broker's way out, and the fence record once it is out."""
+    def _fence(
+        self, image: MetadataImage, broker: RegisterBroker, cause: Cause, reply: CommandReply, now_ms: int
+    ) -> Decision:
+        """The next slice of the broker's departure, and the fence record with the last slice."""
         if broker.fenced:
             return Decision((), reply)
-        changes, is_done = self._leave(image, broker.broker_id, now_ms)
-        if not is_done:
-            return Decision(tuple(changes), reply, then=ContinueFencing(broker.broker_id))
+        left = self._departures.step(image, broker.broker_id, cause, now_ms)
+        if not left.is_last:
+            return Decision(left.changes, reply, ContinueFencing(broker.broker_id), left.happenings)
         self._forget(broker.broker_id)
-        fence = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, fenced=True)
-        return Decision((*changes, fence), reply)
+        why, silent_ms = left.cause
+        fence = self._state_records.change(image, broker, why, fenced=True)
+        fenced = BrokerFenced(broker.broker_id, broker.broker_epoch, why, silent_ms)
+        return Decision((*left.changes, fence), reply, happenings=(fenced, *left.happenings))
 
     def fence(self, image: MetadataImage, command: FenceBroker, now_ms: int) -> Decision:
         """Raises ControllerError: BROKER_ID_NOT_REGISTERED, POLICY_VIOLATION."""
         broker = self._registered(image, command.broker_id)
         check_may_be_fenced(broker, self.sessions, now_ms)
-        return self._fence(image, broker, FenceBrokerReply(broker_id=broker.broker_id), now_ms)
+        reply = FenceBrokerReply(broker_id=broker.broker_id)
+        return self._fence(image, broker, Cause(StateReason.OPERATOR), reply, now_ms)
 
     def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
-        """The next slice of a fencing that is under way, heard or not; nothing where it is not any more."""
+        """The next slice of a fencing that is under way, even if the broker is heard again; nothing if none is under way."""
         reply = FenceBrokerReply(broker_id=command.broker_id)
         broker: RegisterBroker | None = image.brokers.get(command.broker_id)
-        if broker is None or broker.broker_id not in self._leaving:
+        if broker is None or broker.broker_id not in self._departures:
             return Decision((), reply)
-        return self._fence(image, broker, reply, now_ms)
+        return self._fence(image, broker, self._departures.cause_of(broker.broker_id), reply, now_ms)
 
     def fence_expired(self, image: MetadataImage, now_ms: int) -> Decision:
         """Fences the one broker whose session ended first."""
         broker_id = self.sessions.first_expired(image, now_ms)
         if broker_id is None:
             return Decision((), FenceBrokerReply())
+        cause = Cause(StateReason.SESSION_ENDED, self.sessions.silent_ms(broker_id, now_ms))
         self.sessions.postpone(broker_id, now_ms)
-        return self._fence(image, image.brokers[broker_id], FenceBrokerReply(broker_id=broker_id), now_ms)
+        return self._fence(image, image.brokers[broker_id], cause, FenceBrokerReply(broker_id=broker_id), now_ms)
 
     def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
         """Whether nothing is decided that takes leaderships away from the broker and that it has not applied, at `offset`.
@@ -197,37 +207,29 @@ class Brokers:
         the next record: it looks unfenced before and after, and its leaderships move in between.
         """
         broker: RegisterBroker | None = image.brokers.get(broker_id)
-        if broker is None or broker.fenced or broker_id in self._leaving:
+        if broker is None or broker.fenced or broker_id in self._departures:
             return False
-        return self.shows_last_departure(broker_id, offset)
+        return self._departures.shows_last(broker_id, offset)
 
     def shows_last_departure(self, broker_id: NodeId, offset: Offset) -> bool:
-        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
-
-        An older image may show an older fence. For example 101 registers, and so is fenced, at 226, is unfenced at 240, and its
-        shutdown is decided at 297: in the image at 233 it is fenced too, and it must not be told to go by that.
-        """
-        return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
+        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided."""
+        return self._departures.shows_last(broker_id, offset)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
-        """What has to be decided although nobody asks."""
-        for broker_id, walk in list(self._leaving.items()):
-            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
-                broker: RegisterBroker | None = image.brokers.get(broker_id)
-                if broker is not None and not broker.fenced:
-                    return ContinueFencing(broker_id)
-                self._forget(broker_id)
+        """What the controller has to decide although nobody asks."""
+        for broker_id in self._departures.stalled(now_ms):
+            broker: RegisterBroker | None = image.brokers.get(broker_id)
+            if broker is not None and not broker.fenced:
+                return ContinueFencing(broker_id)
+            self._forget(broker_id)
         if self.sessions.first_expired(image, now_ms) is not None:
             return FenceExpiredBrokers()
         return None
 
     def next_deadline_ms(self) -> int | None:
         """When to ask `due`; possibly too early."""
-        deadline_ms = self.sessions.next_deadline_ms()
-        for walk in self._leaving.values():
-            stalled_ms = walk.last_step_ms + STALLED_WALK_MS
-            deadline_ms = stalled_ms if deadline_ms is None else min(deadline_ms, stalled_ms)
-        return deadline_ms
+        deadlines = (self.sessions.next_deadline_ms(), self._departures.next_deadline_ms())
+        return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
     # --- contact ---------------------------------------------------------------------------------------------------
 
@@ -245,7 +247,7 @@ class Brokers:
                 f"the request is of {id_shown(contact.incarnation_id)}",
             )
         session = self.sessions.heard(contact.broker_id, contact.broker_epoch, contact.offset, now_ms)
-        if contact.broker_id in self._leaving:
+        if contact.broker_id in self._departures:
             return NOTHING_NEW
         if contact.offline_log_dirs and not set(broker.log_dirs).isdisjoint(contact.offline_log_dirs):
             return self._lose_log_dirs(image, broker, contact, now_ms)
@@ -273,24 +275,27 @@ class Brokers:
                 session.may_go = False
                 return self._unfence(image, broker, now_ms)
             case Next.FENCED if state is BrokerState.ONLINE:
-                return self._fence(image, broker, BrokerContactReply(), now_ms)
+                return self._fence(image, broker, Cause(StateReason.ASKED), BrokerContactReply(), now_ms)
             case Next.MAY_GO:
                 session.may_go = True
-                return self._fence(image, broker, BrokerContactReply(), now_ms)
+                return self._fence(image, broker, Cause(StateReason.SHUT_DOWN), BrokerContactReply(), now_ms)
             case _:
                 session.may_go = False
                 return NOTHING_NEW
 
     def _unfence(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
-        change = BrokerRegistrationChange(
-            broker.broker_id,
-            broker.broker_epoch,
+        change = self._state_records.change(
+            image,
+            broker,
+            StateReason.CAUGHT_UP,
             fenced=False,
             in_controlled_shutdown=False if broker.in_controlled_shutdown else None,
         )
+        online = BrokerOnline(broker.broker_id, broker.broker_epoch)
         self._electing[broker.broker_id] = PartitionWalk(image, broker.broker_id, now_ms)
         changes, then = self._elect_some(image, broker.broker_id, now_ms)
-        return Decision((change, *changes), BrokerContactReply(), then=then)
+        led = replicas_moved(broker.broker_id, StateReason.CAUGHT_UP, changes)
+        return Decision((change, *changes), BrokerContactReply(), then, happenings=(online, *led))
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
         """The next slice of what became possible when a broker came back."""
@@ -298,7 +303,8 @@ class Brokers:
             self._electing.pop(command.broker_id, None)
             return Decision((), FollowUpReply())
         changes, then = self._elect_some(image, command.broker_id, now_ms)
-        return Decision(tuple(changes), FollowUpReply(), then=then)
+        led = replicas_moved(command.broker_id, StateReason.CAUGHT_UP, changes)
+        return Decision(tuple(changes), FollowUpReply(), then, happenings=led)
 
     def _elect_some(
         self, image: MetadataImage, broker_id: NodeId, now_ms: int
@@ -326,10 +332,14 @@ class Brokers:
         """
         kept = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in contact.offline_log_dirs)
         change = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, log_dirs=kept)
+        lost = LogDirectoriesLost(
+            broker.broker_id, broker.broker_epoch, lost=len(broker.log_dirs) - len(kept), left=len(kept)
+        )
         if kept or broker.fenced:
-            return Decision((change,), BrokerContactReply())
-        fencing = self._fence(image, broker, BrokerContactReply(), now_ms)
-        return Decision((change, *fencing.records), fencing.reply, then=fencing.then)
+            return Decision((change,), BrokerContactReply(), happenings=(lost,))
+        cause = Cause(StateReason.LOG_DIRECTORIES_LOST)
+        fencing = self._fence(image, broker, cause, BrokerContactReply(), now_ms)
+        return Decision((change, *fencing.records), fencing.reply, fencing.then, (lost, *fencing.happenings))
 
     # --- controlled shutdown ---------------------------------------------------------------------------------------
 
@@ -342,7 +352,7 @@ class Brokers:
         if session is not None:
             session.may_go = True
         # Fencing looks at every partition again: it takes the broker out of what it still leads, for want of others.
-        return self._fence(image, broker, BrokerContactReply(), now_ms)
+        return self._fence(image, broker, Cause(StateReason.SHUT_DOWN), BrokerContactReply(), now_ms)
 
     def _others_may_go(self, image: MetadataImage) -> Decision:
         """Somebody else has got further: that may be what a stopping broker waits for."""
@@ -358,7 +368,7 @@ class Brokers:
             broker is None
             or broker.fenced
             or broker.broker_id not in self._shutdowns
-            or broker.broker_id in self._leaving
+            or broker.broker_id in self._departures
         ):
             return Decision((), FollowUpReply())
         return self._stop(image, broker, now_ms)

@@ -4,7 +4,7 @@ from typing import Final
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NODE_ID_MAX
-from metadata_log.format.records import FeatureLevel, MetadataRecord, ProducerIds, RegisterController
+from metadata_log.format.records import FeatureLevel, ProducerIds, RegisterController
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.registration import endpoint_problem, feature_problem, supported_problem
 from quorum.controller.protocol.commands import (
@@ -16,6 +16,7 @@ from quorum.controller.protocol.commands import (
     RegisterControllerReply,
 )
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.happenings import ControllerRegistered, FeatureFinalized
 
 METADATA_VERSION: Final = "metadata.version"
 """Says which records may be written."""
@@ -35,7 +36,8 @@ def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Deci
         )
     if METADATA_VERSION in image.features:
         return Decision((), BootstrapFeaturesReply())
-    return Decision((FeatureLevel(METADATA_VERSION, level),), BootstrapFeaturesReply())
+    record = FeatureLevel(METADATA_VERSION, level)
+    return Decision((record,), BootstrapFeaturesReply(), happenings=(FeatureFinalized(METADATA_VERSION, level),))
 
 
 def register_controller(image: MetadataImage, command: RegisterControllerCommand) -> Decision:
@@ -51,8 +53,9 @@ def register_controller(image: MetadataImage, command: RegisterControllerCommand
     if problem is not None:
         raise ControllerError(ErrorCode.UNSUPPORTED_VERSION, f"controller {command.controller_id}: {problem}")
     record = RegisterController(command.controller_id, command.incarnation_id, command.endpoints, command.features)
-    records: tuple[MetadataRecord, ...] = () if image.controllers.get(command.controller_id) == record else (record,)
-    return Decision(records, RegisterControllerReply())
+    if image.controllers.get(command.controller_id) == record:
+        return Decision((), RegisterControllerReply())
+    return Decision((record,), RegisterControllerReply(), happenings=(ControllerRegistered(command.controller_id),))
 
 
 def allocate_producer_ids(image: MetadataImage, command: AllocateProducerIds, block: int) -> Decision:

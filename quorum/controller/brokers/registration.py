@@ -133,5 +133,9 @@ def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | N
     if kept is None:
         return record
     return record._replace(
-        fenced=kept.fenced, in_controlled_shutdown=kept.in_controlled_shutdown, broker_epoch=kept.broker_epoch
+        fenced=kept.fenced,
+        in_controlled_shutdown=kept.in_controlled_shutdown,
+        broker_epoch=kept.broker_epoch,
+        reason=kept.reason,
+        since_ms=kept.since_ms,
     )

@@ -23,6 +23,7 @@ class Session:
 
     broker_epoch: int
     deadline_ms: int
+    opened_ms: int
     last_contact_ms: int | None = None
     """None: not heard of since this controller became active."""
     metadata_offset: Offset = UNKNOWN_OFFSET
@@ -61,7 +62,7 @@ class Sessions:
 
     def _open(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> Session:
         deadline_ms = now_ms + self._timeout_ms
-        session = self._by_broker[broker_id] = Session(broker_epoch, deadline_ms)
+        session = self._by_broker[broker_id] = Session(broker_epoch, deadline_ms, now_ms)
         if self._next_deadline_ms is None or deadline_ms < self._next_deadline_ms:
             self._next_deadline_ms = deadline_ms
         return session
@@ -108,6 +109,12 @@ class Sessions:
             session.deadline_ms += stall_ms
         if self._next_deadline_ms is not None:
             self._next_deadline_ms += stall_ms
+
+    def silent_ms(self, broker_id: NodeId, now_ms: int) -> int:
+        """How long the broker was not heard; since the session was opened, if it was never heard."""
+        session = self._by_broker[broker_id]
+        heard_ms = session.opened_ms if session.last_contact_ms is None else session.last_contact_ms
+        return now_ms - heard_ms
 
     def next_deadline_ms(self) -> int | None:
         """When to ask `first_expired`; possibly too early, never too late."""

@@ -11,15 +11,17 @@ A broker that leads nothing goes straight to 5. What is kept here is soft: a new
 
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from metadata_log.format.partition_state import ISR, LEADER, REPLICAS
-from metadata_log.format.records import BrokerRegistrationChange, MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.format.records import MetadataRecord, PartitionChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.brokers.contact import BrokerState, Next, next_state, state_of
 from quorum.controller.brokers.sessions import Sessions
+from quorum.controller.brokers.state_records import StateRecords
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import BrokerContactReply, ContinueShutdown
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.happenings import BrokerStopping, Happening, StateReason, replicas_moved
 
 
 class _Shutdown:
@@ -43,8 +45,11 @@ class _Shutdown:
 class Shutdowns:
     """All controlled shutdowns."""
 
-    def __init__(self, config: ControllerConfig, sessions: Sessions, views: BrokerViews) -> None:
+    def __init__(
+        self, config: ControllerConfig, sessions: Sessions, views: BrokerViews, state_records: StateRecords
+    ) -> None:
         self._config = config
+        self._state_records = state_records
         self._sessions = sessions
         self._views = views
         self._by_broker: dict[NodeId, _Shutdown] = {}
@@ -78,13 +83,15 @@ class Shutdowns:
         if next_one is Next.MAY_GO:
             return None
         records: tuple[MetadataRecord, ...] = tuple(moves)
+        happenings: tuple[Happening, ...] = replicas_moved(broker_id, StateReason.STOPPING, moves)
         if state is BrokerState.ONLINE:
-            flag = BrokerRegistrationChange(broker_id, broker.broker_epoch, in_controlled_shutdown=True)
+            flag = self._state_records.change(image, broker, StateReason.STOPPING, in_controlled_shutdown=True)
             records = (flag, *moves)
+            happenings = (BrokerStopping(broker_id, broker.broker_epoch), *happenings)
         if shutdown.is_settled and shutdown.done_offset is None:
             shutdown.done_offset = image.offset + len(records)
         then = None if shutdown.walk.is_done else ContinueShutdown(broker_id)
-        return Decision(records, BrokerContactReply(), then=then)
+        return Decision(records, BrokerContactReply(), then=then, happenings=happenings)
 
     def _move_leaders(
         self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown, now_ms: int

@@ -6,7 +6,7 @@ already is a retry whose first answer was lost, and is granted again.
 """
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import id_shown
+from metadata_log.format.ids import NodeId, id_shown
 from metadata_log.format.partition_state import (
     ISR,
     LEADER,
@@ -30,6 +30,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.happenings import NAMED_MAX, IsrGrown, IsrShrunk
 from quorum.controller.protocol.topic_rules import Rejected
 
 
@@ -48,6 +49,7 @@ def alter_partitions(
         )
     changes: list[PartitionChange] = []
     results: list[PartitionAlterationResult] = []
+    told = _IsrStory(image)
     altered: set[tuple[bytes, int]] = set()
     for alteration in command.partitions:
         place = (alteration.topic_id, alteration.partition)
@@ -61,6 +63,7 @@ def alter_partitions(
             continue
         if change is not None:
             changes.append(change)
+            told.note(change, state[ISR])
             state = merge(state, change)
         results.append(
             PartitionAlterationResult(
@@ -72,7 +75,39 @@ def alter_partitions(
                 leader_recovery_state=state[RECOVERY_STATE],
             )
         )
-    return Decision(tuple(changes), AlterPartitionReply(results=tuple(results)))
+    reply = AlterPartitionReply(results=tuple(results))
+    return Decision(tuple(changes), reply, happenings=told.happenings(command.broker_id))
+
+
+class _IsrStory:
+    """Counts the partitions whose ISR one request shrinks, and those whose ISR it grows. A swap of replicas does both."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._counts = [0, 0]
+        self._named: tuple[list[str], list[str]] = ([], [])
+
+    def note(self, change: PartitionChange, before: tuple[int, ...]) -> None:
+        """One change, of a partition whose ISR was `before`."""
+        after = before if change.isr is None else change.isr
+        for index, happens in enumerate((set(before) - set(after), set(after) - set(before))):
+            if happens:
+                self._counts[index] += 1
+                if len(self._named[index]) < NAMED_MAX:
+                    self._named[index].append(self._text(change, before, after))
+
+    def _text(self, change: PartitionChange, before: tuple[int, ...], after: tuple[int, ...]) -> str:
+        topic = self._image.topic_by_id(change.topic_id)
+        assert topic is not None
+        return f"{topic.name}-{change.partition}: {','.join(map(str, before))} -> {','.join(map(str, after))}"
+
+    def happenings(self, broker_id: NodeId) -> tuple[IsrShrunk | IsrGrown, ...]:
+        """At most one of each."""
+        shrunk, grown = self._counts
+        return (
+            *((IsrShrunk(broker_id, shrunk, tuple(self._named[0])),) if shrunk else ()),
+            *((IsrGrown(broker_id, grown, tuple(self._named[1])),) if grown else ()),
+        )
 
 
 def _alter(

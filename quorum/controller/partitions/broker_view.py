@@ -4,16 +4,22 @@ import random
 from typing import Final
 
 from metadata_log.format.ids import NodeId
+from metadata_log.format.records import STATE_REASONS, FeatureRange
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.placement import Placer, UsableBroker
 
 _NOBODY: Final[frozenset[NodeId]] = frozenset()
 
 
+def reads_reasons(features: tuple[FeatureRange, ...]) -> bool:
+    """Whether a broker that supports `features` can read the reason in a record that changes a broker's state."""
+    return any(feature.name == STATE_REASONS and feature.max_level >= 1 for feature in features)
+
+
 class BrokerView:
     """Who may lead and stand in an ISR: registered, unfenced, not shutting down, and not on the way out."""
 
-    __slots__ = ("_placer", "_rng", "active", "barred", "brokers")
+    __slots__ = ("_placer", "_reads_reasons", "_rng", "active", "barred", "brokers")
 
     def __init__(self, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
         self.brokers = image.brokers
@@ -26,6 +32,14 @@ class BrokerView:
         )
         self._rng = rng
         self._placer: Placer | None = None
+        self._reads_reasons: bool | None = None
+
+    @property
+    def all_read_reasons(self) -> bool:
+        """Whether every registered broker can read the reason in a record that changes a broker's state."""
+        if self._reads_reasons is None:
+            self._reads_reasons = all(reads_reasons(broker.features) for broker in self.brokers.unordered_values())
+        return self._reads_reasons
 
     @property
     def placer(self) -> Placer:

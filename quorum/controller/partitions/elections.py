@@ -27,6 +27,7 @@ from quorum.controller.protocol.election_commands import (
     ElectPreferredLeadersReply,
     TopicPartition,
 )
+from quorum.controller.protocol.happenings import LeadersElected, first_few
 from quorum.controller.protocol.topic_rules import Rejected
 
 
@@ -57,7 +58,13 @@ def elect_preferred_leaders(
             results.append(ElectionResult(*place, leader_id=change.leader))
     done = (*command.done, *results)
     then = ElectPreferredLeaders(later, done) if later else None
-    return Decision(tuple(changes), ElectPreferredLeadersReply(results=done), then)
+    return Decision(tuple(changes), ElectPreferredLeadersReply(results=done), then, _story(results))
+
+
+def _story(results: list[ElectionResult]) -> tuple[LeadersElected, ...]:
+    elected = [result for result in results if result.error is ErrorCode.NONE]
+    named = first_few(f"{result.topic}-{result.partition}: {result.leader_id}" for result in elected)
+    return (LeadersElected(len(elected), named),) if elected else ()
 
 
 def _check_request(places: tuple[TopicPartition, ...], config: ControllerConfig) -> None:

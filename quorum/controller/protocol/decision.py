@@ -1,8 +1,9 @@
-"""A decision: the records to append, and the reply as a function of where they come to stand.
+"""A decision: the records to append, the reply as a function of their place in the log, and the story to tell.
 
-Deciding changes nothing. Who asked appends the records as one batch, replays them on the image, and gives the reply once
-the batch is committed; if the batch never comes to be, neither did the decision. A decision without records has still
-seen what may not be committed ("it exists already"), so its reply waits too.
+Deciding changes nothing. The active controller appends the records as one batch and replays them on the proposed image. Once
+the batch is committed, it sends the reply and tells the happenings. If the batch is never committed, the decision has had no
+effect: nothing is told. A decision without records has seen records that may not be committed ("the topic exists already"),
+so its reply waits too.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import FROM_OFFSET, MetadataRecord
 from quorum.controller.protocol.commands import BrokerContactReply, Command, CommandReply, RegisterBrokerReply
+from quorum.controller.protocol.happenings import Happening, appended_at
 
 
 class ControllerError(Exception):
@@ -26,25 +28,32 @@ class ControllerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to be done, and what is to be said once it is.
+    """The records to append, and the reply and the happenings to tell once the records are committed.
 
-    Where `then` is given, the work goes on in further batches: the reply to give is that of the last decision.
+    With `then` the work goes on in further batches: the caller gets the reply of the last decision.
     """
 
     records: tuple[MetadataRecord, ...]
     reply: CommandReply
     then: Command | None = None
+    happenings: tuple[Happening, ...] = ()
+    """Few, however many records there are; none without records."""
 
     def __post_init__(self) -> None:
         assert len(self.records) <= BATCH_RECORDS_MAX, len(self.records)
+        assert self.records or not self.happenings, self.happenings
 
     def answer(self, offset: Offset) -> CommandReply:
-        """The reply, given that the batch ended at `offset` (exclusive); without records, the end of the log."""
+        """The reply, given that the batch ends at `offset` (exclusive); without records, that the log ends there."""
         reply = self.reply
         if isinstance(reply, RegisterBrokerReply) and reply.broker_epoch == FROM_OFFSET:
             # The registration is its batch's last record, and a broker's epoch is its registration's offset (M1).
             return replace(reply, offset=offset, broker_epoch=offset - 1)
         return replace(reply, offset=offset)
+
+    def story(self, offset: Offset) -> tuple[Happening, ...]:
+        """The happenings, given that the batch ends at `offset` (exclusive)."""
+        return tuple([appended_at(happening, offset - 1) for happening in self.happenings])
 
 
 NOTHING_NEW: Final = Decision((), BrokerContactReply())

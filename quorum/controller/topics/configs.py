@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config, MetadataRecord
+from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Config
 from metadata_log.image.metadata_image import ConfigResource, MetadataImage
 from quorum.controller.protocol.commands import (
     AlterConfigs,
@@ -21,6 +21,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.happenings import ConfigsChanged, first_few
 from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
 
@@ -102,7 +103,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
         )
     resources = [(alteration.resource_type, alteration.resource_name) for alteration in command.alterations]
     repeated = _repeated(resources)
-    records: list[MetadataRecord] = []
+    records: list[Config] = []
     results: list[ConfigResult] = []
     for alteration, resource in zip(command.alterations, resources, strict=True):
         try:
@@ -119,7 +120,18 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
             f"the request changes {len(records):,} configs; one batch holds at most {config.records_max:,} records; "
             f"nothing was done",
         )
-    return Decision(() if command.validate_only else tuple(records), AlterConfigsReply(results=tuple(results)))
+    reply = AlterConfigsReply(results=tuple(results))
+    if command.validate_only or not records:
+        return Decision((), reply)
+    return Decision(tuple(records), reply, happenings=(ConfigsChanged(len(records), _named(records)),))
+
+
+def _named(records: Sequence[Config]) -> tuple[str, ...]:
+    """The first few keys, without their values: a value may be a secret."""
+    return first_few(
+        f"{RESOURCE_WORDS[record.resource_type]} {record.resource_name or '(default)'}: {record.key}"
+        for record in records
+    )
 
 
 def _repeated(resources: Sequence[ConfigResource]) -> set[ConfigResource]:
@@ -153,7 +165,7 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {name} is not registered")
 
 
-def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[MetadataRecord]:
+def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[Config]:
     resource_type, name = alteration.resource_type, alteration.resource_name
     _check_resource(image, resource_type, name)
     before = image.config(resource_type, name)

@@ -6,7 +6,7 @@ drawn at random, so that none is ever used twice.
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 from metadata_log.format.errors import ErrorCode
@@ -29,6 +29,13 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import ControllerError, Decision
+from quorum.controller.protocol.happenings import (
+    Happening,
+    PartitionsAdded,
+    TopicsCreated,
+    TopicsDeleted,
+    first_few,
+)
 from quorum.controller.protocol.topic_rules import (
     Rejected,
     check_assignment,
@@ -76,7 +83,8 @@ class Topics:
             taken[collision_key(topic.name)] = topic.name
             results.append(result)
             records += new_records
-        return Decision(tuple(records), CreateTopicsReply(results=tuple(results)))
+        story = _story(TopicsCreated, results, [result.partitions for result in results]) if records else ()
+        return Decision(tuple(records), CreateTopicsReply(results=tuple(results)), happenings=story)
 
     def _partitions(self, topic: NewTopic) -> int:
         return self._config.default_partitions if topic.partitions == DEFAULT_COUNT else topic.partitions
@@ -151,7 +159,11 @@ class Topics:
                 continue
             results.append(result)
             records += new_records
-        return Decision(() if command.validate_only else tuple(records), CreatePartitionsReply(results=tuple(results)))
+        reply = CreatePartitionsReply(results=tuple(results))
+        if command.validate_only or not records:
+            return Decision((), reply)
+        added = [result.partitions - _partition_count(image, result.name) for result in results]
+        return Decision(tuple(records), reply, happenings=_story(PartitionsAdded, results, added))
 
     def _grow_one(
         self, image: MetadataImage, grow: NewPartitions, view: BrokerView
@@ -220,7 +232,18 @@ class Topics:
             else:
                 records.append(RemoveTopic(name, topic.topic_id))
                 results.append(TopicResult(name, topic_id=topic.topic_id, partitions=topic.partition_count))
-        return Decision(tuple(records), DeleteTopicsReply(results=tuple(results)))
+        story = _story(TopicsDeleted, results, [result.partitions for result in results]) if records else ()
+        return Decision(tuple(records), DeleteTopicsReply(results=tuple(results)), happenings=story)
+
+
+def _story(
+    kind: type[TopicsCreated] | type[PartitionsAdded] | type[TopicsDeleted],
+    results: Sequence[TopicResult],
+    partitions: Sequence[int],
+) -> tuple[Happening, ...]:
+    """The happening of the topics whose result is no error. `partitions`: of how many partitions each result tells."""
+    good = [(result.name, count) for result, count in zip(results, partitions, strict=True) if not result.error]
+    return (kind(len(good), sum(count for _, count in good), first_few(name for name, _ in good)),)
 
 
 def _refused(image: MetadataImage, name: str, rejected: Rejected) -> TopicResult:

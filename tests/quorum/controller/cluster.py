@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Uuid
-from metadata_log.format.records import Endpoint, FeatureRange, MetadataRecord, Partition
+from metadata_log.format.records import STATE_REASONS, Endpoint, FeatureRange, MetadataRecord, Partition
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from quorum.controller.controller import Controller
@@ -23,20 +23,27 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
+from quorum.controller.protocol.happenings import Happening
 
 R = TypeVar("R")
+
+WALL_MS = 1_700_000_000_000
+"""The time of day at `now_ms` 0."""
 
 
 def incarnation(broker_id: NodeId, life: int = 1) -> Uuid:
     return bytes([life, *broker_id.to_bytes(4, "big"), *bytes(11)])
 
 
-def registration(broker_id: NodeId, life: int = 1, rack: str | None = None) -> RegisterBrokerCommand:
+def registration(
+    broker_id: NodeId, life: int = 1, rack: str | None = None, *, reads_reasons: bool = False
+) -> RegisterBrokerCommand:
+    """The registration of a broker process; without `reads_reasons` of an older release."""
     return RegisterBrokerCommand(
         broker_id,
         incarnation(broker_id, life),
         (Endpoint("PLAIN", f"b{broker_id}", 9092),),
-        (FeatureRange("metadata.version", 1, 1),),
+        (FeatureRange("metadata.version", 1, 1), *([FeatureRange(STATE_REASONS, 0, 1)] if reads_reasons else [])),
         rack,
         (bytes([200, *broker_id.to_bytes(4, "big"), *bytes(11)]),),
     )
@@ -44,11 +51,12 @@ def registration(broker_id: NodeId, life: int = 1, rack: str | None = None) -> R
 
 @dataclass
 class Run:
-    """What became of one command: every record that it led to, and the last reply."""
+    """What became of one command: every record that it led to, the last reply, and the story as it is told."""
 
     records: list[MetadataRecord]
     reply: CommandReply
     steps: int
+    happenings: list[Happening]
 
 
 class Cluster:
@@ -79,16 +87,18 @@ class Cluster:
     def run(self, command: Command) -> Run:
         """The command and all that follows from it."""
         records: list[MetadataRecord] = []
+        happenings: list[Happening] = []
         following: Command | None = command
         steps = 0
         while following is not None:
-            decision = self.controller.decide(self.image, following, self.now_ms)
+            decision = self.controller.decide(self.image, following, self.now_ms, WALL_MS + self.now_ms)
             self.fold(decision)
             records += decision.records
+            happenings += decision.story(self.image.offset)
             following = decision.then
             steps += 1
             assert steps < 1_000, command
-        return Run(records, decision.answer(self.image.offset), steps)
+        return Run(records, decision.answer(self.image.offset), steps, happenings)
 
     def ask(self, command: Command, reply_type: type[R]) -> R:
         reply = self.run(command).reply

@@ -251,6 +251,10 @@ def commands(image: MetadataImage) -> st.SearchStrategy[Command]:
     )  # fmt: skip
 
 
+SILENT: Final = (AllocateProducerIds,)
+"""Commands that write and tell nothing: brokers send them all the time, and nobody asks afterwards."""
+HAPPENINGS_MAX: Final = 4
+"""A decision has no more: the first of `LogDirectoriesLost`, `BrokerFenced`, `ReplicasMoved`, `BrokerRegistered`."""
 CLIENTS: Final = (
     CreateTopics, CreatePartitions, DeleteTopics, AlterConfigs, ElectPreferredLeaders, FenceBroker, UnregisterBroker
 )  # fmt: skip
@@ -271,6 +275,8 @@ def check(cluster: Cluster, command: Command) -> None:
             assert e.message and len(e.message) < 100_000
             return
         records = decision.records
+        assert len(decision.happenings) <= HAPPENINGS_MAX, "few lines, however many records"
+        assert bool(decision.happenings) == bool(records) or isinstance(command, SILENT), decision.happenings
         if isinstance(command, CLIENTS):
             identity = RequestIdentity(bytes(16), bytes(32), "anonymous", 0)
             records = (*records, outcome_of(cluster.image, identity, decision.reply, 8))

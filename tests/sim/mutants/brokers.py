@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
-from metadata_log.format.records import MetadataRecord, PartitionChange, RegisterBroker
+from metadata_log.format.records import PartitionChange, RegisterBroker
 from metadata_log.image import delta
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log import Log
 from quorum.controller.brokers import broker_commands as controller_brokers
-from quorum.controller.brokers.broker_commands import Brokers
 from quorum.controller.brokers.contact import BrokerState, Next, next_state
+from quorum.controller.brokers.departures import Cause, Departures, Slice
 from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.controller import BrokerStanding, Controller
 from quorum.controller.partitions import alter_partition, walks
@@ -36,7 +36,7 @@ from tests.sim.mutants.patching import Mutant, patched
 _check_isr, _check_members = alter_partition._check_isr, alter_partition._check_members
 _decide, _standing = Controller.decide, Controller.standing
 _make_view = BrokerView.__init__
-_leave_wholly = Brokers._leave
+_step_wholly = Departures.step
 _deltas = metadata_feed.deltas
 _elected = PartitionChangeBuilder._elected
 _place = Placer.place
@@ -60,17 +60,15 @@ def _unfence_at_once(
     return next_state(state, wants_fence=False, wants_shut_down=wants_shut_down, is_caught_up=True, is_held=is_held)
 
 
-def _leave_nothing(
-    self: Brokers, image: MetadataImage, broker_id: NodeId, now_ms: int
-) -> tuple[list[PartitionChange], bool]:
-    return [], True
+def _leave_nothing(self: Departures, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
+    return Slice((), cause, True, ())
 
 
 def _leave_leaderships_only(
-    self: Brokers, image: MetadataImage, broker_id: NodeId, now_ms: int
-) -> tuple[list[MetadataRecord], bool]:
-    moves, is_done = _leave_wholly(self, image, broker_id, now_ms)
-    return [move for move in moves if not isinstance(move, PartitionChange) or move.leader is not None], is_done
+    self: Departures, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int
+) -> Slice:
+    left = _step_wholly(self, image, broker_id, cause, now_ms)
+    return left._replace(changes=tuple([change for change in left.changes if change.leader is not None]))
 
 
 def _epoch_of_the_earlier_life(self: delta.MetadataDelta, record: RegisterBroker, offset: Offset) -> None:
@@ -181,11 +179,13 @@ def _member_of_any_life(
     _check_members(image, state, replace(alteration, new_isr=members), view)
 
 
-def _propose_as_of_any_life(self: Controller, image: MetadataImage, command: Command, now_ms: int) -> Decision:
+def _propose_as_of_any_life(
+    self: Controller, image: MetadataImage, command: Command, now_ms: int, wall_ms: int = 0
+) -> Decision:
     broker = image.brokers.get(command.broker_id) if isinstance(command, AlterPartition) else None
     if isinstance(command, AlterPartition) and broker is not None:
         command = replace(command, broker_epoch=broker.broker_epoch)
-    return _decide(self, image, command, now_ms)
+    return _decide(self, image, command, now_ms, wall_ms)
 
 
 def _may_go_when_it_asks(self: Controller, image: MetadataImage, broker_id: NodeId) -> BrokerStanding:
@@ -245,11 +245,11 @@ BROKERS: dict[str, Mutant] = {
     ),
     "fenced-broker-leads": Mutant(
         "a broker is fenced and what it leads is left with it",
-        lambda: patched(Brokers, "_leave", _leave_nothing),
+        lambda: patched(Departures, "step", _leave_nothing),
     ),
     "fenced-broker-in-isr": Mutant(
         "a broker is fenced and stays in the ISRs of what others lead",
-        lambda: patched(Brokers, "_leave", _leave_leaderships_only),
+        lambda: patched(Departures, "step", _leave_leaderships_only),
     ),
     "stopping-broker-elected": Mutant(
         "a broker that is about to stop is still given leaderships",

@@ -1,0 +1,121 @@
+"""Departures: brokers on their way to being fenced, over as many batches as that takes.
+
+A departure takes the broker out of every ISR and from every leadership, slice by slice, before the fence record is written.
+Meanwhile the broker is *barred*: its registration still says unfenced, but the controller gives it nothing (M3).
+
+    1  Broker 7 holds 30,000 replicas. Its session ends: it is barred, and the first batch changes 1,000 partitions.
+    2  The node asks for the next slice (`ContinueFencing`) until the walk is done.
+    3  The last batch ends with the fence record, whose reason is the one of step 1.
+
+The departure is soft state. If the leadership is lost in step 2, every partition is in a valid state, and the next controller
+begins a new departure when the broker is silent for a session.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from metadata_log.format.ids import NodeId, Offset
+from metadata_log.format.partition_state import ISR
+from metadata_log.format.records import PartitionChange
+from metadata_log.image.metadata_image import MetadataImage
+from quorum.controller.partitions.broker_view import BrokerViews
+from quorum.controller.partitions.walks import PartitionWalk, Visited
+from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.happenings import ReplicasMoved, StateReason, replicas_moved
+
+STALLED_WALK_MS: Final = 1_000
+"""How long a walk may rest. A walk that rests longer was cut short by a batch that was never appended, and goes on."""
+
+
+class Cause(NamedTuple):
+    """Why a broker is to be fenced. `silent_ms`: how long it was not heard, where that is the reason."""
+
+    why: StateReason
+    silent_ms: int | None = None
+
+
+class Slice(NamedTuple):
+    """The next batch of a departure."""
+
+    changes: tuple[PartitionChange, ...]
+    cause: Cause
+    """The cause with which the departure began."""
+    is_last: bool
+    happenings: tuple[ReplicasMoved, ...]
+
+
+class _Departure(NamedTuple):
+    walk: PartitionWalk
+    cause: Cause
+
+
+class Departures:
+    """All brokers that are being fenced over several batches."""
+
+    def __init__(self, config: ControllerConfig, views: BrokerViews) -> None:
+        self._config = config
+        self._views = views
+        self._by_broker: dict[NodeId, _Departure] = {}
+        self._left_at: dict[NodeId, Offset] = {}
+        """Where the last slice of each broker's departure was appended."""
+        self._began_at: Offset = 0
+        """Where this controller became active. It does not know which leaderships moved before that offset."""
+
+    def __contains__(self, broker_id: NodeId) -> bool:
+        return broker_id in self._by_broker
+
+    def begin(self, image: MetadataImage) -> None:
+        """The controller is active from `image` on."""
+        self._began_at = image.offset
+
+    def clear(self) -> None:
+        self._by_broker.clear()
+        self._left_at.clear()
+
+    def forget(self, broker_id: NodeId) -> None:
+        """The broker is fenced, registered anew or unregistered: its departure is over."""
+        if self._by_broker.pop(broker_id, None) is not None:
+            self._views.unbar(broker_id)
+
+    def step(self, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
+        """The next slice of the broker's departure, which begins with `cause` if it is not under way."""
+        departure = self._by_broker.get(broker_id)
+        if departure is None:
+            self._views.bar(broker_id)
+            departure = self._by_broker[broker_id] = _Departure(PartitionWalk(image, broker_id, now_ms), cause)
+        active = self._views.of(image).active
+        self._left_at[broker_id] = image.offset
+
+        def without(visited: Visited) -> PartitionChange | None:
+            if broker_id not in visited.state[ISR]:
+                return None
+            return visited.builder(image, active).without(broker_id).build()
+
+        walk, cause = departure
+        changes = walk.step(image, without, self._config, now_ms)
+        if walk.is_done:
+            self.forget(broker_id)
+        return Slice(tuple(changes), cause, walk.is_done, replicas_moved(broker_id, cause.why, changes))
+
+    def cause_of(self, broker_id: NodeId) -> Cause:
+        """The cause of a departure that is under way."""
+        return self._by_broker[broker_id].cause
+
+    def shows_last(self, broker_id: NodeId, offset: Offset) -> bool:
+        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
+
+        An older image may show an older fence. For example 101 registers, and so is fenced, at 226, is unfenced at 240, and its
+        shutdown is decided at 297: in the image at 233 it is fenced too, and it must not be told to go by that.
+        """
+        return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
+
+    def stalled(self, now_ms: int) -> Iterator[NodeId]:
+        """The brokers whose walk has rested for too long."""
+        for broker_id, (walk, _) in list(self._by_broker.items()):
+            if walk.last_step_ms + STALLED_WALK_MS <= now_ms:
+                yield broker_id
+
+    def next_deadline_ms(self) -> int | None:
+        """When to ask `stalled`."""
+        walks = [departure.walk for departure in self._by_broker.values()]
+        return min([walk.last_step_ms for walk in walks]) + STALLED_WALK_MS if walks else None

@@ -1,0 +1,295 @@
+"""Happenings: the story of a decision, in values that say what changed, for which broker, and why.
+
+A decision carries its happenings beside its records. The node that decided tells them after the decision's batch is committed:
+one line in the controller's log and one step of a counter each (`quorum/wire/happening_lines.py`). A decision whose batch is
+never committed tells nothing.
+
+Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
+    1  At 12:00:09 its session ends. The active controller decides `FenceExpiredBrokers`. The decision has 401 records and two
+       happenings: `ReplicasMoved(7, SESSION_ENDED, leaders_moved=400, ...)` and `BrokerFenced(7, SESSION_ENDED, silent_ms=9000)`.
+    2  The batch is committed. The controller writes two log lines, not 401.
+    3  At 12:30 the process runs again and registers: `BrokerRegistered(7, RESTARTED)`, then `BrokerOnline(7)`.
+
+*The number of happenings does not grow with the number of records.* A happening about many partitions, topics or keys has counts,
+and names at most NAMED_MAX of them. A config's key is named, its value never: the value may be a secret.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from typing import ClassVar, Final, TypeAlias
+
+from metadata_log.format.ids import NO_LEADER, NodeId
+from metadata_log.format.records import FROM_OFFSET, RECOVERING, PartitionChange
+
+NAMED_MAX: Final = 5
+"""How many topics, partitions or keys one happening names at most."""
+
+
+class StateReason(Enum):
+    """Why a broker is in its state. The values stand in records of the log, in log lines and in labels of metrics."""
+
+    REGISTERED = "registered"
+    """Fenced: the broker has registered, and has not yet applied its own registration."""
+    CAUGHT_UP = "caught_up"
+    """Online: the broker has applied its own registration."""
+    STOPPING = "stopping"
+    """Stopping: the broker has asked to shut down, and its leaderships move away."""
+    SHUT_DOWN = "shut_down"
+    """Fenced: the broker has asked to shut down, and may end its process now."""
+    SESSION_ENDED = "session_ended"
+    """Fenced: the controller has not heard the broker for `broker.session.timeout.ms`."""
+    OPERATOR = "operator"
+    """Fenced: an operator has asked for it (`quorumctl brokers fence`)."""
+    ASKED = "asked"
+    """Fenced: the broker itself has asked to be fenced, for example because it has dropped its store."""
+    LOG_DIRECTORIES_LOST = "log_directories_lost"
+    """Fenced: the broker has reported that the last of its log directories is offline."""
+    SUPERSEDED = "superseded"
+    """Fenced: another process has registered under the same broker id."""
+
+
+class Registration(Enum):
+    """The kinds of a registration."""
+
+    NEW = "new"
+    """The broker id was not registered."""
+    RESTARTED = "restarted"
+    """Another process takes over a broker id whose last registration is fenced."""
+    SUPERSEDES = "supersedes"
+    """Another process takes over a broker id whose last registration is not fenced."""
+    AMENDED = "amended"
+    """The same process has changed its endpoints, rack, features or data plane."""
+
+
+# --- brokers -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker process has registered. `previous_epoch` is the epoch of the registration that it replaces."""
+
+    kind: ClassVar[str] = "broker registered"
+    broker_id: NodeId
+    why: Registration
+    broker_epoch: int = FROM_OFFSET
+    previous_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFenced:
+    """A broker is fenced: it leads nothing, and is in no ISR except as the last member.
+
+    `silent_ms` is how long the controller had not heard the broker, or, if it never heard it, how long this controller was
+    active; None where silence is not the reason.
+    """
+
+    kind: ClassVar[str] = "broker fenced"
+    broker_id: NodeId
+    broker_epoch: int
+    why: StateReason
+    silent_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOnline:
+    """A fenced broker has applied its own registration and is unfenced."""
+
+    kind: ClassVar[str] = "broker online"
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStopping:
+    """A broker has begun its controlled shutdown. `BrokerFenced(SHUT_DOWN)` follows when the broker may end its process."""
+
+    kind: ClassVar[str] = "broker stopping"
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """An operator has removed a broker from the cluster."""
+
+    kind: ClassVar[str] = "broker unregistered"
+    broker_id: NodeId
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectoriesLost:
+    """A broker has reported log directories as offline: `lost` of them now, and `left` remain."""
+
+    kind: ClassVar[str] = "log directories lost"
+    broker_id: NodeId
+    broker_epoch: int
+    lost: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasMoved:
+    """One batch of the partition changes that follow from a broker's change of state.
+
+    `why` is the reason of the broker's new state. For example `CAUGHT_UP`: partitions without a leader are led by the broker.
+    """
+
+    kind: ClassVar[str] = "replicas moved"
+    broker_id: NodeId
+    why: StateReason
+    leaders_moved: int
+    """How many partitions got another leader."""
+    without_leader: int
+    """How many partitions lost their leader and got none."""
+    isr_changed: int
+    """How many partitions got another ISR."""
+    unclean: int
+    """How many partitions got a leader from outside the ISR, which may lose data."""
+
+
+# --- partitions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IsrShrunk:
+    """A leader has taken replicas out of the ISR of its partitions. `first` shows some: `orders-0: 101,102,103 -> 101,103`."""
+
+    kind: ClassVar[str] = "isr shrunk"
+    broker_id: NodeId
+    """The leader."""
+    partitions: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrGrown:
+    """A leader has added replicas to the ISR of its partitions."""
+
+    kind: ClassVar[str] = "isr grown"
+    broker_id: NodeId
+    """The leader."""
+    partitions: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeadersElected:
+    """An operator's request has given partitions back to their preferred leaders. `first` shows some: `orders-0: 101`."""
+
+    kind: ClassVar[str] = "leaders elected"
+    partitions: int
+    first: tuple[str, ...]
+
+
+# --- topics and configs --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsCreated:
+    """Topics were created, with so many partitions in all."""
+
+    kind: ClassVar[str] = "topics created"
+    topics: int
+    partitions: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """Topics got so many new partitions in all."""
+
+    kind: ClassVar[str] = "partitions added"
+    topics: int
+    partitions: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsDeleted:
+    """Topics were deleted, with so many partitions in all."""
+
+    kind: ClassVar[str] = "topics deleted"
+    topics: int
+    partitions: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsChanged:
+    """Config keys were set or removed. `first` shows some keys without their values: `topic orders: retention.ms`."""
+
+    kind: ClassVar[str] = "configs changed"
+    keys: int
+    first: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFinalized:
+    """The cluster has agreed on the level of a feature."""
+
+    kind: ClassVar[str] = "feature finalized"
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistered:
+    """A controller has said where it is reached and which features it supports."""
+
+    kind: ClassVar[str] = "controller registered"
+    controller_id: NodeId
+
+
+Happening: TypeAlias = (
+    BrokerRegistered
+    | BrokerFenced
+    | BrokerOnline
+    | BrokerStopping
+    | BrokerUnregistered
+    | LogDirectoriesLost
+    | ReplicasMoved
+    | IsrShrunk
+    | IsrGrown
+    | LeadersElected
+    | TopicsCreated
+    | PartitionsAdded
+    | TopicsDeleted
+    | ConfigsChanged
+    | FeatureFinalized
+    | ControllerRegistered
+)
+
+
+def replicas_moved(
+    broker_id: NodeId, why: StateReason, changes: Sequence[PartitionChange]
+) -> tuple[ReplicasMoved, ...]:
+    """The happening that sums up `changes`; none where there are none."""
+    if not changes:
+        return ()
+    elected = [change.leader for change in changes if change.leader is not None]
+    without_leader = elected.count(NO_LEADER)
+    return (
+        ReplicasMoved(
+            broker_id,
+            why,
+            leaders_moved=len(elected) - without_leader,
+            without_leader=without_leader,
+            isr_changed=sum(change.isr is not None for change in changes),
+            unclean=sum(change.leader_recovery_state == RECOVERING for change in changes),
+        ),
+    )
+
+
+def first_few(names: Iterable[str]) -> tuple[str, ...]:
+    """At most NAMED_MAX of `names`."""
+    return tuple(islice(names, NAMED_MAX))
+
+
+def appended_at(happening: Happening, broker_epoch: int) -> Happening:
+    """The happening as it is told: a new registration has the epoch that its place in the log gives it."""
+    if isinstance(happening, BrokerRegistered) and happening.broker_epoch == FROM_OFFSET:
+        return replace(happening, broker_epoch=broker_epoch)
+    return happening
