@@ -80,9 +80,10 @@ damage."""
 
 
 class Batch(NamedTuple):
-    """One encoded batch: the header's fields, and all the bytes. Made by `encode` or `decode`, never by hand.
+    """One encoded batch: the header's fields and all bytes. Made by `encode` or `decode` only.
 
-    A tuple, for reading a log makes one after the other, and a frozen dataclass of eight fields takes three times as long.
+    A NamedTuple, because reading a log makes millions of batches, and a frozen dataclass of eight fields takes three
+    times as long.
     """
 
     base_offset: Offset
@@ -114,12 +115,14 @@ class Batch(NamedTuple):
 
 
 def genesis_chain(cluster_id: str, bootstrap_voters: bytes) -> bytes:
-    """The chain before the first batch: what makes two clusters' logs strangers from offset 0."""
+    """Return the chain before a cluster's first batch. Two clusters have different genesis chains, so their logs never
+    mix.
+    """
     return hashlib.sha256(b"metaquorum genesis 1\x00" + cluster_id.encode() + b"\x00" + bootstrap_voters).digest()
 
 
 def _chain(previous_chain: bytes, head: bytes, payload: bytes) -> bytes:
-    """`head` begins with the packed header, of which the CRC (8..12) and the chain (48..80) are left out of the hash."""
+    """Compute the chain. `head` begins with the packed header, whose CRC (8..12) and chain (48..80) are not hashed."""
     digest = hashlib.sha256(b"".join((previous_chain, head[:_CRC_AT], head[_CRC_START:_CHAIN_START])))
     digest.update(payload)
     return digest.digest()
@@ -136,10 +139,10 @@ def encode(
     is_control: bool,
     previous_chain: bytes,
 ) -> Batch:
-    """Seals `payload` (packed records) into a batch that continues `previous_chain`.
+    """Encode `payload` (packed records) as a batch that continues `previous_chain`.
 
     Raises:
-        BatchTooLarge: if the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
+        BatchTooLarge: the batch would pass BATCH_BYTES_MAX or BATCH_RECORDS_MAX.
     """
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
@@ -160,10 +163,10 @@ def encode(
 
 
 def _header(data: bytes, position: int) -> tuple[Any, ...]:
-    """The fields of the header that begins at `position`, checked against the limits before anybody allocates by them.
+    """Return the fields of the header at `position`, checked against all limits before memory is allocated.
 
     Raises:
-        LogFormatError: if no batch of this format begins there.
+        LogFormatError: the bytes are not a header of this format.
     """
     if len(data) - position < HEADER_BYTES:
         raise LogFormatError(f"{max(0, len(data) - position)} bytes where a header of {HEADER_BYTES} should be")
@@ -183,19 +186,19 @@ def _header(data: bytes, position: int) -> tuple[Any, ...]:
 
 
 def batch_length(data: bytes, position: int = 0) -> int:
-    """The length that the header at `position` claims, checked against the limits.
+    """Return the batch length in the header at `position`, checked against the limits.
 
     Raises:
-        LogFormatError: if no batch of this format begins there.
+        LogFormatError: the bytes are not a header of this format.
     """
     return int(_header(data, position)[3])
 
 
 def decode(data: bytes, position: int = 0) -> Batch:
-    """The batch that begins at `position` of `data`, its CRC checked. The chain is checked by `verify_chain`.
+    """Decode the batch at `position` of `data`. Check the CRC; `verify_chain` checks the chain.
 
     Raises:
-        LogFormatError: if the bytes there are not a whole, intact batch.
+        LogFormatError: the bytes are not a whole, intact batch.
     """
     _, flags, _, length, crc, epoch, base_offset, count, epoch_above, first_ms, last_ms, chain = _header(data, position)
     whole = data[position : position + length]
@@ -209,10 +212,10 @@ def decode(data: bytes, position: int = 0) -> Batch:
 
 
 def decode_all(data: bytes) -> Iterator[Batch]:
-    """The batches that lie end to end in `data`.
+    """Decode all batches in `data`, which follow each other without a gap.
 
     Raises:
-        LogFormatError: at the first place where no intact batch begins.
+        LogFormatError: at the first position without an intact batch.
     """
     position = 0
     while position < len(data):
@@ -222,5 +225,5 @@ def decode_all(data: bytes) -> Iterator[Batch]:
 
 
 def verify_chain(batch: Batch, previous_chain: bytes) -> bool:
-    """Whether `batch` continues the history whose hash is `previous_chain`."""
+    """Return True if `batch` continues the history with the chain `previous_chain`."""
     return _chain(previous_chain, batch.data, batch.payload) == batch.chain

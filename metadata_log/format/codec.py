@@ -1,16 +1,20 @@
-"""Records to bytes and back: each is one MessagePack array `[type, version, field, field, ...]`, end to end in a batch.
+"""The encoding of records: each record is one MessagePack array `[type, version, field, field, ...]`, without gaps in a
+batch.
 
-*One value, one encoding.* Fields at the end that have their default values are left out. So a record that does not use a
-field that was appended later has the same bytes as before that field existed, and nodes of two releases make the same
-snapshot and the same digest of it. The shorter array is also what an old writer would have written, so reading old bytes
-needs no rule of its own: fields that are not there have their defaults.
+*Equal records have equal bytes.* Trailing fields that have their default values are left out. Example: release 2
+appends a field `rack` with the default None to a record type.
+  1. A node of release 2 writes the record without a rack: the bytes are the same as those of release 1.
+  2. A node of release 1 reads these bytes, and both nodes make the same snapshot and the same digest.
+  3. A node of release 2 reads an old record: the missing field has its default. Old bytes need no rule of their own.
 
-*What is read is checked to the last element*: the exact type of every field, the length of every id. MessagePack knows no
-NamedTuples, so nested ones (`Endpoint`, `Voter`, ...) are rebuilt by the annotations of the record classes, which are the only
-schema there is (`metadata_log.format.shapes`), and which say too what bytes no tool shows (`Secret`).
+*Every element is checked when read*: the exact type of every field, and the length of every id. MessagePack does not
+know NamedTuples, so nested ones (`Endpoint`, `Voter`, ...) are rebuilt from the annotations of the record classes.
+These annotations are the only schema (`metadata_log.format.shapes`); they also mark the bytes that no tool may show
+(`Secret`).
 
-A type or version that this code does not know is a record from the future: it becomes an `UnknownRecord`, which tools show
-and replay stops at. More fields than the version has, or a wrong type, is not the future but damage: `LogFormatError`.
+A type or version that this code does not know belongs to a newer release. The record becomes an `UnknownRecord`: tools
+show it, and replay stops at it. Too many fields for the version, or a field of a wrong type, are damage:
+`LogFormatError`.
 """
 
 import typing
@@ -36,12 +40,12 @@ from metadata_log.format.records import (
 from metadata_log.format.shapes import UUID_BYTES, Shape, alternatives_of, hints_of
 
 ARRAY_ITEMS_MAX: Final = 10_000
-"""No array inside a record is longer."""
+"""Maximum length of an array inside a record."""
 _REDACTED: Final = "[redacted]"
 
 
 class UnknownRecord(NamedTuple):
-    """A record of a type or version that this code does not know, as it stands in the log."""
+    """A record of a type or version that this code does not know, with the fields as in the log."""
 
     type_number: int
     version: int
@@ -55,9 +59,10 @@ _DATA_RECORDS: Final = frozenset(cls for cls, number in TYPE_NUMBERS.items() if 
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of one record: the same for equal records, on every node, for ever."""
+    """Return the bytes of one record. Equal records have the same bytes on every node, for ever."""
     number, shape = _SHAPES_BY_CLASS[type(record)]
-    # A field of a wrong type would be a record that no node can read back: in a committed log, that is for ever.
+    # A field of a wrong type would make a record that no node can read back; in a committed log, such a record stays
+    # for ever.
     shape.check_signature(record)
     if type(record) is Partition:
         return encode_partition(record.topic_id, record.partition, record[2:])
@@ -65,13 +70,13 @@ def encode_record(record: Record) -> bytes:
 
 
 def encode_valid(record: Record) -> bytes:
-    """As `encode_record`, for a record that was decoded or encoded before: its types are not looked at once more."""
+    """Encode like `encode_record`, without checking the types: the record was decoded or encoded before."""
     number, shape = _SHAPES_BY_CLASS[type(record)]
     return pack((number, RECORD_VERSION, *shape.shortest(record)))
 
 
 def encode_records(records: Iterable[Record]) -> bytes:
-    """The payload of a batch of `records`."""
+    """Return the payload of a batch of `records`."""
     return b"".join(map(encode_record, records))
 
 
@@ -92,10 +97,10 @@ def _unpacker(payload: bytes) -> Any:
 
 
 def decode_records(payload: bytes, count: int) -> list[Record | UnknownRecord]:
-    """The `count` records that lie end to end in `payload`, and nothing else.
+    """Decode the `count` records in `payload`.
 
     Raises:
-        LogFormatError: not that many records, bytes after them, or a record that is not what its type says.
+        LogFormatError: too few records, more bytes after them, or a record that does not match its type.
     """
     if len(payload) > BATCH_BYTES_MAX:
         raise LogFormatError(f"a payload of {len(payload)} bytes; no batch is larger than {BATCH_BYTES_MAX}")
@@ -123,10 +128,11 @@ def decode_records(payload: bytes, count: int) -> list[Record | UnknownRecord]:
 
 
 def split_payload(payload: bytes, count: int) -> list[bytes]:
-    """The bytes of each of the `count` records in `payload`, undecoded: for whoever hashes records as they were packed.
+    """Return the bytes of each of the `count` records in `payload`, undecoded. Used to hash records as they were
+    packed.
 
     Raises:
-        LogFormatError: not that many MessagePack values, or bytes after them.
+        LogFormatError: too few MessagePack values, or more bytes after them.
     """
     if len(payload) > BATCH_BYTES_MAX:
         raise LogFormatError(f"a payload of {len(payload)} bytes; no batch is larger than {BATCH_BYTES_MAX}")
@@ -159,10 +165,10 @@ def _decode(array: object) -> Record | UnknownRecord:
 
 
 def decode_batch(batch: Batch) -> list[Record | UnknownRecord]:
-    """The records of `batch`.
+    """Decode the records of `batch`.
 
     Raises:
-        LogFormatError: as `decode_records`, or a control record in a batch of data, or data in a control batch.
+        LogFormatError: as `decode_records`; also a control record in a data batch, or a data record in a control batch.
     """
     records = decode_records(batch.payload, batch.record_count)
     if not batch.is_control and _DATA_RECORDS.issuperset(map(type, records)):
@@ -176,9 +182,9 @@ def decode_batch(batch: Batch) -> list[Record | UnknownRecord]:
 
 
 def record_to_json(record: Record | UnknownRecord) -> dict[str, object]:
-    """The record for people and tools: `{"type": "Topic", "version": 0, "data": {...}}`.
+    """Convert the record for people and tools: `{"type": "Topic", "version": 0, "data": {...}}`.
 
-    Ids as 22 characters, other bytes in hexadecimal, nobody's leadership as null; what could open a door is redacted.
+    Ids become 22 characters, other bytes hexadecimal, NO_LEADER becomes null, and secrets are redacted.
     """
     if isinstance(record, UnknownRecord):
         data: dict[str, object] = {"fields": _plain("", None, record.fields)}
@@ -188,7 +194,7 @@ def record_to_json(record: Record | UnknownRecord) -> dict[str, object]:
 
 @cache
 def _fields_to_show(cls: type[tuple[Any, ...]]) -> tuple[tuple[str, object], ...]:
-    """The name of each field, and what its bytes, or those in its list, are: `Secret`, `Uuid` or neither."""
+    """Return each field's name, and the kind of its bytes (or of the bytes in its list): `Secret`, `Uuid` or None."""
     return tuple((name, _mark(hint)) for name, hint in hints_of(cls).items())
 
 

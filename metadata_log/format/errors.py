@@ -1,7 +1,7 @@
-"""What may go wrong, said once: the error codes that travel on the wire, and the errors that readers of bytes raise.
+"""Error codes of the wire, and the errors of code that reads bytes.
 
-The codes are Kafka's words. `quorum_rpc.v1.ErrorCode` mirrors this enum number by number (a test holds them together),
-so that the pure rooms need no generated code.
+The codes have Kafka's names. `quorum_rpc.v1.ErrorCode` has the same numbers (a test compares the two), so the pure
+rooms need no generated code.
 """
 
 from enum import IntEnum, unique
@@ -9,20 +9,20 @@ from enum import IntEnum, unique
 
 @unique
 class ErrorCode(IntEnum):
-    """One enum for every answer of every service. NONE is success; REQUEST_TIMED_OUT means "may have happened"."""
+    """The error code of every answer of every service. NONE is success; REQUEST_TIMED_OUT means "may have happened"."""
 
     NONE = 0
     UNKNOWN_SERVER_ERROR = 1
     REQUEST_TIMED_OUT = 2
     INVALID_REQUEST = 3
-    # who leads
+    # leadership
     NOT_CONTROLLER = 10
     NOT_LEADER_OR_FOLLOWER = 11
     FENCED_LEADER_EPOCH = 12
     UNKNOWN_LEADER_EPOCH = 13
     BROKER_NOT_AVAILABLE = 14
     NOT_READY = 15
-    # who asks
+    # the sender of the request
     INCONSISTENT_CLUSTER_ID = 20
     INVALID_VOTER_KEY = 21
     DUPLICATE_VOTER = 22
@@ -71,7 +71,9 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> "ErrorCode":
-        """The code behind a number of the wire; one that a newer node invented is UNKNOWN_SERVER_ERROR here."""
+        """Return the code for a number from the wire. A number that this release does not know becomes
+        UNKNOWN_SERVER_ERROR.
+        """
         try:
             return cls(number)
         except ValueError:
@@ -79,19 +81,19 @@ class ErrorCode(IntEnum):
 
 
 class LogFormatError(ValueError):
-    """Bytes that cannot be what they should be: wrong length, checksum, chain, type or order."""
+    """Bytes are not what they should be: wrong length, checksum, chain, type or order."""
 
 
 class BatchTooLarge(LogFormatError):
-    """More bytes, or more records, than one batch may have; nothing was made of them."""
+    """Records do not fit into one batch. No batch was made."""
 
 
 class UnsupportedRecord(LogFormatError):
-    """A record of a type or version that this code does not know. Tools show it; replay stops at it."""
+    """A record has a type or version that this code does not know. Tools show the record; replay stops at it."""
 
 
 class CorruptLog(LogFormatError):
-    """Damage below what was once durable. It is never cut away; the message names file and position."""
+    """The log is damaged below its durable end. Such damage is never cut. The message names file and position."""
 
     file: str | None = None
     position: int | None = None
@@ -101,7 +103,7 @@ class CorruptLog(LogFormatError):
 
     @classmethod
     def at(cls, file: str, position: int, offset: int, reason: str) -> "CorruptLog":
-        """The error for damage at a known place."""
+        """Make the error for damage at a known place."""
         error = cls(f"{file}: damage at byte {position}, offset {offset}: {reason}")
         error.file, error.position, error.offset = file, position, offset
         return error

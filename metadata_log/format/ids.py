@@ -1,11 +1,14 @@
-"""The words that every room counts with: offsets, epochs, node ids and directory ids.
+"""Offsets, epochs, node ids and directory ids: the basic types of every room.
 
-Offsets are positions in the `@metadata` log. An *end* offset is exclusive: a log with `end == 5` holds the records
-0..4, and a high watermark of 5 says that 0..4 are committed. An epoch is one term of leadership; within one epoch there
-is at most one leader, ever. Epochs count from 1 to `EPOCH_MAX`, in 64 bits with a sign, as Java, protobuf and Spark have them.
-A node is known by its id *and* by the directory that it keeps its log in (KIP-853): a node
-that comes back with an empty disk has the same id and another directory id, so its old promises are not mistaken for
-its own.
+*Offsets* are positions in the `@metadata` log. An *end* offset is exclusive: a log with `end == 5` has the records
+0..4, and with a high watermark of 5 the records 0..4 are committed.
+
+*An epoch* is one term of leadership (Raft's term). One epoch has at most one leader. Epochs count from 1 to
+`EPOCH_MAX`, in signed 64 bits, as in Java, protobuf and Spark.
+
+*A voter is a node id and a directory id together* (KIP-853). Example: voter 1 with directory A votes in epoch 5, then
+its disk is replaced and formatted. The node comes back as 1 with directory B. The others treat 1/B as a new replica and
+do not believe that it still has the vote and the records of 1/A.
 """
 
 import base64
@@ -17,23 +20,25 @@ Offset: TypeAlias = int
 Epoch: TypeAlias = int
 NodeId: TypeAlias = int
 Uuid: TypeAlias = Annotated[bytes, "uuid"]
-"""Sixteen bytes; shown to people as 22 characters of URL-safe base64, as Kafka shows them. The codec checks the length of a
-record's field that is annotated so."""
+"""Sixteen bytes. People see 22 characters of URL-safe base64, as in Kafka. The codec checks the length of record fields
+with this annotation."""
 
 NODE_ID_MAX: Final = (1 << 31) - 1
-"""The largest node id: on the wire and in Spark ids are 32 bits with a sign, as in Kafka."""
+"""The largest node id: ids have signed 32 bits on the wire and in Spark, as in Kafka."""
 EPOCH_MAX: Final = (1 << 63) - 1
-"""The last epoch that there is. A sender who moved a node a million epochs on with every request, a hundred times a second,
-would need 2,900 years."""
+"""The largest epoch. If every request raised a node's epoch by a million, a hundred times a second, this number would
+last for 2,900 years."""
 
 NO_LEADER: NodeId = -1
-"""In a partition: nobody leads it. (JSON shows null.)"""
+"""The leader of a partition that has no leader. (null in JSON.)"""
 
 ZERO_UUID: Uuid = bytes(16)
 
 
 class OffsetAndEpoch(NamedTuple):
-    """A place in the log: `offset` is exclusive, `epoch` is the epoch of the record just below it (0 where there is none)."""
+    """A place in the log: `offset` is exclusive, `epoch` is the epoch of the record just below (0 if no record is
+    below).
+    """
 
     offset: Offset
     epoch: Epoch
@@ -43,7 +48,7 @@ class OffsetAndEpoch(NamedTuple):
 
 
 class ReplicaKey(NamedTuple):
-    """Who votes: a node id together with the directory id of its disk (KIP-853)."""
+    """A voter's identity: a node id and the directory id of its disk (KIP-853)."""
 
     node_id: NodeId
     directory_id: Uuid
@@ -53,21 +58,21 @@ class ReplicaKey(NamedTuple):
 
 
 def uuid_text(value: Uuid) -> str:
-    """Sixteen bytes as 22 characters, as people type and read them."""
+    """Convert sixteen bytes to 22 characters, as people type and read them."""
     assert len(value) == 16
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def id_shown(value: bytes) -> str:
-    """What should be an id, for a message: as `uuid_text`, or as it is where it has another length."""
+    """Convert an id of unchecked length for a message: as `uuid_text`, or as `repr` if the length is wrong."""
     return uuid_text(value) if len(value) == 16 else repr(value[:16])
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The sixteen bytes behind `text`: 22 base64 characters, or the 36 of the dashed hexadecimal form.
+    """Parse `text`: 22 base64 characters, or the 36 characters of the dashed hexadecimal form.
 
     Raises:
-        ValueError: if `text` is neither.
+        ValueError: `text` is neither.
     """
     if len(text) == 36:
         return uuid.UUID(text).bytes

@@ -1,7 +1,6 @@
-"""The shape of a log: where it starts and ends, how far it is durable, and which epoch wrote what.
+"""The shape of a log: its start and end, how far it is durable, and which epoch wrote which offsets.
 
-This is all that Raft needs to know of a log, and all that the pure core ever sees of it. A shape is a value: each
-operation of the log makes a new one.
+The pure Raft core sees only this shape of a log. A shape is a value: each change of the log makes a new shape.
 
     start         flushed_end      end
       |                |            |
@@ -9,8 +8,11 @@ operation of the log makes a new one.
       [----------------|------------)        every offset exclusive at the right
       epoch 1 | epoch 4    | epoch 5          the epoch table: (1, 0) (4, 7) (5, 12)
 
-    start <= flushed_end <= end.  Not: flushed_end >= high watermark of the *leader* (a follower may lag);
-    but a node applies, and counts for others, only what lies below its own flushed_end.
+Always start <= flushed_end <= end. A follower's flushed_end may be below the *leader's* high watermark, because a
+follower may lag. But a node applies only records below its own flushed_end, and only these count for the quorum.
+
+Example, with the epoch table above: the record at 6 has epoch 1 (`epoch_below(7)` gives 1), and epoch 4 ends at 12
+(`end_of_epoch(4)` gives 12@4). Epoch 3 wrote nothing, so the epoch below counts: `end_of_epoch(3)` gives 7@1.
 """
 
 from bisect import bisect_right
@@ -43,20 +45,20 @@ class LogShape(NamedTuple):
     flushed_chain: bytes
     """The chain at `flushed_end`."""
     snapshot: OffsetAndEpoch | None = None
-    """The newest snapshot that is durable on this node; None where there is none but the bootstrap one."""
+    """The newest snapshot that is durable on this node; None if only the bootstrap snapshot exists."""
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record, or of the snapshot below it where the log is empty."""
+        """The epoch of the last record; in an empty log, the epoch of the snapshot below."""
         return self.epochs[-1].epoch if self.epochs else self.start.epoch
 
     @property
     def end_and_epoch(self) -> OffsetAndEpoch:
-        """What a voter compares: the end offset and the epoch of the last record (Raft 5.4.1)."""
+        """The end offset and the epoch of the last record, which voters compare in an election (Raft 5.4.1)."""
         return OffsetAndEpoch(self.end, self.last_epoch)
 
     def epoch_below(self, offset: Offset) -> Epoch | None:
-        """The epoch of the record at `offset - 1`; None if that lies outside the log."""
+        """Return the epoch of the record at `offset - 1`; None if that record is outside the log."""
         if offset == self.start.offset:
             return self.start.epoch
         if not self.start.offset < offset <= self.end:
@@ -66,9 +68,10 @@ class LogShape(NamedTuple):
         return self.epochs[index].epoch
 
     def end_of_epoch(self, epoch: Epoch) -> OffsetAndEpoch:
-        """Where the largest epoch that is at most `epoch` ends here: the point to truncate to (KIP-595, divergence).
+        """Return the end of the largest epoch that is at most `epoch`: the offset to truncate to after a divergence
+        (KIP-595).
 
-        The log's start if all that it holds is of later epochs.
+        Returns the log's start if all its records have later epochs.
         """
         index = bisect_right(self.epochs, epoch, key=lambda entry: entry.epoch)
         if index == 0:

@@ -1,10 +1,12 @@
-"""What the image keeps of one partition: a `Partition` record less its topic id and number, which its place tells.
+"""The state of one partition in the image: a `Partition` record without topic id and number.
 
-Two million partitions fit into memory because equal things are one object: most partitions have `isr == replicas`, all
-partitions of a placement share their replica list, and many share the whole state. `intern_state` sees to that with
-bounded pools; a pool that is full is emptied, which costs memory later and is never wrong. States are exact tuples of
-exact tuples of numbers and bytes, because the garbage collector stops looking at such tuples after it has seen them
-twice, and would look at a `NamedTuple` for ever.
+Two million partitions fit into memory because equal values are one object. Example: partition 0 of topic A and
+partition 7 of topic B both have the replicas (1, 2, 3), the ISR (1, 2, 3) and leader 1. The image stores this state
+once, and inside it the tuple (1, 2, 3) once. `intern_state` does this with pools of limited size. A full pool is
+emptied: this costs memory, but never gives a wrong result.
+
+States are plain tuples of plain tuples, numbers and bytes. Python's garbage collector stops visiting such tuples after
+two visits; it would visit a `NamedTuple` for ever.
 """
 
 from typing import Final, TypeAlias, TypeVar, cast
@@ -17,7 +19,8 @@ NodeIds: TypeAlias = tuple[NodeId, ...]
 PartitionState: TypeAlias = tuple[
     NodeIds, NodeIds, NodeIds, NodeIds, NodeId, int, int, int, tuple[Uuid, ...], NodeIds, NodeIds
 ]
-"""replicas, isr, removing, adding, leader, recovery state, leader epoch, partition epoch, directories, elr, last known elr."""
+"""replicas, isr, removing, adding, leader, recovery state, leader epoch, partition epoch, directories, elr, last known
+elr."""
 
 REPLICAS: Final = 0
 ISR: Final = 1
@@ -25,7 +28,7 @@ LEADER: Final = 4
 RECOVERY_STATE: Final = 5
 LEADER_EPOCH: Final = 6
 PARTITION_EPOCH: Final = 7
-"""Where in a state the fields stand that are looked at one by one."""
+"""Positions in a state of the fields that code reads one by one."""
 
 T = TypeVar("T")
 
@@ -36,18 +39,22 @@ _uuids: dict[Uuid, Uuid] = {}
 _node_ids: dict[NodeId, NodeId] = {}
 _states: dict[PartitionState, PartitionState] = {}
 _sound: dict[PartitionState, PartitionState] = {}
-"""Those of them that a partition can be in."""
+"""The interned states that `misfit` has accepted."""
 
 
 def _interned(pool: dict[T, T], value: T) -> T:
-    """The first object of the pool equal to `value`. Safe from several threads: `setdefault` is one step of the interpreter."""
+    """Return the first object of the pool that equals `value`. Thread-safe: `setdefault` is one step of the
+    interpreter.
+    """
     if len(pool) >= _POOL_MAX:
         pool.clear()
     return pool.setdefault(value, value)
 
 
 def _intern_ids(ids: NodeIds) -> NodeIds:
-    """Down to the numbers: Python shares those below 257 only, and three others cost 96 bytes a partition."""
+    """Intern a list and the numbers in it: Python shares only numbers below 257, and three others cost 96 bytes a
+    partition.
+    """
     known = _lists.get(ids)
     if known is not None:
         return known
@@ -62,7 +69,7 @@ def _intern_directories(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
 
 
 def intern_state(state: PartitionState) -> PartitionState:
-    """An equal state made of shared parts."""
+    """Return an equal state made of shared parts."""
     known = _states.get(state)
     if known is not None:
         return known
@@ -85,11 +92,12 @@ def intern_state(state: PartitionState) -> PartitionState:
 
 
 class Unsound(Exception):
-    """No partition can be in this state; the text is `misfit`'s."""
+    """A partition cannot be in this state; the text is the result of `misfit`."""
 
 
 def state_of(record: Partition) -> PartitionState:
-    """What the image keeps of the record, interned. Most new partitions are in one of a few states, judged once each.
+    """Return the interned state of the record. Most new partitions have one of a few states, and each state is checked
+    once.
 
     Raises:
         Unsound: see `misfit`.
@@ -106,17 +114,17 @@ def state_of(record: Partition) -> PartitionState:
 
 
 def partition_of(topic_id: Uuid, partition: int, state: PartitionState) -> Partition:
-    """The canonical record again."""
-    return tuple.__new__(Partition, (topic_id, partition, *state))  # Partition(...) takes half as long again
+    """Return the canonical record of a partition."""
+    return tuple.__new__(Partition, (topic_id, partition, *state))  # Partition(...) takes 1.5 times as long
 
 
 def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
-    """The state after `change`: the partition epoch goes up by one, the leader epoch where a leader is named.
+    """Return the state after `change`: the partition epoch grows by one, and the leader epoch if `change` names a
+    leader.
 
-    Its lists are interned, itself it is not: after a change the epochs are its own.
+    The lists of the result are interned. The result itself is not, because its epochs are nearly always unique.
 
-    Where the replicas change and no directories are given, each replica keeps the directory that it had and a new one has
-    none yet (the zero id).
+    If the replicas change without new directories, each replica keeps its directory, and a new replica has the zero id.
     """
     replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, last_elr = state
     if change.replicas is not None:
@@ -147,7 +155,9 @@ def merge(state: PartitionState, change: PartitionChange) -> PartitionState:
 
 
 def without_elr(state: PartitionState) -> PartitionState:
-    """The state with its eligible leader replicas forgotten; unchanged, epoch and all, where it has none (KIP-966)."""
+    """Return the state without eligible leader replicas (KIP-966). A state that has none is returned unchanged, with
+    its epoch.
+    """
     *before, partition_epoch, directories, elr, last_elr = state
     if not elr and not last_elr:
         return state
@@ -155,7 +165,7 @@ def without_elr(state: PartitionState) -> PartitionState:
 
 
 def misfit(state: PartitionState) -> str | None:
-    """Why no partition can be in this state, or None where it can."""
+    """Return the reason why a partition cannot be in this state; None if it can."""
     replicas, isr, removing, adding, leader, recovery, leader_epoch, partition_epoch, directories, elr, _ = state
     members = set(replicas)
     if not replicas or len(members) != len(replicas) or min(replicas) < 0:

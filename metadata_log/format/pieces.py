@@ -1,23 +1,26 @@
-"""How much one fetch asks for, so that it arrives in time; and a batch that arrives in parts.
+"""The size of the next fetch over a link, and batches that arrive in parts.
 
-*A piece must arrive within the request's timeout, or all of it was sent for nothing.* Nobody knows how fast a link is before
-something has come over it, so the asker begins with the smallest piece, as TCP does (slow start). After a piece that came within
-two fifths of the time the next one is twice as large, after one that took more than four fifths it is half as large. The two
-bounds are a factor of two apart, so a size that has grown does not shrink at once. Only the bytes that came count: a batch's last
-part may be short, and says nothing of a whole piece.
+*A fetch's answer must arrive within the request timeout, or all its bytes were sent for nothing.* A node does not know
+the speed of a new link, so it begins with a small size and adapts, as TCP does (slow start). A *piece* is the answer to
+one fetch:
+  * a piece that arrived within two fifths of the timeout doubles the next size;
+  * a piece that took more than four fifths halves the next size;
+  * the two limits differ by a factor of two, so a size that has just grown does not shrink at once;
+  * only received bytes count, because the last part of a batch may be short.
+After a piece that did not arrive, or after `KNOWN_MS` without news of the link, the size falls back to the smallest
+one: the link may have become slow, and a large answer would block all later answers.
 
-The smallest piece is asked for again after one that did not come at all, and after a time in which nothing was learned of the
-link: it may have become slow meanwhile, and a large answer would stand in its queue in front of all that comes later.
+Example: a link with 256 kbit/s (32 KB a second) and a timeout of 500 ms.
+  1. 4 KiB take 128 ms, less than 200: the next size is 8 KiB.
+  2. 8 KiB take 256 ms, between 200 and 400: the size stays.
+Over a fast link the ninth piece has 1 MiB, after eight round trips.
 
-Example. Over 256 kbit/s (32 KB a second), 4 KiB take 128 ms of 500: the next piece is one of 8 KiB, takes 256 ms, and that
-size stays. Over a fast link the ninth piece is one of 1 MiB, after eight round trips.
+*A batch that is larger than a piece travels in parts.* Usually the answer has whole batches. If the first batch is
+larger than the piece, the answer is a part of its bytes. The fetching node keeps the parts in memory, says in each
+request how many bytes it has, and decodes the batch when it has all of them. If parts of two batches are mixed, the CRC
+or the chain does not match, and the node fetches the batch again.
 
-*A batch that is larger than a piece travels in parts.* Whole batches are sent as ever; but where the first batch that was asked
-for is larger than the piece, the answer is a part of its bytes. The asker keeps the parts in memory, says with each request how
-many bytes it holds, and decodes the batch when all are there. Parts of two batches that were mixed up fail the batch's CRC or
-its chain, and are fetched anew.
-
-Example. A batch of 10,000 bytes, pieces of 4,096: parts at 0, 4,096 and 8,192; the last one has 1,808 bytes.
+Example: a batch of 10,000 bytes and pieces of 4,096 bytes: parts at 0, 4,096 and 8,192; the last one has 1,808 bytes.
 """
 
 from collections.abc import Sequence
@@ -28,9 +31,10 @@ from metadata_log.format.batch import BATCH_BYTES_MAX, Batch, decode
 from metadata_log.format.ids import Offset
 
 PIECE_BYTES_MIN = 4 << 10
-"""The smallest piece, unless configured otherwise: at 256 kbit/s it takes a quarter of a controller's request timeout."""
+"""The smallest piece, unless configured otherwise. At 256 kbit/s it takes a quarter of a controller's request
+timeout."""
 KNOWN_MS = 10_000
-"""For so long what was learned of a link is believed (RFC 5681, 4.1, has a similar rule for idle connections)."""
+"""How long the measured speed of a link is believed (RFC 5681, 4.1, has a similar rule for idle connections)."""
 
 
 class PieceSize:
@@ -47,19 +51,20 @@ class PieceSize:
         self.bytes = self.smallest
 
     def next(self, now_ms: int) -> int:
-        """How much to ask for now."""
+        """Return how many bytes to fetch now."""
         if now_ms - self._seen_ms > KNOWN_MS:
             self.start_small()
         return self.bytes
 
     def start_small(self) -> None:
-        """A piece did not come in time, or the link is another one: nothing is known of its speed."""
+        """Return to the smallest size: a piece did not arrive in time, or the link is new."""
         self.bytes = self.smallest
 
     def came(self, content_bytes: int, asked_ms: int, now_ms: int) -> None:
-        """So many bytes have come, which were asked for at `asked_ms`, and more is waiting where they came from.
+        """Adapt to a piece of `content_bytes` bytes that was requested at `asked_ms`.
 
-        Of an answer that leaves nothing behind this must not be called: it may have waited for something to be written.
+        Call this only if the sender had more bytes waiting. Otherwise the answer may have waited for a new record, and
+        its time says nothing about the link.
         """
         took_ms, self._seen_ms = now_ms - asked_ms, now_ms
         if 5 * took_ms > 4 * self._timeout_ms:
@@ -69,7 +74,7 @@ class PieceSize:
 
 
 class BatchPart(NamedTuple):
-    """`data` from byte `position` on, of a batch of `size` bytes."""
+    """A part of a batch of `size` bytes: `data`, from byte `position` on."""
 
     position: int
     size: int
@@ -81,22 +86,23 @@ class BatchPart(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can be part of a batch at all. What comes from the network is to be asked this."""
+        """True if the part can belong to a batch at all. Check this for every part from the network."""
         end = self.position + len(self.data)
         return bool(self.data) and 0 <= self.position < end <= self.size <= BATCH_BYTES_MAX
 
 
 def content_bytes(batches: Sequence[Batch], part: BatchPart | None) -> int:
-    """How much of the log an answer carries."""
+    """Return how many bytes of the log an answer has."""
     return sum(len(batch.data) for batch in batches) + (0 if part is None else len(part.data))
 
 
 def as_asked(
     batches: Sequence[Batch], max_bytes: int, part_position: int | None
 ) -> tuple[tuple[Batch, ...], BatchPart | None]:
-    """Whole batches, or a part of the first one: where it is larger than `max_bytes`, or was begun in parts.
+    """Return whole batches, or a part of the first one if that is larger than `max_bytes` or was begun in parts.
 
-    `part_position`: so many bytes of the first batch the asker holds. None: it takes whole batches only.
+    `part_position` is how many bytes of the first batch the fetching node has. None: the node accepts whole batches
+    only.
     """
     if part_position is None or not batches:
         return tuple(batches), None
@@ -109,7 +115,7 @@ def as_asked(
 
 @dataclass(frozen=True, slots=True)
 class PartialBatch:
-    """The first bytes of the batch at `offset`, which has `size` of them."""
+    """The first bytes of the batch at `offset`, whose full size is `size` bytes."""
 
     offset: Offset
     size: int
@@ -120,22 +126,22 @@ class PartialBatch:
         return len(self.data) == self.size
 
     def decode(self) -> Batch:
-        """The batch, once all parts are here; its CRC is checked, its chain is not.
+        """Decode the batch when all parts have arrived. Check the CRC, but not the chain.
 
         Raises:
-            LogFormatError: the parts are not one batch.
+            LogFormatError: the parts do not form one batch.
         """
         assert self.is_whole
         return decode(self.data)
 
 
 def held_at(partial: PartialBatch | None, offset: Offset) -> int:
-    """How many bytes of the batch at `offset` are held."""
+    """Return how many bytes of the batch at `offset` have arrived."""
     return len(partial.data) if partial is not None and partial.offset == offset else 0
 
 
 def joined(partial: PartialBatch | None, offset: Offset, part: BatchPart) -> PartialBatch | None:
-    """What is held of the batch at `offset` once `part` has come; None where `part` does not continue it."""
+    """Return `partial` with `part` appended; None if `part` does not continue `partial`."""
     held = held_at(partial, offset)
     if not part.is_sound or part.position != held:
         return None

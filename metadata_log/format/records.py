@@ -1,26 +1,33 @@
-"""Every record that the `@metadata` log may hold, each defined once.
+"""All records of the `@metadata` log. Each record type is defined here once.
 
-Controllers write and replay these, brokers replay them, snapshots are made of them and the Spark jobs fold them; they
-all share this file. A record is a `NamedTuple`, so it is frozen, compact and packs as it stands: on disk it is the
-MessagePack array `[type, version, field, field, ...]` (see `codec`).
+Controllers write and replay records, brokers replay them, snapshots contain them, and the Spark jobs fold them. A
+record is a `NamedTuple`: frozen, compact, and easy to pack. On disk it is the MessagePack array `[type, version, field,
+field, ...]` (see `codec`).
 
-How the file may change, so that old bytes decode for ever:
-  * a type number is never reused;
-  * fields are only ever appended, and an appended field has a default;
-  * what a field means never changes.
+Old bytes must decode for ever, so this file changes only as follows:
+  * a type number is never used again for another type;
+  * fields are only appended, and an appended field has a default;
+  * the meaning of a field never changes.
 
-Adding a record type touches at most four files: this one (the class, and the union at its end), `delta` (what the record
-does, in `REPLAYS`), the file in `quorum/controller` that decides to write it; and, if it is canonical, as below, `image`
-(the field that keeps the entity, and its place in `canonical_records`). Which of its fields are ids or secrets it says
-itself, by the annotations `Uuid` and `Secret`.
+A new record type changes at most four files:
+  1. this file: the class, and the union at the end. The annotations `Uuid` and `Secret` mark ids and secrets;
+  2. `metadata_log/image/delta.py`: the effect of the record, as a row of `REPLAYS`;
+  3. the file in `quorum/controller` that decides to write the record;
+  4. for a canonical record also `metadata_log/image/metadata_image.py`: a field, and a place in `canonical_records`.
 
-*Canonical records.* The image of the cluster is a keyed set of records: the state of a broker is one `RegisterBroker`,
-that of a partition one `Partition`, and so on. Records that only change or remove something (`PartitionChange`,
-`RemoveTopic`) fold into those. A snapshot is the canonical records in canonical order, and the digest of an image is the
-sum of their hashes; that is why every node, and the Spark job, can arrive at the same bytes.
+*Canonical records.* The image of the cluster is a set of canonical records, one for each entity: one `RegisterBroker`
+for a broker, one `Partition` for a partition, and so on. Other records (`PartitionChange`, `RemoveTopic`) change or
+remove canonical ones. A snapshot has the canonical records in canonical order, and the digest of an image is the sum of
+their hashes. Example:
+  1. the log has Partition(leader=1), PartitionChange(leader=2), PartitionChange(isr=(2, 3));
+  2. the image, on every node and in the Spark job, has one record: Partition(leader=2, isr=(2, 3));
+  3. so all nodes write the same bytes into their snapshots and have the same digest.
 
-Type numbers and meanings are those of Kafka's metadata records where Kafka has them (metadata/.../common/metadata), less
-the legacy and ZooKeeper ones. From 64 on are control records: they speak to the quorum itself, not to the image.
+Type numbers and meanings are Kafka's, for record types that Kafka has (metadata/.../common/metadata), without the
+legacy and ZooKeeper ones. Types from 64 on are control records: they are for the quorum itself, not for the image.
+
+Replay and snapshots support all types, but this release never writes some of them: transactions, ACLs, SCRAM
+credentials, delegation tokens, quotas, `ClearElr`, `NoOp`, and the ELR fields of partitions.
 """
 
 from collections.abc import Callable
@@ -29,15 +36,15 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 from metadata_log.format.ids import Epoch, NodeId, Offset, Uuid
 
 FROM_OFFSET = -1
-"""In `RegisterBroker.broker_epoch`: the broker's epoch is the offset of this very record (true in the log, not in snapshots).
-In `RequestOutcome.offset` likewise."""
+"""In `RegisterBroker.broker_epoch`: the broker's epoch is the offset of this record. Used in the log, not in snapshots.
+`RequestOutcome.offset` uses the value in the same way."""
 
 Secret: TypeAlias = Annotated[bytes, "secret"]
-"""What could open a door: no tool shows it."""
+"""Bytes that give access to something: no tool shows them."""
 
 
 class Endpoint(NamedTuple):
-    """Where a node listens: the listener's name, and a host and port that others can reach."""
+    """The address of a node: a listener's name, and a host and port that others can reach."""
 
     listener: str
     host: str
@@ -45,7 +52,7 @@ class Endpoint(NamedTuple):
 
 
 class FeatureRange(NamedTuple):
-    """The levels of one feature that a node can work with, both inclusive."""
+    """The levels of one feature that a node supports, both inclusive."""
 
     name: str
     min_level: int
@@ -53,7 +60,7 @@ class FeatureRange(NamedTuple):
 
 
 class QuotaEntity(NamedTuple):
-    """One part of what a quota is for: type is `user`, `client-id` or `ip`; a name of None is the default entity."""
+    """One part of a quota's subject: the type is `user`, `client-id` or `ip`; the name None is the default entity."""
 
     entity_type: str
     name: str | None
@@ -80,11 +87,12 @@ TYPE_NUMBERS: dict[type[tuple[object, ...]], int] = {}
 FIRST_CONTROL_TYPE = 64
 
 RECORD_VERSION = 0
-"""The version that this code writes for every record type; a higher one in the log is a record from the future."""
+"""The version that this code writes for every record type. A record with a higher version was written by a newer
+release."""
 
 
 def record(type_number: int) -> Callable[[type[T]], type[T]]:
-    """Gives the class its number in the log. Each number is taken once."""
+    """Register the class under its number in the log. Each number is used once."""
 
     def register(cls: type[T]) -> type[T]:
         assert type_number not in RECORD_TYPES, f"type {type_number} is taken by {RECORD_TYPES[type_number].__name__}"
@@ -100,7 +108,8 @@ def record(type_number: int) -> Callable[[type[T]], type[T]]:
 
 EXTERNAL_DATA_PLANE = "external"
 NO_DATA_PLANE = "none"
-"""What moves a broker's data: something beside the agent, which then proposes ISRs; or nothing, and then the agent does."""
+"""What moves a broker's data. `external`: a data plane beside the agent, which proposes ISRs. `none`: nothing, so the
+agent proposes ISRs."""
 
 
 STATE_REASONS = "broker.state.reasons"
@@ -112,10 +121,10 @@ STATE_REASON_CHARS_MAX = 64
 
 @record(0)
 class RegisterBroker(NamedTuple):
-    """A broker process has registered; canonical state of a broker. Replaces any earlier registration of the id.
+    """A broker process has registered. Canonical: the state of a broker. Replaces an earlier registration of the same id.
 
-    `reason` is a word for why the broker is fenced, online or stopping (`StateReason` in `quorum.controller`), and `since_ms` the
-    time of day, in ms since 1970, of the change to that state. Empty and 0: not known, an older release has written the change.
+    `reason` says why the broker is fenced, online or stopping (`StateReason` in `quorum.controller`), and `since_ms` when
+    that state began, in ms since 1970. Empty and 0 in records that an older release wrote.
     """
 
     broker_id: NodeId
@@ -134,7 +143,7 @@ class RegisterBroker(NamedTuple):
 
 @record(1)
 class UnregisterBroker(NamedTuple):
-    """The broker is gone for good."""
+    """The broker was removed for good."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -142,7 +151,7 @@ class UnregisterBroker(NamedTuple):
 
 @record(17)
 class BrokerRegistrationChange(NamedTuple):
-    """Part of a registration has changed; None leaves a field as it is.
+    """A part of a registration has changed; None leaves a field unchanged.
 
     `reason` and `since_ms` belong to a change of `fenced` or `in_controlled_shutdown`, and replace those of the registration.
     """
@@ -158,7 +167,7 @@ class BrokerRegistrationChange(NamedTuple):
 
 @record(27)
 class RegisterController(NamedTuple):
-    """A controller says where it is reached and what it supports; canonical."""
+    """A controller's endpoints and supported features. Canonical."""
 
     controller_id: NodeId
     incarnation_id: Uuid
@@ -171,7 +180,7 @@ class RegisterController(NamedTuple):
 
 @record(2)
 class Topic(NamedTuple):
-    """A topic exists; canonical. Names and live ids are one to one, and an id is never used again."""
+    """A topic exists. Canonical. Names and live ids are one to one, and an id is never used again."""
 
     name: str
     topic_id: Uuid
@@ -179,7 +188,9 @@ class Topic(NamedTuple):
 
 @record(9)
 class RemoveTopic(NamedTuple):
-    """The topic, its partitions and its configs are gone. Carries the name too, so that a fold by entity can follow it."""
+    """The topic, its partitions and its configs were deleted. The name is for the fold by entity, which needs it for
+    the configs.
+    """
 
     name: str
     topic_id: Uuid
@@ -187,12 +198,12 @@ class RemoveTopic(NamedTuple):
 
 RECOVERED = 0
 RECOVERING = 1
-"""Leader recovery states: after an unclean election a leader is RECOVERING until it has made its log consistent."""
+"""Leader recovery states. After an unclean election a leader is RECOVERING until its log is consistent."""
 
 
 @record(3)
 class Partition(NamedTuple):
-    """A partition as a whole; canonical. `leader` is NO_LEADER or a member of `isr`; `isr` is a subset of `replicas`."""
+    """A whole partition. Canonical. `leader` is NO_LEADER or a member of `isr`; `isr` is a subset of `replicas`."""
 
     topic_id: Uuid
     partition: int
@@ -211,10 +222,10 @@ class Partition(NamedTuple):
 
 @record(5)
 class PartitionChange(NamedTuple):
-    """Some fields of a partition have changed; None leaves a field as it is.
+    """Some fields of a partition have changed; None leaves a field unchanged.
 
-    Replay adds 1 to the partition epoch, and 1 to the leader epoch where `leader` is not None (also when it names the
-    same leader again).
+    Replay adds 1 to the partition epoch, and 1 to the leader epoch if `leader` is not None, even if the leader is the
+    same.
     """
 
     topic_id: Uuid
@@ -232,7 +243,7 @@ class PartitionChange(NamedTuple):
 
 @record(28)
 class ClearElr(NamedTuple):
-    """Eligible leader replicas are forgotten: of one topic, or of all where name and id are None (KIP-966)."""
+    """Eligible leader replicas were cleared: of one topic, or of all topics if name and id are None (KIP-966)."""
 
     topic_name: str | None
     topic_id: Uuid | None
@@ -242,12 +253,13 @@ class ClearElr(NamedTuple):
 
 BROKER_RESOURCE = 4
 TOPIC_RESOURCE = 2
-"""Config resource types, with Kafka's numbers. The name of the cluster-wide broker default is the empty string."""
+"""Config resource types, with Kafka's numbers. The cluster-wide default for brokers has the empty string as its
+name."""
 
 
 @record(4)
 class Config(NamedTuple):
-    """One config key of one resource; canonical. A value of None removes the key."""
+    """One config key of one resource. Canonical. The value None removes the key."""
 
     resource_type: int
     resource_name: str
@@ -257,7 +269,7 @@ class Config(NamedTuple):
 
 @record(12)
 class FeatureLevel(NamedTuple):
-    """The finalized level of a feature such as `metadata.version`; canonical. Level 0 removes it."""
+    """The finalized level of a feature such as `metadata.version`. Canonical. Level 0 removes the feature."""
 
     name: str
     level: int
@@ -265,7 +277,7 @@ class FeatureLevel(NamedTuple):
 
 @record(14)
 class ClientQuota(NamedTuple):
-    """One quota of one client entity; canonical. A value of None removes it. `entity` is sorted by type."""
+    """One quota of one client entity. Canonical. The value None removes the quota. `entity` is sorted by type."""
 
     entity: tuple[QuotaEntity, ...]
     key: str
@@ -274,7 +286,9 @@ class ClientQuota(NamedTuple):
 
 @record(15)
 class ProducerIds(NamedTuple):
-    """A block of producer ids was given out; `next_producer_id` is the first that was not. Canonical, one in all."""
+    """A block of producer ids was allocated; `next_producer_id` is the first free id. Canonical; the image has at most
+    one.
+    """
 
     broker_id: NodeId
     broker_epoch: int
@@ -283,7 +297,7 @@ class ProducerIds(NamedTuple):
 
 @record(18)
 class AccessControlEntry(NamedTuple):
-    """One ACL; canonical."""
+    """One ACL. Canonical."""
 
     entry_id: Uuid
     resource_type: int
@@ -297,14 +311,14 @@ class AccessControlEntry(NamedTuple):
 
 @record(19)
 class RemoveAccessControlEntry(NamedTuple):
-    """The ACL is gone."""
+    """The ACL was removed."""
 
     entry_id: Uuid
 
 
 @record(11)
 class UserScramCredential(NamedTuple):
-    """What is needed to check a user's password without knowing it (RFC 5802); canonical."""
+    """The data that checks a user's password without storing the password (RFC 5802). Canonical."""
 
     user: str
     mechanism: int
@@ -316,7 +330,7 @@ class UserScramCredential(NamedTuple):
 
 @record(22)
 class RemoveUserScramCredential(NamedTuple):
-    """The credential is gone."""
+    """The credential was removed."""
 
     user: str
     mechanism: int
@@ -324,7 +338,7 @@ class RemoveUserScramCredential(NamedTuple):
 
 @record(10)
 class DelegationToken(NamedTuple):
-    """A delegation token was issued or renewed; canonical."""
+    """A delegation token was issued or renewed. Canonical."""
 
     token_id: str
     owner: str
@@ -337,7 +351,7 @@ class DelegationToken(NamedTuple):
 
 @record(26)
 class RemoveDelegationToken(NamedTuple):
-    """The token is gone."""
+    """The token was removed."""
 
     token_id: str
 
@@ -348,17 +362,17 @@ REQUEST_SLOTS_MAX = 1 << 20
 REMEMBERED_REPLY_BYTES_MAX = 2 << 10
 PRINCIPAL_CHARS_MAX = 256
 PAYLOAD_HASH_BYTES = 32
-"""Limits of a `RequestOutcome`, whatever those of who decides."""
+"""Limits of a `RequestOutcome`, which replay checks. The controller may have lower limits."""
 
 
 @record(60)
 class RequestOutcome(NamedTuple):
-    """A client's request with an id was done, in the batch that this record closes; canonical.
+    """A client's request with an id was done, in the batch that ends with this record. Canonical.
 
-    The outcomes stand in a ring of slots, and each replaces the one that was in its slot before, so that the number of
-    those remembered is bounded and each slot's history can be folded alone. Every outcome at or above offset `horizon` is
-    still remembered. `reply` is the answer less its offset; None: it was too large. `offset` is that of this very record
-    (FROM_OFFSET in the log, filled in by replay), so the batch ended one above it.
+    Outcomes are stored in a ring of slots, and a new outcome replaces the old one in its slot. So the number of
+    remembered outcomes is bounded, and the history of each slot can be folded alone. Every outcome at or above offset
+    `horizon` is still remembered. `reply` is the answer without its offset; None if the answer was too large. `offset`
+    is the offset of this record (FROM_OFFSET in the log, filled in by replay), so the batch ended one above.
     """
 
     slot: int
@@ -375,12 +389,12 @@ class RequestOutcome(NamedTuple):
 
 @record(20)
 class NoOp(NamedTuple):
-    """Says nothing. An idle cluster writes none of these; replay accepts them."""
+    """A record without effect. An idle cluster writes none; replay accepts the type."""
 
 
 @record(23)
 class BeginTransaction(NamedTuple):
-    """What follows takes effect together, at `EndTransaction` (KIP-868)."""
+    """The following records take effect together, at `EndTransaction` (KIP-868)."""
 
     name: str
 
@@ -392,7 +406,7 @@ class EndTransaction(NamedTuple):
 
 @record(25)
 class AbortTransaction(NamedTuple):
-    """The open transaction never was."""
+    """The open transaction is discarded."""
 
     reason: str
 
@@ -402,7 +416,7 @@ class AbortTransaction(NamedTuple):
 
 @record(64)
 class LeaderChange(NamedTuple):
-    """The first record of an epoch: who leads it, and who voted for that."""
+    """The first record of an epoch: its leader, and the voters that voted for the leader."""
 
     leader_id: NodeId
     voters: tuple[NodeId, ...]
@@ -411,7 +425,7 @@ class LeaderChange(NamedTuple):
 
 @record(65)
 class SnapshotHeader(NamedTuple):
-    """Opens a snapshot. The timestamp is that of the last batch below the snapshot's end."""
+    """The first record of a snapshot. The timestamp is that of the last batch below the snapshot's end."""
 
     format_version: int
     end_offset: Offset
@@ -421,7 +435,7 @@ class SnapshotHeader(NamedTuple):
 
 @record(66)
 class SnapshotFooter(NamedTuple):
-    """Closes a snapshot: the log's chain at its end, and the digest and number of the records inside."""
+    """The last record of a snapshot: the log's chain at its end, and the digest and number of the records inside."""
 
     chain: bytes
     digest: bytes
@@ -430,21 +444,21 @@ class SnapshotFooter(NamedTuple):
 
 @record(67)
 class KRaftVersion(NamedTuple):
-    """The level of the quorum's own protocol: 1 means that the voter set lives in the log."""
+    """The level of the quorum's own protocol. Level 1 means that the voter set is in the log."""
 
     level: int
 
 
 @record(68)
 class Voters(NamedTuple):
-    """The voter set, in force as soon as it is appended (KIP-853). Sorted by node id."""
+    """The voter set. Takes effect as soon as it is appended (KIP-853). Sorted by node id."""
 
     voters: tuple[Voter, ...]
 
 
 @record(69)
 class SnapshotMark(NamedTuple):
-    """Once this is committed, every node writes its snapshot at the offset just after it."""
+    """When this record is committed, every node writes its snapshot at the offset just after this record."""
 
     reason: str
 

@@ -1,8 +1,9 @@
-"""What the annotations of the record classes say, made ready for checking millions of records.
+"""Checks of records against the annotations of their classes, fast enough for millions of records.
 
-They are the only schema there is: the exact type of every field, which bytes are ids, and what the items of a list are. Most
-records of a type share a signature (the tuple of their fields' types), so one lookup of that replaces a check per field; only
-containers and ids are looked into.
+The annotations are the only schema: the exact type of every field, the bytes that are ids, and the items of lists. A
+*signature* is the tuple of the types of a record's fields. Example: the first `Topic` in a snapshot has the signature
+(str, bytes), which is checked field by field and remembered. For the next million topics one lookup of (str, bytes) is
+enough, and only the length of each id is checked.
 """
 
 import types
@@ -21,7 +22,7 @@ Converter: TypeAlias = Callable[[Any], Any]
 
 
 class _Mismatch(Exception):
-    """A field is not what its annotation says. Becomes a LogFormatError that names type and field."""
+    """A field does not match its annotation. Becomes a LogFormatError with type and field."""
 
 
 def _uuid(value: bytes) -> bytes:
@@ -69,13 +70,13 @@ def alternatives_of(annotation: Any) -> tuple[Any, ...]:
 
 
 def _runtime_type(annotation: Any) -> type[Any]:
-    """What `type(value)` is: `bytes` for `Uuid`, `tuple` for `tuple[int, ...]`."""
+    """Return the type that `type(value)` has: `bytes` for `Uuid`, `tuple` for `tuple[int, ...]`."""
     bare = annotation.__origin__ if typing.get_origin(annotation) is Annotated else annotation
     return cast(type[Any], typing.get_origin(bare) or bare)
 
 
 def _converter(name: str, annotation: Any) -> Converter | None:
-    """What must be looked at beyond the field's own type; None where nothing must."""
+    """Return the check that a field needs beyond its own type; None if it needs none."""
     for alternative in alternatives_of(annotation):
         if typing.get_origin(alternative) is tuple:
             (item, dots) = typing.get_args(alternative)
@@ -87,7 +88,7 @@ def _converter(name: str, annotation: Any) -> Converter | None:
 
 
 class Shape:
-    """What the annotations of one NamedTuple say, made ready for checking many of them."""
+    """The annotations of one NamedTuple, prepared for checks."""
 
     def __init__(self, cls: type[tuple[Any, ...]]) -> None:
         self.cls = cls
@@ -100,13 +101,13 @@ class Shape:
         converters = ((i, _converter(name, hints[name])) for i, name in enumerate(self.names))
         self.converters = tuple((i, convert) for i, convert in converters if convert is not None)
         self.signatures: set[tuple[type, ...]] = set()
-        """Signatures that were found right. At most the product of the fields' alternatives, so it stays small."""
+        """Signatures that were accepted. At most the product of the fields' alternatives, so the set stays small."""
 
     def rebuild(self, fields: Fields) -> tuple[Any, ...]:
-        """The NamedTuple of which `fields` are the first, or all, fields.
+        """Make the NamedTuple from all its fields, or from the first of them.
 
         Raises:
-            LogFormatError: a field is missing, too many or not of its type.
+            LogFormatError: a field is missing, too many or of a wrong type.
         """
         if type(fields) is not tuple and type(fields) is not self.cls:
             raise LogFormatError(f"{self.cls.__name__}: {fields!r:.40} where an array should be")
@@ -140,13 +141,13 @@ class Shape:
         if signature in self.signatures:
             return
         for name, value, allowed in zip(self.names, fields, self.allowed, strict=True):
-            # exact types: True is an int to isinstance, and would come back from the disk as another value's bytes
+            # Exact types: True is an int to isinstance, but would have other bytes on disk.
             if not (type(value) in allowed or (value is None and types.NoneType in allowed)):
                 raise LogFormatError(f"{self.cls.__name__}.{name}: {value!r:.40} is not what this field holds")
         self.signatures.add(signature)
 
     def shortest(self, record: tuple[Any, ...]) -> Fields:
-        """The record's fields without those at the end that have their defaults."""
+        """Return the record's fields without trailing defaults."""
         length = len(record)
         for default in reversed(self.defaults):
             if record[length - 1] != default:

@@ -1,6 +1,6 @@
-"""Which names a topic can have: Kafka's rule, because directories and metrics are called after topics.
+"""Valid topic names: Kafka's rule, because directories and metrics have the names of topics.
 
-The controllers refuse what breaks it, and brokers tell a client that asks for such a topic that waiting will not help.
+Controllers refuse other names. A broker tells a client that asks for such a topic that waiting does not help.
 """
 
 import re
@@ -11,7 +11,7 @@ _CHARACTERS: Final = re.compile(r"[A-Za-z0-9._-]*")
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why no topic can be called `name`; None where one could."""
+    """Return why a topic cannot be called `name`; None if `name` is valid."""
     if not name:
         return f"topic name '' is empty: 1 to {TOPIC_NAME_CHARS_MAX} characters are allowed"
     if name in (".", ".."):

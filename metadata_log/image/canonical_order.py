@@ -1,11 +1,11 @@
-"""The canonical order of an image's records, as byte strings that sort into it: what such keys are made of.
+"""Sort keys for the canonical order of an image's records.
 
-A snapshot holds features, controllers, brokers, topics by name with each topic's partitions behind it, configs, quotas,
-producer ids, ACLs, SCRAM credentials, delegation tokens and requests that were done. An image walks its maps in that order
-without these keys, in
-`MetadataImage.canonical_records`; the Spark jobs, which meet the records in any order, sort by them. The rows of
-`delta.REPLAYS` say what the key of each type is, and must say the same order. Compared byte for byte, as Spark compares
-binary columns.
+A snapshot has features, controllers, brokers, topics by name (each followed by its partitions), configs, quotas,
+producer ids, ACLs, SCRAM credentials, delegation tokens and request outcomes, in this order. There are two ways to this
+order, and both must agree:
+  * `MetadataImage.canonical_records` walks the maps of an image in this order, without sort keys;
+  * the Spark jobs read records in any order, and sort by keys. The rows of `delta.REPLAYS` make the key of each type.
+Keys are compared byte by byte, as Spark compares binary columns.
 
     section (1 byte) | fields of the entity's key, each escaped so that no key is the beginning of another
 """
@@ -26,17 +26,19 @@ def by_number(value: int) -> OrderKey:
 
 
 def by_bytes(value: bytes) -> OrderKey:
-    """Ends with 00 00; a zero inside becomes 00 01, so that a value sorts before every longer one that begins with it."""
+    """End with 00 00 and write a zero inside as 00 01, so that a value sorts before every longer value that begins with
+    it.
+    """
     return value.replace(b"\x00", b"\x00\x01") + b"\x00\x00"
 
 
 def by_text(value: str) -> OrderKey:
-    """UTF-8 sorts as the code points do, and so as Python's strings do."""
+    """Use UTF-8, which sorts as code points do, and so as Python's strings do."""
     return by_bytes(value.encode())
 
 
 def by_quota(key: tuple[tuple[QuotaEntity, ...], str]) -> OrderKey:
-    """Sorts the keys of quotas, of which some parts are None: the default entity comes before every named one."""
+    """Sort the keys of quotas. A default entity (name None) comes before every named one."""
     entity, quota_key = key
     parts = [
         b"\x01" + by_text(part.entity_type) + (b"\x00" if part.name is None else b"\x01" + by_text(part.name))

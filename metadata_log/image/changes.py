@@ -1,10 +1,10 @@
-"""What differs between two images: for publishers, for soft state, and for brokers whose leaders moved.
+"""The difference between two images: used by publishers, for soft state, and for brokers whose leaders moved.
 
-It names entities, not values: who wants those asks the image before or the image after. It holds also across several
-deltas: a topic that was created and deleted again in between appears nowhere.
+`Changes` names entities, not values; readers look up values in the image before or after. Several changes can be added.
+Example: one delta creates topic A, and a later delta deletes A again. The sum of the two changes does not name A.
 
-A delta fills this in as it replays. After a snapshot was loaded `between` compares whole images, field by field; a field
-of the image that has no place of its own here is one of the `others`.
+A delta fills in its `Changes` during replay. After a snapshot was loaded, `between` compares two whole images field by
+field. An image field without a place of its own here is one of the `others`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 _SUMS: Final = {"provenance", "digest", "record_count", "partition_count"}
 _NAMED: Final = {"topics_by_id", "topic_ids", "brokers", "controllers", "configs", "features"}
-"""Fields of the image whose changes are told apart by entity."""
+"""Fields of the image whose changes are listed by entity."""
 _OTHERS: Final = tuple({each.name for each in fields(MetadataImage)} - _SUMS - _NAMED)
 
 
@@ -29,22 +29,22 @@ def _differing(before: Mapping[K, Any], after: Mapping[K, Any]) -> set[K]:
 
 @dataclass(slots=True)
 class Changes:
-    """The entities that differ. Filled while records are replayed; not to be written to afterwards."""
+    """The entities that differ. Filled during replay, and read-only afterwards."""
 
     created_topics: set[Uuid] = field(default_factory=set)
-    """Live now and not before. All their partitions are new, and are not listed below."""
+    """Topics that exist now and did not before. All their partitions are new, and are not listed below."""
     deleted_topics: dict[Uuid, str] = field(default_factory=dict)
-    """Live before and not now: id -> name."""
+    """Topics that existed before and do not now: id -> name."""
     partitions: dict[Uuid, set[int]] = field(default_factory=dict)
-    """Topics live before and now -> numbers of the partitions that changed or are new."""
+    """Topics that exist before and now -> numbers of the partitions that changed or are new."""
     brokers: set[NodeId] = field(default_factory=set)
-    """Registrations that came, went or changed."""
+    """Brokers whose registration was added, removed or changed."""
     controllers: set[NodeId] = field(default_factory=set)
     config_resources: set[tuple[int, str]] = field(default_factory=set)
-    """Resources of which a key was set or removed."""
+    """Resources with a key that was set or removed."""
     features: set[str] = field(default_factory=set)
     others: bool = False
-    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, requests done."""
+    """Something else changed: quotas, producer ids, ACLs, SCRAM credentials, delegation tokens, request outcomes."""
 
     def topic_created(self, topic_id: Uuid) -> None:
         self.created_topics.add(topic_id)
@@ -62,7 +62,7 @@ class Changes:
             self.partitions[topic_id] = partitions if known is None else known | partitions
 
     def add(self, later: "Changes") -> None:
-        """Joins what changed directly afterwards."""
+        """Add the changes that directly follow these."""
         for topic_id, name in later.deleted_topics.items():
             self.topic_deleted(topic_id, name)
         self.created_topics |= later.created_topics
@@ -76,7 +76,7 @@ class Changes:
 
     @classmethod
     def between(cls, before: MetadataImage, after: MetadataImage) -> "Changes":
-        """What differs between two images that no delta connects: after a snapshot was loaded. O(images)."""
+        """Compare two images without a delta between them, after a snapshot was loaded. O(images)."""
         changes = cls()
         for topic in before.topics_by_id.unordered_values():
             later = after.topic_by_id(topic.topic_id)

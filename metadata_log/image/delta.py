@@ -1,17 +1,21 @@
-"""The delta: what each record of the log does to an image, said once for controllers, brokers, snapshots and Spark.
+"""The delta: the effect of each record on an image, defined once for controllers, brokers, snapshots and Spark.
 
-A delta is opened on an image, takes records in log order, and is finished into the next image; each shard and chunk that
-the records touch is copied once. `REPLAYS`, at the end of this file, has one row for each type of record: what it does,
-which entities it changes, and, if it may stand in a snapshot, where.
+A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
+chunk of the image is copied once. The table `REPLAYS`, at the end of this file, has one row for each record type: its
+effect, the entities that it changes and, for a canonical record, its place in a snapshot.
 
-Replay is strict: a record that does not fit (an unknown topic, a leader outside the ISR, a stale broker epoch) raises
-`InvalidRecord`, because a node that guesses on holds another image than its peers. It is a function of image, record and
-offset alone: nothing may depend on which records share a delta, since nodes cut the log into deltas differently. So a
-topic id is checked against the live ones only; that none is used again for ever is for who makes the ids.
+*Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
+stale broker epoch. A node that guessed would have another image than its peers.
 
-Two looser kinds of delta exist. A *loading* delta takes canonical records alone, as they stand in a snapshot, where a
-replica may be on a broker that was unregistered since. A *folding* delta sees the records of one entity and nothing of
-others, so it trusts every reference.
+*Replay depends on image, record and offset only*, because nodes cut the log into deltas differently. Example:
+  1. node 1 replays 0..9 in one delta; node 2 replays 0..4 and 5..9 in two deltas;
+  2. the record at 3 deletes topic A, and the record at 7 creates a topic with the id of A;
+  3. a rule "the id was used in this delta" would refuse the record at 7 on node 1 only.
+So a topic id is compared with the live topics only. The controller that makes the ids never uses one twice.
+
+Two kinds of delta check less. A *loading* delta takes the canonical records of a snapshot, in which a replica may be on
+a broker that was unregistered since. A *folding* delta has the records of one entity only, so it cannot check
+references to others.
 """
 
 from collections.abc import Callable
@@ -68,7 +72,7 @@ from metadata_log.image.topic_image import TopicEditor
 
 
 class InvalidRecord(LogFormatError):
-    """A record that does not fit the image that it meets."""
+    """A record does not fit the image."""
 
     def __init__(self, offset: Offset, reason: str) -> None:
         super().__init__(f"the record at offset {offset} does not fit: {reason}")
@@ -77,29 +81,29 @@ class InvalidRecord(LogFormatError):
 
 
 def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
-    """The epoch that a repeated registration of the same incarnation keeps."""
+    """Return the epoch that the same incarnation keeps when it registers again."""
     return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
 
 
 class DeltaKind(Enum):
-    """How far records are trusted."""
+    """How strictly records are checked."""
 
     STRICT = auto()
-    """They come from the log: everything is checked."""
+    """Records from the log: everything is checked."""
     LOADING = auto()
-    """They come from a snapshot: canonical records only, broker epochs filled in."""
+    """Records from a snapshot: canonical records only, with broker epochs filled in."""
     FOLDING = auto()
-    """They are all records of one entity: references to others are not checked."""
+    """All records of one entity: references to other entities are not checked."""
 
 
 class MetadataDelta(ImageEditor):
-    """The changes to one image, collected record by record. Spent once finished; after `InvalidRecord` it must be dropped."""
+    """Changes to one image, collected record by record. Not usable after `finish` or an `InvalidRecord`."""
 
     def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
         super().__init__(image)
         self._kind = kind
         self._all_registered: set[NodeIds] = set()
-        """Lists of replicas that `_check_registered` has passed, while no broker goes."""
+        """Replica lists that `_check_registered` has accepted. Cleared when a broker is unregistered."""
 
     _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
     _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
@@ -113,16 +117,16 @@ class MetadataDelta(ImageEditor):
     _request_slots: Edits[Uuid, int] = Edits("request_slots")
 
     def replay(self, record: MetadataRecord, offset: Offset) -> None:
-        """Takes the record that stands at `offset`.
+        """Apply the record at `offset`.
 
         Raises:
-            InvalidRecord: it does not fit; the delta is then of no further use.
+            InvalidRecord: the record does not fit; drop the delta.
         """
         row = REPLAYS.get(type(record))
         if row is None:
-            raise InvalidRecord(offset, f"{type(record).__name__} does not speak to the image")
+            raise InvalidRecord(offset, f"{type(record).__name__} is not a record of the image")
         if self._kind is DeltaKind.LOADING and row.order is None:
-            raise InvalidRecord(offset, f"{type(record).__name__} cannot stand in a snapshot")
+            raise InvalidRecord(offset, f"{type(record).__name__} cannot be in a snapshot")
         try:
             row.apply(self, record, offset)
         except Misfit as e:
@@ -213,13 +217,16 @@ class MetadataDelta(ImageEditor):
         self._request_slots[record.request_id] = record.slot
         newest = self._single("newest_request")
         if newest is None or newest.offset < record.offset:
-            self._singles["newest_request"] = record  # a second reference: it counts once, in its slot
+            # a second reference: the digest counts the record once, in its slot
+            self._singles["newest_request"] = record
         self.changed.others = True
 
     # --- brokers and controllers ---
 
     def _register_broker(self, record: RegisterBroker, offset: Offset) -> None:
-        """An epoch is the offset of the registration (M1); the same incarnation may amend its record and keep its epoch."""
+        """Set the broker epoch to the offset of the registration (M1). The same incarnation may register again and keep
+        its epoch.
+        """
         old = self._brokers.get(record.broker_id)
         if not 0 <= record.broker_id <= NODE_ID_MAX:
             raise Misfit(f"broker id {record.broker_id}")
@@ -310,7 +317,8 @@ class MetadataDelta(ImageEditor):
         if record.topic_id in self._topics or record.topic_id in self._open:
             raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
         if self._kind is DeltaKind.LOADING:
-            # A snapshot's topics come one after the other: the one before is whole, and need not wait in bulky lists.
+            # A snapshot has its topics one after the other. The previous topic is complete, so close its editor, which
+            # needs more memory than the topic.
             for topic_id in [*self._open]:
                 self._close_topic(topic_id)
         self._topic_ids[record.name] = record.topic_id
@@ -320,7 +328,7 @@ class MetadataDelta(ImageEditor):
         self.changed.topic_created(record.topic_id)
 
     def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
-        """The configs of the topic go with it."""
+        """Remove the topic with its configs."""
         if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
             self._drop_configs((TOPIC_RESOURCE, record.name))
             return
@@ -339,18 +347,20 @@ class MetadataDelta(ImageEditor):
         self.changed.topic_deleted(record.topic_id, record.name)
 
     def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
-        """Whoever a partition newly names has registered (M7); whom it named before may have been unregistered since."""
+        """Check that brokers which a partition newly names are registered (M7). A broker named before may have been
+        unregistered since.
+        """
         if self._kind is DeltaKind.STRICT:
             for broker_id in broker_ids:
                 if broker_id not in known and broker_id not in self._brokers:
                     raise Misfit(f"broker {broker_id} is not registered")
 
     def _partition(self, record: Partition, offset: Offset) -> None:
-        # Nearly always open: a call less for each of millions of partitions.
+        # The topic is nearly always open: this saves a call for each of millions of partitions.
         editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
         if record.partition != editor.partition_count:
             raise Misfit(
-                f"partition {record.partition} of topic {editor.name!r}, which has {editor.partition_count}: not the next"
+                f"partition {record.partition} of topic {editor.name!r} is not the next; the topic has {editor.partition_count}"
             )
         try:
             state = state_of(record)
@@ -378,7 +388,7 @@ class MetadataDelta(ImageEditor):
         editor.change(record.partition, new)
 
     def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
-        """Only partitions that have something to forget are changed, and counted as changed (KIP-966)."""
+        """Clear eligible leader replicas. Only partitions that have some are changed (KIP-966)."""
         if record.topic_id is not None:
             topic_ids = [record.topic_id]
         elif record.topic_name is not None:
@@ -402,10 +412,10 @@ class MetadataDelta(ImageEditor):
 # --- the table -----------------------------------------------------------------------------------------------------
 
 EntityKey: TypeAlias = tuple[str, ...]
-"""What a change is a change of, in words: `("topic", id)`, `("broker", "7")`, `("config", "2", name)` ..."""
+"""The entity that a record changes, in words: `("topic", id)`, `("broker", "7")`, `("config", "2", name)` ..."""
 
 EVERY_TOPIC: Final[EntityKey] = ("topic", "*")
-"""The record must be folded into every topic."""
+"""The key of records that must be folded into every topic."""
 
 
 def _topic_key(topic_id: Uuid) -> EntityKey:
@@ -428,12 +438,13 @@ def _quota_keys(record: ClientQuota) -> tuple[EntityKey, ...]:
 
 
 class Replays(NamedTuple):
-    """What replay knows of one type of record."""
+    """The rules of replay for one record type."""
 
     apply: Callable[[MetadataDelta, Any, Offset], None]
     entities: Callable[[Any], tuple[EntityKey, ...]]
     order: Callable[[Any], OrderKey] | None = None
-    """Of a canonical record: where it stands in a snapshot, section first (a `Partition`: within its topic)."""
+    """For a canonical record its sort key in a snapshot, which begins with the section (for a `Partition`, the key
+    within its topic)."""
 
 
 REPLAYS: Final[dict[type, Replays]] = {

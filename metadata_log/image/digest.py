@@ -1,12 +1,13 @@
-"""The digest of an image: one number that two nodes compare to know that they hold the same state.
+"""The digest of an image: one number that two nodes compare to check that they have the same state.
 
-It is the sum, modulo 2**256, of the SHA-256 of every canonical record as the log would encode it. A sum has no order, so
-a change costs one subtraction and one addition however large the image is, and Spark arrives at the same number with a
-plain aggregate over its partitions.
+The digest is the sum, modulo 2**256, of the SHA-256 of every canonical record as the log would encode it. A sum does
+not depend on the order, so a change costs one subtraction and one addition in an image of any size, and Spark computes
+the same number with a plain aggregate. Example: partition 7 gets a new leader. The digest becomes: digest - hash(old
+record) + hash(new record).
 
-What it is for, and what not: it finds divergence by bug, by bit flip and by lost record. It is no proof against someone
-who may choose thousands of records freely (sums of hashes fall to generalized-birthday search, Wagner 2002); the chain
-of the log, which is an ordinary hash chain, is the proof there.
+The digest finds a bug, a bit flip or a lost record. The digest does not stop an attacker who can choose thousands of
+records freely (generalized-birthday search on sums of hashes, Wagner 2002). For that case the chain of the log, an
+ordinary hash chain, is the proof.
 """
 
 import hashlib
@@ -26,20 +27,20 @@ _from_bytes = int.from_bytes
 
 
 def record_hash(record: MetadataRecord) -> int:
-    """What one canonical record adds to the digest."""
+    """Return the summand of one canonical record in the digest."""
     return _from_bytes(_sha256(encode_valid(record)).digest(), "big")
 
 
 def partition_hash(topic_id: Uuid, partition: int, state: tuple[Any, ...]) -> int:
-    """`record_hash` of the `Partition` with these fields; `state` is all of them from the third on."""
+    """Return `record_hash` of the `Partition` with these fields; `state` has all fields from the third on."""
     return _from_bytes(_sha256(encode_partition(topic_id, partition, state)).digest(), "big")
 
 
 def partitions_hash(topic_id: Uuid, first: int, states: Iterable[tuple[Any, ...]]) -> int:
-    """The sum of `partition_hash` over `states`, numbered from `first` on."""
+    """Return the sum of `partition_hash` over `states`, numbered from `first` on."""
     return sum([_from_bytes(_sha256(data).digest(), "big") for data in encode_partitions(topic_id, first, states)])
 
 
 def digest_to_bytes(digest: int) -> bytes:
-    """The digest as it stands in a snapshot's footer and in answers: 32 bytes, big-endian."""
+    """Convert the digest to its form in snapshot footers and answers: 32 bytes, big-endian."""
     return digest.to_bytes(DIGEST_BYTES, "big")

@@ -1,18 +1,24 @@
-"""Folding the log by entity: how Spark compacts it in parallel, and arrives at the image that replay arrives at.
+"""Folding the log by entity: how Spark computes in parallel the same image as replay.
 
-Every record names the entities that it changes. The records of one entity, in the order of their offsets, are all that
-its final state depends on; so the log can be grouped by entity, each group folded alone, and the union of the results
-sorted by their order keys: that is `MetadataImage.canonical_records()` to the byte, and the sum of the hashes is the digest.
+Every record names the entities that it changes. The final state of an entity depends only on the records of that
+entity, in the order of their offsets. So the log can be grouped by entity, and each group can be folded alone. The
+results of all groups, sorted by their order keys, are `MetadataImage.canonical_records()` to the byte, and the sum of
+their hashes is the digest.
 
-    record        -> entity_keys -> (key, offset, record)       a RemoveTopic goes to its topic and to the topic's configs
+    record        -> entity_keys -> (key, offset, record)       a RemoveTopic has two keys: its topic, and the topic's
+        configs
     key, records  -> fold        -> (order key, canonical record)
     sort by order key            -> the snapshot
 
-A `ClearElr` that names no topic by id has the key `EVERY_TOPIC`, and must be added to the records of every topic.
-Records between the markers of a transaction that was aborted, or is still open where the fold ends, must be left out
-first: `invisible_ranges` says which those are. Control records belong to no entity.
+Example: the log has, at 10, topic A with one partition, at 20, a config of broker 7, and at 30, a new leader for the
+partition. One group has the records of 10 and 30 and gives A and its partition with the new leader. The other group has
+the config. No group needs the other.
 
-The fold is the delta itself, on the empty image: what a record does is not said twice.
+A `ClearElr` that names no topic by id has the key `EVERY_TOPIC`: add it to the records of every topic. Records of a
+transaction that was aborted, or is still open at the end, must be removed first: `invisible_ranges` returns their
+offsets. Control records belong to no entity.
+
+The fold is the delta itself, on the empty image, so the effect of each record is defined once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,18 +45,18 @@ TRANSACTION_MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortT
 
 
 def entity_keys(record: Record) -> tuple[EntityKey, ...]:
-    """The entities that the record changes, as tuples of text; none for control records, markers and no-ops."""
+    """Return the entities that the record changes, as tuples of text; none for control records, markers and no-ops."""
     row = REPLAYS.get(type(record))
     return () if row is None else row.entities(record)
 
 
 def fold(key: EntityKey, records: Iterable[tuple[Offset, MetadataRecord]]) -> list[tuple[OrderKey, MetadataRecord]]:
-    """The canonical records of the entity `key`, each with its place in the canonical order, in that order.
+    """Return the canonical records of the entity `key`, each with its order key, in canonical order.
 
-    `records`: all records that have `key` among their entity keys (and, for a topic, those of `EVERY_TOPIC`), by offset.
+    `records` has all records with `key` among their entity keys (for a topic also those of `EVERY_TOPIC`), by offset.
 
     Raises:
-        InvalidRecord: one of them does not fit what the others made.
+        InvalidRecord: a record does not fit the state that the earlier ones made.
     """
     delta = MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.FOLDING)
     for offset, record in records:
@@ -59,12 +65,12 @@ def fold(key: EntityKey, records: Iterable[tuple[Offset, MetadataRecord]]) -> li
 
 
 def with_order_keys(records: Iterable[MetadataRecord]) -> Iterator[tuple[OrderKey, MetadataRecord]]:
-    """Canonical records, each with its place in the canonical order; every topic comes directly before its partitions.
+    """Return canonical records, each with its order key. Every topic must come directly before its partitions.
 
-    A `Partition` carries only its topic's id, but stands behind its topic, by name: so it takes that from the topic before.
+    A `Partition` has only its topic's id, but is sorted by its topic's name, so its key needs the topic before.
 
     Raises:
-        LogFormatError: one of them is not canonical.
+        LogFormatError: a record is not canonical.
     """
     topic_key = b""
     for record in records:
@@ -80,7 +86,7 @@ def with_order_keys(records: Iterable[MetadataRecord]) -> Iterator[tuple[OrderKe
 def invisible_ranges(
     markers: Iterable[tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]], end: Offset
 ) -> list[tuple[Offset, Offset]]:
-    """The offset ranges [from, to) of records that never took effect below `end`: of aborted and of open transactions.
+    """Return the offset ranges [from, to) of transactions that had no effect below `end`: aborted and open ones.
 
     Raises:
         LogFormatError: the markers, by offset, do not pair.

@@ -1,11 +1,10 @@
-"""An image under change: the maps and topics that were touched, and what they add up to.
+"""An image under change: the touched maps and topics, and the new digest and counts.
 
-This is the bookkeeping under `MetadataDelta`, which says what the records mean. It keeps one promise: whatever is put in or
-dropped here, the digest and the counts of the finished image agree with its canonical records, and each shard and chunk
-of the image that it began with is copied at most once, and never changed.
+`MetadataDelta` knows the meaning of records; this base class does the bookkeeping. Two promises: digest and counts of
+the finished image always agree with its canonical records, and each shard and chunk of the old image is copied at most
+once and never changed.
 
-The maps whose contents are looked into here have their `Edits` here; all others are declared, and filled, where the meaning
-of their records is known: on `MetadataDelta`.
+Maps whose contents this class reads have their `Edits` here. All other maps are declared and filled in `MetadataDelta`.
 """
 
 from typing import Any, Generic, TypeVar
@@ -23,11 +22,13 @@ V = TypeVar("V")
 
 
 class Misfit(Exception):
-    """The reason of an InvalidRecord, raised where the offset is not at hand."""
+    """The reason of an InvalidRecord, raised where the offset is not known."""
 
 
 class Edits(Generic[K, V]):
-    """The editor of one of the image's maps, made when it is first asked for: most commits touch one map of ten."""
+    """A descriptor for the editor of one of the image's maps. The editor is made at first use, because most commits
+    touch one map of ten.
+    """
 
     def __init__(self, image_field: str) -> None:
         self._image_field = image_field
@@ -38,7 +39,7 @@ class Edits(Generic[K, V]):
     def __get__(self, image_editor: "ImageEditor", owner: type) -> MapEditor[K, V]:
         editor: MapEditor[K, V] = MapEditor(getattr(image_editor.image, self._image_field))
         image_editor._editors[self._image_field] = editor
-        image_editor.__dict__[self._name] = editor  # found there from now on, before this descriptor
+        image_editor.__dict__[self._name] = editor  # from now on Python finds the editor there, before this descriptor
         return editor
 
 
@@ -56,15 +57,15 @@ class ImageEditor:
         """Topics with changes that are not in `_topics` yet."""
         self._owned_configs: set[ConfigResource] = set()
         self._editors: dict[str, MapEditor[Any, Any]] = {}
-        """Of the maps that were looked into so far, by the name of the image's field."""
+        """Editors of the touched maps, by the name of the image's field."""
         self._singles: dict[str, MetadataRecord] = {}
-        """New records of the image's fields that hold just one, by the name of the field."""
+        """New values of image fields that have a single record, by the name of the field."""
 
     _topics: Edits[Uuid, TopicImage] = Edits("topics_by_id")
     _configs: Edits[ConfigResource, dict[str, str]] = Edits("configs")
 
     def finish(self, provenance: Provenance) -> MetadataImage:
-        """The image after all records that were taken."""
+        """Return the image after all replayed records."""
         for topic_id in [*self._open]:
             self._close_topic(topic_id)
         changes: dict[str, Any] = {name: editor.finish() for name, editor in self._editors.items()}
@@ -88,7 +89,7 @@ class ImageEditor:
         del editor[key]
 
     def _single(self, image_field: str) -> Any:
-        """The record that the image's field holds by now; None where it holds none."""
+        """Return the current record of an image field with a single record; None if it has none."""
         return self._singles.get(image_field, getattr(self.image, image_field))
 
     def _put_single(self, image_field: str, record: MetadataRecord) -> None:
@@ -96,7 +97,7 @@ class ImageEditor:
         self._singles[image_field] = record
 
     def _exchange(self, old: MetadataRecord | None, new: MetadataRecord | None) -> None:
-        """One canonical record for another in the digest and the count."""
+        """Replace one canonical record by another in the digest and the count."""
         if old is not None:
             self._digest -= record_hash(old)
             self._record_count -= 1

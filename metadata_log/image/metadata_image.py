@@ -1,17 +1,20 @@
-"""The image: what the cluster's metadata is after the first so many records of the log. Immutable.
+"""The image: the cluster's metadata after the first N records of the log. Immutable.
 
     provenance  the image is the state after [0, provenance.offset)
     maps        every entity as its canonical record, in sharded maps; partitions in chunks inside their topic
     digest      the sum of all canonical records' hashes (see `digest`)
 
-Holding an image costs a reference, whatever is replayed meanwhile: "proposed but not committed" is a second image,
-a snapshot is written from one while the log runs on, and a broker's cache is swapped in one assignment. A new image shares
-with its predecessor every shard and chunk that did not change.
+Keeping an image costs one reference, because a new image shares every unchanged shard and chunk with the old one.
+Example:
+  1. the image at 100 is committed; the controller creates topic A at 100..102 and has a second image, at 103, that is
+     only proposed;
+  2. a snapshot writer writes the image at 100 meanwhile;
+  3. the controller loses leadership and drops its reference to the image at 103. Nothing has to be undone.
 
 Invariants, recomputed by `check_invariants`: digest and counts agree with `canonical_records`; names and live topic ids
-are one to one; every topic has partitions 0..n-1 with leader in isr (or none) and isr within replicas; the index from
-broker to topics counts exactly the replicas; configs of topics belong to live topics; ids and slots of requests are one
-to one.
+are one to one; every topic has partitions 0..n-1 with the leader in the ISR (or no leader) and the ISR within the
+replicas; the index from broker to topics counts exactly the replicas; configs of topics belong to live topics; request
+ids and slots are one to one.
 """
 
 from bisect import bisect_left
@@ -54,7 +57,9 @@ _NO_CONFIG: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Provenance(NamedTuple):
-    """Which log prefix an image is the sum of. `offset` is exclusive; epoch and time are those of the last batch below it."""
+    """The log prefix from which an image was made. `offset` is exclusive; epoch and time are those of the last batch
+    below.
+    """
 
     offset: Offset
     epoch: Epoch
@@ -66,18 +71,18 @@ class Provenance(NamedTuple):
 
 
 NOWHERE: Final = Provenance(0, 0, 0)
-"""Before the first record."""
+"""The provenance before the first record."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MetadataImage:
-    """All metadata at one offset. Compares by provenance and digest; made by `MetadataDelta.finish`."""
+    """All metadata at one offset. Compared by provenance and digest; made by `MetadataDelta.finish`."""
 
     provenance: Provenance = NOWHERE
     digest: int = 0
-    """In [0, 2**256)."""
+    """A number in [0, 2**256)."""
     record_count: int = 0
-    """How many canonical records there are."""
+    """How many canonical records the image has."""
     partition_count: int = 0
     brokers: ShardedMap[NodeId, RegisterBroker] = field(default_factory=ShardedMap)
     """Registrations, each with its broker epoch filled in."""
@@ -86,7 +91,7 @@ class MetadataImage:
     topic_ids: ShardedMap[str, Uuid] = field(default_factory=ShardedMap)
     """Name -> id."""
     configs: ShardedMap[ConfigResource, dict[str, str]] = field(default_factory=ShardedMap)
-    """Only resources that have at least one key. Not to be written to: `config` is the face of it."""
+    """Resources with at least one key. Read-only: use `config`."""
     features: ShardedMap[str, int] = field(default_factory=ShardedMap)
     quotas: ShardedMap[QuotaKey, ClientQuota] = field(default_factory=partial(ShardedMap, by_quota))
     producer_ids: ProducerIds | None = None
@@ -94,20 +99,20 @@ class MetadataImage:
     scram_credentials: ShardedMap[ScramKey, UserScramCredential] = field(default_factory=ShardedMap)
     delegation_tokens: ShardedMap[str, DelegationToken] = field(default_factory=ShardedMap)
     request_outcomes: ShardedMap[int, RequestOutcome] = field(default_factory=ShardedMap)
-    """By slot, each with its offset filled in."""
+    """Outcomes by slot, each with its offset filled in."""
     request_slots: ShardedMap[Uuid, int] = field(default_factory=ShardedMap)
     """Request id -> slot."""
     newest_request: RequestOutcome | None = None
-    """Of the outcomes, the one with the highest offset."""
+    """The outcome with the highest offset."""
 
     @property
     def offset(self) -> Offset:
-        """The image is the state after [0, offset)."""
+        """The end of the log prefix: the image is the state after [0, offset)."""
         return self.provenance.offset
 
     @property
     def digest_bytes(self) -> bytes:
-        """The digest as it travels: 32 bytes, big-endian."""
+        """The digest as it is sent: 32 bytes, big-endian."""
         return digest_to_bytes(self.digest)
 
     # --- topics and partitions ---
@@ -117,32 +122,32 @@ class MetadataImage:
         return len(self.topics_by_id)
 
     def topic(self, name: str) -> TopicImage | None:
-        """The live topic of this name."""
+        """Return the live topic of this name."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics_by_id[topic_id]
 
     def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
-        """The live topic with this id."""
+        """Return the live topic with this id."""
         found: TopicImage | None = self.topics_by_id.get(topic_id)
         return found
 
     def topics(self) -> Iterator[TopicImage]:
-        """All topics, by name. The names are sorted once for all images that have the same ones."""
+        """Return all topics, by name. Images with the same names share the sorted names."""
         by_id = self.topics_by_id
         for name in self.topic_ids.sorted_keys():
             yield by_id[self.topic_ids[name]]
 
     def partition(self, topic_id: Uuid, partition: int) -> Partition | None:
-        """The canonical record of one partition; None where there is no such topic or number."""
+        """Return the canonical record of one partition; None if the topic or the number does not exist."""
         topic: TopicImage | None = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.partition(partition)
 
     def topics_of_broker(self, broker_id: NodeId) -> tuple[Uuid, ...]:
-        """The ids, ascending, of the topics that have a replica on the broker; registered or not.
+        """Return the ids, ascending, of the topics with a replica on the broker, whether the broker is registered or
+        not.
 
-        O(topics): for tools and laws. A controller looks for them slice by slice
-        (`quorum.controller.partitions.walks`). Which partitions
-        those are, `TopicImage.partitions_on` tells.
+        O(topics): for tools and laws. A controller searches slice by slice (`quorum.controller.partitions.walks`).
+        `TopicImage.partitions_on` returns the partitions.
         """
         found = []
         for topic in self.topics_by_id.unordered_values():
@@ -156,30 +161,30 @@ class MetadataImage:
     # --- configs ---
 
     def config(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """What was set on the resource itself; empty where nothing was."""
+        """Return the configs that were set on the resource itself; empty if none were set."""
         found: dict[str, str] | None = self.configs.get((resource_type, resource_name))
         return _NO_CONFIG if found is None else MappingProxyType(found)
 
     def config_resources(self) -> Iterator[ConfigResource]:
-        """The resources that have configs, by type and name."""
+        """Return the resources that have configs, by type and name."""
         return iter(self.configs)
 
     # --- requests ---
 
     def request_outcome(self, request_id: Uuid) -> RequestOutcome | None:
-        """What became of the request with this id, while that is remembered."""
+        """Return the outcome of the request with this id, if it is still remembered."""
         slot = self.request_slots.get(request_id)
         return None if slot is None else self.request_outcomes[slot]
 
     @property
     def request_horizon(self) -> Offset:
-        """Every outcome at or above this offset is remembered."""
+        """The offset from which on every outcome is remembered."""
         return 0 if self.newest_request is None else self.newest_request.horizon
 
     # --- all of it ---
 
     def canonical_records(self) -> Iterator[MetadataRecord]:
-        """Every canonical record in canonical order: the contents of a snapshot, byte for byte the same on every node."""
+        """Return every canonical record in canonical order: the content of a snapshot, the same bytes on every node."""
         for feature, level in self.features.items():
             yield FeatureLevel(feature, level)
         yield from self.controllers.values()
@@ -199,7 +204,7 @@ class MetadataImage:
         yield from self.request_outcomes.values()
 
     def check_invariants(self) -> None:
-        """Recomputes everything that is kept incrementally, and asserts that it agrees. O(image)."""
+        """Recompute everything that is kept incrementally, and assert that it agrees. O(image)."""
         digest = count = 0
         for record in self.canonical_records():
             digest += record_hash(record)
@@ -240,7 +245,7 @@ class MetadataImage:
 
 
 def evolved(image: MetadataImage, changes: dict[str, Any]) -> MetadataImage:
-    """`dataclasses.replace`, which is too slow to run once a commit."""
+    """Do the same as `dataclasses.replace`, which is too slow for every commit."""
     new = object.__new__(MetadataImage)
     new.__dict__.update(image.__dict__)
     new.__dict__.update(changes)
@@ -248,4 +253,4 @@ def evolved(image: MetadataImage, changes: dict[str, Any]) -> MetadataImage:
 
 
 EMPTY_IMAGE: Final = MetadataImage()
-"""Before the first record."""
+"""The image before the first record."""

@@ -1,19 +1,22 @@
-"""Replay: the image follows the log. Written once, for controllers, brokers and tools.
+"""Replay: the image follows the log. Used by controllers, brokers and tools.
 
-Committed batches go in, in order and without gaps; each `apply` builds one image of all of them and hands it to the
-publishers. A batch counts as a whole or not at all: a record that does not fit leaves the image where it was before the
-record's batch, and replay refuses to go on (`ReplayStopped`), because a node that skips a record is no longer a replica.
+`apply` takes committed batches, in order and without gaps, makes one new image from all of them, and calls the
+publishers. A batch takes effect as a whole or not at all. If a record does not fit, the image stays where it was before
+the record's batch, and replay stops for good (`ReplayStopped`). Example:
+  1. broker 7 runs release 1 and replays 0..99; the batch 100..104 has a record of a type that only release 2 knows;
+  2. broker 7 publishes the image at 100 and stops: "replay stopped at offset 102";
+  3. if broker 7 skipped the record instead, its image would differ from all others, and its digest would not match.
 
-Metadata transactions (KIP-868). Records between `BeginTransaction` and `EndTransaction` are checked as they come but are
-published together at the end; `AbortTransaction` drops them. Meanwhile the image stays at the state before the
-transaction, while the position moves on:
+*Metadata transactions* (KIP-868). Records between `BeginTransaction` and `EndTransaction` are checked at once and
+published together at the end; `AbortTransaction` discards them. Until then the image stays at the state before the
+transaction, while the offset moves on:
 
-    log        | r r | Begin r r | r r r | r End | r
+    log        | r r | Begin r r | r r r | End | r
     image.offset     ^ stays here ............. ^ and is here after End
     offset           (position) moves with every batch
 
-Control records speak to the quorum, not to the image; they move the offset and are reported. At a `SnapshotMark` the
-image exactly there is kept for the snapshot writer: the mark's end offset and that image are in `ReplayResult.marks`.
+*Control records* are for the quorum, not for the image. They move the offset and are reported. At a `SnapshotMark`,
+replay keeps the image at exactly that offset for the snapshot writer, in `ReplayResult.marks`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +42,7 @@ _MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction}
 
 
 class ReplayStopped(LogFormatError):
-    """Replay cannot go past `offset`. What was good before that batch has been published, and is in `result`."""
+    """Replay cannot go on at `offset`. The records before that batch were published, and are in `result`."""
 
     def __init__(self, offset: Offset, reason: str) -> None:
         super().__init__(f"replay stopped at offset {offset}: {reason}")
@@ -49,7 +52,7 @@ class ReplayStopped(LogFormatError):
 
 
 class MarkedImage(NamedTuple):
-    """A committed `SnapshotMark`: where its snapshot ends, and what it holds."""
+    """A committed `SnapshotMark`: the end of its snapshot, and the image to write."""
 
     end: OffsetAndEpoch
     image: MetadataImage
@@ -65,24 +68,24 @@ class ReplayResult(NamedTuple):
     marks: tuple[MarkedImage, ...] = ()
     control_records: tuple[tuple[Offset, ControlRecord], ...] = ()
     reloaded: bool = False
-    """The image comes from a snapshot; `changed` is the difference to what was there before."""
+    """The image comes from a snapshot; `changed` is the difference to the previous image."""
 
 
 Publisher: TypeAlias = Callable[[ReplayResult], None]
 
 
 class Replay:
-    """One node's image, following one log."""
+    """The image of one node, which follows one log."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self._image = image
         self._end = image.provenance
-        """The end of the last batch that was taken: ahead of the image inside a transaction."""
+        """The end of the last accepted batch. Inside a transaction this is ahead of the image."""
         self._transaction: str | None = None
         self._delta: MetadataDelta | None = None
         """Records that are not in the image yet."""
         self._redo: list[tuple[Offset, list[MetadataRecord]]] = []
-        """What went into `_delta`, outside transactions: to build it again without a batch that turned out bad."""
+        """The records in `_delta`, outside transactions. Used to build the delta again without a bad batch."""
         self._changed: list[Changes] = []
         self._marks: list[MarkedImage] = []
         self._control_records: list[tuple[Offset, ControlRecord]] = []
@@ -96,7 +99,7 @@ class Replay:
 
     @property
     def offset(self) -> Offset:
-        """The base offset of the batch that comes next."""
+        """The base offset of the next batch."""
         return self._end.offset
 
     @property
@@ -106,19 +109,19 @@ class Replay:
 
     @property
     def stopped(self) -> ReplayStopped | None:
-        """Why replay does not go on; None while it does."""
+        """Why replay has stopped; None if it goes on."""
         return self._stopped
 
     def subscribe(self, publisher: Publisher) -> None:
-        """From now on `publisher` is called after each `apply` that took a batch and each load, in order of subscription."""
+        """Call `publisher` after each `apply` that took a batch and each load, in the order of subscription."""
         self._publishers.append(publisher)
 
     def apply(self, batches: Sequence[Batch]) -> ReplayResult:
-        """Takes committed batches, the first at `offset`.
+        """Apply committed batches; the first one begins at `offset`.
 
         Raises:
-            ReplayStopped: a record is unknown, damaged or does not fit. Everything before its batch was taken.
-            LogFormatError: the batches do not begin at `offset` or do not follow each other. Nothing was taken.
+            ReplayStopped: a record is unknown, damaged or does not fit. Everything before its batch was applied.
+            LogFormatError: the batches do not begin at `offset` or have a gap. Nothing was applied.
         """
         if self._stopped is not None:
             raise self._stopped
@@ -138,17 +141,20 @@ class Replay:
         return result
 
     def adopt(self, image: MetadataImage) -> None:
-        """Goes on from `image`, which somebody else built from the same log: the controller that wrote it. O(1), unpublished."""
+        """Continue from `image`, which the controller that wrote the log has built already. O(1); publishers are not
+        called.
+        """
         self._image = image
         self._end = image.provenance
         self._transaction = self._delta = self._stopped = None
         self._redo.clear()
 
     def load_snapshot(self, records: Iterable[MetadataRecord], provenance: Provenance) -> MetadataImage:
-        """Replaces everything by the canonical records of a snapshot. What is not among them is gone.
+        """Replace the image by the canonical records of a snapshot.
 
         Raises:
-            InvalidRecord: the records are no whole image; the present image stays. The offset is the record's place.
+            InvalidRecord: the records do not form an image; the present image stays. The error's offset is the record's
+                number.
         """
         delta = loading_delta()
         for place, record in enumerate(records):
@@ -156,7 +162,7 @@ class Replay:
         return self.install(delta.finish(provenance))
 
     def install(self, image: MetadataImage) -> MetadataImage:
-        """Replaces everything by an image that was loaded elsewhere, in slices or on another thread, and publishes it."""
+        """Replace the image by one that was loaded elsewhere, in slices or on another thread, and publish it."""
         before = self._image
         self.adopt(image)
         self._changed = [Changes.between(before, image)]
@@ -169,11 +175,13 @@ class Replay:
         expected = self._end.offset
         for batch in batches:
             if batch.base_offset != expected:
-                raise LogFormatError(f"a batch at offset {batch.base_offset} where {expected} comes next")
+                raise LogFormatError(
+                    f"a batch at offset {batch.base_offset} where {expected} is expected; nothing was applied"
+                )
             expected = batch.end_offset
 
     def _take(self, batch: Batch) -> None:
-        """One batch, whole or not at all."""
+        """Apply one batch, as a whole or not at all."""
         provenance = Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms)
         records = _known_records(batch)
         if batch.is_control:
@@ -204,7 +212,9 @@ class Replay:
             self._redo.append((base_offset, records))
 
     def _take_transactional(self, batch: Batch, records: list[MetadataRecord]) -> None:
-        """A batch with a marker inside: the image is settled before it, so that there is a place to fall back to."""
+        """Apply a batch with a marker inside. The image is finished first, so that replay can return to it after an
+        error.
+        """
         self._settle(self._end)
         image, transaction, changes_before = self._image, self._transaction, len(self._changed)
         try:
@@ -244,7 +254,7 @@ class Replay:
                 self._marks.append(MarkedImage(provenance.end, self._image, record.reason))
 
     def _settle(self, provenance: Provenance) -> None:
-        """Brings the image up to `provenance`; it stays where it is inside a transaction."""
+        """Move the image up to `provenance`. Inside a transaction the image stays."""
         if self._transaction is not None:
             return
         if self._delta is not None:
@@ -272,7 +282,7 @@ class Replay:
 
 
 def loading_delta() -> MetadataDelta:
-    """What a snapshot's records go into, one by one: for who loads in slices, and then calls `Replay.install`."""
+    """Return a delta for the records of a snapshot. Used to load in slices; `Replay.install` then takes the image."""
     return MetadataDelta(EMPTY_IMAGE, kind=DeltaKind.LOADING)
 
 

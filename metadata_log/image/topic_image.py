@@ -1,11 +1,13 @@
-"""One topic of an image: its partitions in chunks, and what is known of all of them together.
+"""One topic of an image: its partitions in chunks, and an index of its brokers.
 
-    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this directory
+    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this
+        directory
     broker_ids     the brokers that hold replicas, ascending, in an array; and beside it how many each holds
-    digest         what topic and partitions add to the image's digest, so that deleting a topic is one subtraction
+    digest         the share of topic and partitions in the image's digest, so that deleting a topic is one subtraction
 
-The index from broker to topics is these arrays: 8 bytes for each broker that a topic lives on, where a dict of broker to
-topics would cost over 100 bytes a partition in a cluster of 1,000 brokers. Asking every topic is a binary search each.
+The arrays `broker_ids` of all topics are the index from broker to topics. Example: to find the topics on broker 7, the
+image does a binary search for 7 in the array of each topic. The index costs 8 bytes for each pair of topic and broker;
+a dict from broker to topics would cost over 100 bytes a partition in a cluster of 1,000 brokers.
 """
 
 from array import array
@@ -19,7 +21,8 @@ from metadata_log.format.records import Partition, Topic
 from metadata_log.image.digest import MODULUS, partition_hash, partitions_hash, record_hash
 
 CHUNK_PARTITIONS: Final = 64
-"""Copying 64 references costs 0.3 us; smaller chunks make the directory of a large topic the dearer copy."""
+"""How many partitions a chunk has. Copying 64 references costs 0.3 us; with smaller chunks, copying the directory of a
+large topic would cost more."""
 
 Chunk: TypeAlias = tuple[PartitionState, ...]
 
@@ -48,35 +51,35 @@ class TopicImage:
         self.digest = digest
 
     def state(self, partition: int) -> PartitionState | None:
-        """The partition's state as the image keeps it: faster than `partition` for who looks at one or two fields."""
+        """Return the partition's state. Faster than `partition` for a reader that needs one or two fields."""
         if not 0 <= partition < self.partition_count:
             return None
         return self.chunks[partition // CHUNK_PARTITIONS][partition % CHUNK_PARTITIONS]
 
     def partition(self, partition: int) -> Partition | None:
-        """The canonical record of the partition; None where the topic has no such number."""
+        """Return the canonical record of the partition; None if the number does not exist."""
         state = self.state(partition)
         return None if state is None else partition_of(self.topic_id, partition, state)
 
     def states(self) -> Iterator[PartitionState]:
-        """The states of partitions 0, 1, 2 ..."""
+        """Return the states of partitions 0, 1, 2 ..."""
         for chunk in self.chunks:
             yield from chunk
 
     def partitions(self) -> Iterator[Partition]:
-        """The canonical records of partitions 0, 1, 2 ..."""
+        """Return the canonical records of partitions 0, 1, 2 ..."""
         topic_id = self.topic_id
         for number, state in enumerate(self.states()):
             yield partition_of(topic_id, number, state)
 
     def has_replica_on(self, broker_id: NodeId) -> bool:
-        """Whether any partition names the broker as a replica."""
+        """Return True if any partition names the broker as a replica."""
         ids = self.broker_ids
         index = bisect_left(ids, broker_id)
         return index < len(ids) and ids[index] == broker_id
 
     def partitions_on(self, broker_id: NodeId) -> Iterator[int]:
-        """The numbers of the partitions that name the broker as a replica, ascending."""
+        """Return the numbers of the partitions that name the broker as a replica, ascending."""
         if self.has_replica_on(broker_id):
             for number, state in enumerate(self.states()):
                 if broker_id in state[REPLICAS]:
@@ -109,19 +112,20 @@ class TopicEditor:
         self.base = base
         self.partition_count = 0 if base is None else base.partition_count
         self._hashed = self.partition_count
-        """Of the partitions below, `digest` has the hashes; those above stand in the last chunk."""
+        """How many partitions `digest` includes; the others are in the last chunk."""
         self.digest = record_hash(Topic(name, topic_id)) if base is None else base.digest
         self.counted_digest = self.digest
-        """What of it the image's digest has already when the topic is opened."""
+        """The part of `digest` that the image's digest included when the topic was opened."""
         self._chunks: list[Chunk | list[PartitionState]] = [] if base is None else [*base.chunks]
         self._old_states: dict[int, PartitionState] = {}
-        """What hash stands in `digest` for each partition that was changed since: it is settled at `finish`."""
+        """The state whose hash `digest` includes, for each changed partition. `finish` replaces these hashes."""
         self._replica_moves: dict[NodeId, int] = {}
         self._appended: dict[NodeIds, int] = {}
-        """Replica lists of new partitions, each with their number: `_brokers` counts them, broker by broker, once."""
+        """Replica lists of new partitions, each with its number of partitions. `_brokers` counts them per broker,
+        once."""
 
     def state(self, partition: int) -> PartitionState | None:
-        """The partition's state after the changes so far."""
+        """Return the partition's state after the changes so far."""
         if not 0 <= partition < self.partition_count:
             return None
         return self._chunks[partition // CHUNK_PARTITIONS][partition % CHUNK_PARTITIONS]
@@ -139,7 +143,9 @@ class TopicEditor:
             moves[broker_id] = moves.get(broker_id, 0) + step
 
     def append(self, state: PartitionState) -> None:
-        """The next partition. Hashed is each chunk when it is full: a load of millions has no long end."""
+        """Add the next partition. A full chunk is hashed at once, so that `finish` is short even after millions of
+        partitions.
+        """
         number = self.partition_count
         if number % CHUNK_PARTITIONS == 0:
             self._hash_appended()
@@ -158,7 +164,7 @@ class TopicEditor:
             self.digest += partitions_hash(self.topic_id, first, appended)
 
     def change(self, partition: int, state: PartitionState) -> None:
-        """Replaces the state of a partition that exists."""
+        """Replace the state of an existing partition."""
         if partition >= self._hashed:
             self._hash_appended()
         chunk = self._own(partition // CHUNK_PARTITIONS)
@@ -171,14 +177,14 @@ class TopicEditor:
             self._count_replicas(state[REPLICAS], 1)
 
     def changed_partitions(self) -> set[int]:
-        """The numbers of the partitions that were changed or are new."""
+        """Return the numbers of the partitions that were changed or are new."""
         changed = set(self._old_states)
         if self.base is None or self.partition_count > self.base.partition_count:
             changed.update(range(0 if self.base is None else self.base.partition_count, self.partition_count))
         return changed
 
     def _brokers(self) -> tuple["array[int]", "array[int]"]:
-        """The index after the changes; the base's own arrays where no replica moved."""
+        """Return the index after the changes; the base's own arrays if no replica moved."""
         for replicas, count in self._appended.items():
             self._count_replicas(replicas, count)
         self._appended.clear()
@@ -195,7 +201,7 @@ class TopicEditor:
         return array("i", ids), array("i", [counts[broker_id] for broker_id in ids])
 
     def finish(self) -> TopicImage:
-        """The topic after the changes. The editor is spent."""
+        """Return the topic after the changes. The editor is not usable afterwards."""
         self._hash_appended()
         digest = self.digest
         topic_id = self.topic_id
@@ -213,7 +219,7 @@ class TopicEditor:
 
 
 def check_topic(topic: TopicImage) -> None:
-    """Asserts everything that must hold of one topic, by recomputing it."""
+    """Recompute and assert all invariants of one topic."""
     states = list(topic.states())
     assert len(states) == topic.partition_count, topic
     assert all(len(chunk) == CHUNK_PARTITIONS for chunk in topic.chunks[:-1]), topic

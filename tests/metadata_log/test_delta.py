@@ -186,7 +186,7 @@ MISFITS: dict[str, MetadataRecord] = {
     "has no partition 2": PartitionChange(TOPIC, 2, leader=0),
     "has no partition -1": PartitionChange(TOPIC, -1, leader=0),
     "not the next": partition(3, 0),
-    "partition 1 of topic 'orders', which has 2": partition(1, 0),
+    "partition 1 of topic 'orders' is not the next": partition(1, 0),
     "broker 9 is not registered": partition(2, 9),
     "broker 8 is not registered": PartitionChange(TOPIC, 0, replicas=(0, 1, 2, 8)),
     "leader 2 is not in isr": PartitionChange(TOPIC, 0, isr=(0, 1), leader=2),
@@ -225,7 +225,7 @@ MISFITS: dict[str, MetadataRecord] = {
     "at least one part": ClientQuota((), "rate", 1.0),
     "next producer id -1": ProducerIds(0, 0, -1),
     "level -1": FeatureLevel("f", -1),
-    "BeginTransaction does not speak to the image": BeginTransaction("t"),
+    "BeginTransaction is not a record of the image": BeginTransaction("t"),
 }
 
 
