@@ -10,6 +10,7 @@ VENV := .venv/.installed
 CODEGEN := .venv-codegen/.installed
 MODEL := .venv-model/.installed
 PROTOS := $(wildcard proto/quorum_rpc/v1/*.proto)
+PROTO_BASELINE := tests/golden/quorum_rpc-0.1.0.binpb
 CODE := metadata_log quorum broker_agent snapshots clients service_kit metaquorum tests benchmarks examples scripts spec
 
 SEEDS ?= 1000
@@ -25,7 +26,7 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto verify prose fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
+.PHONY: help venv java proto proto-lint verify prose fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,12 +45,16 @@ java: $(VENV)  ## sees to it that there is a Java 17 or newer for Spark
 
 $(CODEGEN): constraints-codegen.txt scripts/make_venv.sh
 	@scripts/make_venv.sh .venv-codegen
-	@.venv-codegen/bin/python -m pip install -q --disable-pip-version-check -c constraints-codegen.txt grpcio-tools
+	@.venv-codegen/bin/python -m pip install -q --disable-pip-version-check -c constraints-codegen.txt grpcio-tools buf-bin
 	@touch $@
 
 proto: $(CODEGEN)  ## generates proto/quorum_rpc/v1/*_pb2* from the .proto files
 	@.venv-codegen/bin/python -m grpc_tools.protoc -I proto \
 		--python_out=proto --pyi_out=proto --grpc_python_out=proto $(PROTOS)
+
+proto-lint: $(CODEGEN)  ## the .proto files: style, comments, and what 0.1.0 promised (buf.yaml)
+	@.venv-codegen/bin/buf lint
+	@.venv-codegen/bin/buf breaking --against $(PROTO_BASELINE)
 
 verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, writes nothing
 	@BIN=$(BIN) CODE='$(CODE)' scripts/verify.sh

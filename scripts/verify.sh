@@ -31,6 +31,10 @@ generated_code_is_fresh() {
     return 1
 }
 
+the_proto_files() {
+    BUF_CACHE_DIR="$scratch/buf" make proto-lint
+}
+
 root=$PWD
 sources=""
 for room in $CODE; do
@@ -43,6 +47,7 @@ check types "$BIN/mypy" --cache-dir="$scratch/mypy"
 check imports "$BIN/lint-imports" --no-cache --no-logo
 check prose "$BIN/python" scripts/prose.py --check
 check "generated code" generated_code_is_fresh
+check "proto files" the_proto_files
 
 if [ -n "$failed" ]; then
     echo "not clean:$failed   (make fix mends lint and format)"

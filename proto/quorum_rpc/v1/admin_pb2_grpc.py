@@ -26,10 +26,19 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """What operators and tools ask of the cluster. Every mutating answer carries the offset at which it took effect; every
-    reading answer carries the offset that it is as of. An error in `error` concerns the request as a whole, and then
-    nothing was done; per-topic errors stand in the results.
+    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
+    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
+    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
+    partitions stand in `results`, and then the others were done.
+
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
+    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
+    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
+    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
+    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
+    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
+    mistake in the program; do not repeat the request).
     """
 
     def __init__(self, channel):
@@ -141,135 +150,174 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """What operators and tools ask of the cluster. Every mutating answer carries the offset at which it took effect; every
-    reading answer carries the offset that it is as of. An error in `error` concerns the request as a whole, and then
-    nothing was done; per-topic errors stand in the results.
+    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
+    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
+    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
+    partitions stand in `results`, and then the others were done.
+
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
+    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
+    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
+    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
+    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
+    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
+    mistake in the program; do not repeat the request).
     """
 
     def CreateTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates topics. The good ones are created together, in one atomic batch. Errors of a topic: TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
+        INVALID_CONFIG, POLICY_VIOLATION.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreatePartitions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Adds partitions to topics. Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS,
+        INVALID_REPLICA_ASSIGNMENT, POLICY_VIOLATION.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes topics with all of their partitions. Errors: TOPIC_DELETION_DISABLED, POLICY_VIOLATION (too many partitions
+        in one request). Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists topics by name, in pages.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Describes topics with their partitions and configs. Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def IncrementalAlterConfigs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Sets, deletes, appends and subtracts configs, key by key. Errors of a resource: INVALID_CONFIG,
+        UNKNOWN_TOPIC_OR_PARTITION, BROKER_ID_NOT_REGISTERED.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfigs(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the configs that were set on topics and brokers. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION,
+        INVALID_REQUEST.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
-        """Leaderships go back to the preferred replicas (the first assigned ones) that are in sync and active.
+        """Gives leaderships back to preferred replicas (the first assigned ones) that are in sync and on online brokers.
+        Errors of a partition: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. A partition
+        with an error was not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBrokers(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists all registered brokers.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FenceBroker(self, request, context):
-        """Neither is done to a broker that is heard, for it would not last, nor the second to one that has replicas (POLICY_VIOLATION).
+        """Fences a broker whose session has ended. Errors: POLICY_VIOLATION (the broker still fetches, and would be unfenced
+        by its next fetch), BROKER_ID_NOT_REGISTERED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnregisterBroker(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a broker's registration. Errors: POLICY_VIOLATION (the broker still fetches, or has replicas),
+        BROKER_ID_NOT_REGISTERED.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribePartitionHealth(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Counts the partitions without a leader and those with replicas out of sync, over all topics, and names the first of
+        each kind.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeQuorum(self, request, context):
-        """Answered by any controller, also without a leader: each says what it knows.
+        """Describes the quorum as the answering controller knows it. Every controller answers, also while none leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddVoter(self, request, context):
-        """Membership (KIP-853): one change at a time; answered when it is committed.
+        """Makes a running, caught-up observer a voter (KIP-853). One change of the voters at a time. Errors: DUPLICATE_VOTER
+        (the controller votes already, perhaps with another disk), NOT_READY (another change is under way, or too few of
+        the new voters would fetch from this leader).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveVoter(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Takes a voter out of the voter set (KIP-853). If its controller runs, it goes on as an observer. Errors:
+        VOTER_NOT_FOUND (it does not vote, or is the only voter), NOT_READY (as for AddVoter).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeadership(self, request, context):
-        """Answered as soon as the leader has begun to hand over: who leads then is to be asked for.
+        """Lets the leader hand over its leadership. The answer comes when the leader has stepped down for the target; ask
+        DescribeQuorum who leads then. Errors: VOTER_NOT_FOUND, INVALID_REQUEST (the target is silent or not caught up).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CanRestart(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Says whether a controller may be restarted now, so that a majority of caught-up voters remains. Errors:
+        VOTER_NOT_FOUND.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSnapshot(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Commits a snapshot mark. Each node then writes its snapshot at the answer's offset.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSnapshots(self, request, context):
-        """This node's snapshots.
+        """Lists the snapshots on the answering node's disk. Every node answers for itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Submit(self, request_iterator, context):
-        """Bulk work: the mutating calls, pipelined; answers come in the order of completion, matched by `id`. A message may
-        hold many calls, each decided and answered by itself.
+        """A stream for many changes at a time. Answers come in the order of completion, matched by `id`. Each call in a
+        message is decided and answered by itself. Errors: UNSUPPORTED_VERSION (a kind of call that this release does not
+        know); and those of the calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -387,10 +435,19 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """What operators and tools ask of the cluster. Every mutating answer carries the offset at which it took effect; every
-    reading answer carries the offset that it is as of. An error in `error` concerns the request as a whole, and then
-    nothing was done; per-topic errors stand in the results.
+    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
+    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
+    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
+    partitions stand in `results`, and then the others were done.
+
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
+    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
+    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
+    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
+    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
+    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
+    mistake in the program; do not repeat the request).
     """
 
     @staticmethod

@@ -26,12 +26,15 @@ if _version_not_supported:
 
 
 class BrokerServiceStub(object):
-    """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
+    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
 
-    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
-    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
-    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
+    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
+    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
+    follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,
+    REQUEST_TIMED_OUT.
     """
 
     def __init__(self, channel):
@@ -73,48 +76,59 @@ class BrokerServiceStub(object):
 
 
 class BrokerServiceServicer(object):
-    """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
+    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
 
-    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
-    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
-    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
+    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
+    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
+    follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,
+    REQUEST_TIMED_OUT.
     """
 
     def RegisterBroker(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Registers a broker process. Its epoch is the offset of the registration. Errors: DUPLICATE_BROKER_REGISTRATION
+        (another process with this id is alive), INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MetadataFetch(self, request_iterator, context):
-        """One stream per broker, one fetch in flight on it.
+        """Fetches committed metadata, and renews the broker's session. One stream for each broker, with one fetch in flight.
+        Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MetadataFetchOnce(self, request, context):
-        """The same for simple clients.
+        """One fetch as a unary call, for simple clients. Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchMetadataSnapshot(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads a snapshot, in chunks. Errors: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AlterPartition(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lets a leader propose a new ISR for its partitions. Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED. Errors of
+        a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (the broker knows later epochs than this
+        controller), FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA, POLICY_VIOLATION, INVALID_REQUEST.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AllocateProducerIds(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reserves a block of producer ids. Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -161,12 +175,15 @@ def add_BrokerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerService(object):
-    """What brokers say to the active controller. MetadataFetch is delta feed and heartbeat in one.
+    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
 
-    Calls are not handed on: another controller refuses them with NOT_CONTROLLER and, in `leader`, where to go. Contact is what
-    keeps a broker alive, and counts only where it is noted; a leader that is reached through another controller would be lost to
-    all brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
+    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
+    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
+    follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,
+    REQUEST_TIMED_OUT.
     """
 
     @staticmethod

@@ -26,8 +26,7 @@ if _version_not_supported:
 
 
 class ClusterMetadataServiceStub(object):
-    """What clients of the partitioned system ask of any broker; answered from the broker's metadata cache.
-
+    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache.
     """
 
     def __init__(self, channel):
@@ -49,18 +48,22 @@ class ClusterMetadataServiceStub(object):
 
 
 class ClusterMetadataServiceServicer(object):
-    """What clients of the partitioned system ask of any broker; answered from the broker's metadata cache.
-
+    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache.
     """
 
     def Metadata(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Describes brokers and topics, in pages. Errors: INVALID_REQUEST, BROKER_NOT_AVAILABLE (the broker's lease has
+        lapsed: ask another broker), NOT_READY (the broker has not applied `min_offset` in time). Errors of a topic:
+        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION. Errors of a partition: LEADER_NOT_AVAILABLE,
+        LISTENER_NOT_FOUND.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BrokerStatus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Describes the answering broker as it sees itself. It answers in every state.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -87,8 +90,7 @@ def add_ClusterMetadataServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterMetadataService(object):
-    """What clients of the partitioned system ask of any broker; answered from the broker's metadata cache.
-
+    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache.
     """
 
     @staticmethod

@@ -28,6 +28,8 @@ if _version_not_supported:
 class VoterServiceStub(object):
     """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
+    CLUSTER_AUTHORIZATION_FAILED.
     """
 
     def __init__(self, channel):
@@ -96,75 +98,90 @@ class VoterServiceStub(object):
 class VoterServiceServicer(object):
     """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
+    CLUSTER_AUTHORIZATION_FAILED.
     """
 
     def Vote(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Asks for a vote, or, as a pre-vote, whether a vote would be given. Errors: FENCED_LEADER_EPOCH, INVALID_VOTER_KEY.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BeginQuorumEpoch(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Tells a voter that the sender leads. Errors: FENCED_LEADER_EPOCH, INVALID_VOTER_KEY.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndQuorumEpoch(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Tells a voter that the sender steps down. Errors: FENCED_LEADER_EPOCH.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request_iterator, context):
-        """One stream per follower, one fetch in flight on it.
+        """Fetches the log. One stream for each follower, with one fetch in flight. Errors: NOT_LEADER_OR_FOLLOWER,
+        FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, CHAIN_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchSnapshot(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Reads a piece of the leader's snapshot. Errors: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+        SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadLog(self, request, context):
-        """Durable batches of any voter that has them, for one whose disk has lost them.
+        """Reads durable batches of any voter, for a node whose disk has lost them. Errors: OFFSET_OUT_OF_RANGE,
+        STORAGE_ERROR.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadSnapshot(self, request, context):
-        """A piece of a snapshot of any voter, for one whose log has lost what no log reaches back to any more.
+        """Reads a piece of any voter's snapshot, for a node that has lost log which no voter's log reaches back to. Errors:
+        SNAPSHOT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeChain(self, request, context):
-        """What is your chain at this place? Answered by any node, leader or not.
+        """Asks for the hash of history at one place of the log. Every node answers, leader or not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddVoter(self, request, context):
-        """A controller that lets itself in (auto-join), or has moved. What operators ask for is in AdminService.
+        """Adds the sender to the voters (auto-join). Operators use AdminService.AddVoter. Errors: NOT_LEADER_OR_FOLLOWER,
+        DUPLICATE_VOTER, NOT_READY, BROKER_NOT_AVAILABLE (the leader stops).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveVoter(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Removes a voter. Operators use AdminService.RemoveVoter. Errors: NOT_LEADER_OR_FOLLOWER, VOTER_NOT_FOUND,
+        NOT_READY, BROKER_NOT_AVAILABLE (the leader stops).
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateVoter(self, request, context):
-        """Said by the voter itself: another sender is refused with INVALID_VOTER_KEY.
+        """Tells the leader where the sender is reached from now on. Errors: INVALID_VOTER_KEY (the sender speaks for another
+        voter), VOTER_NOT_FOUND, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_READY,
+        BROKER_NOT_AVAILABLE (the leader stops).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -239,6 +256,8 @@ def add_VoterServiceServicer_to_server(servicer, server):
 class VoterService(object):
     """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
+    Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
+    CLUSTER_AUTHORIZATION_FAILED.
     """
 
     @staticmethod

@@ -11,6 +11,7 @@ from metadata_log.format.ids import NO_LEADER
 from metadata_log.format.topic_names import topic_name_problem
 from quorum.controller.partitions.partition_health import Named, PartitionHealth
 from quorum.controller.protocol.commands import (
+    DEFAULT_COUNT,
     AlterConfigs,
     AlterConfigsReply,
     ConfigAlteration,
@@ -76,8 +77,8 @@ def from_create_topics(message: admin_pb2.CreateTopicsRequest) -> CreateTopics:
 def _new_topic(message: admin_pb2.NewTopic) -> NewTopic:
     return NewTopic(
         name=message.name,
-        partitions=message.partitions,
-        replication_factor=message.replication_factor,
+        partitions=message.partitions if message.HasField("partitions") else DEFAULT_COUNT,
+        replication_factor=message.replication_factor if message.HasField("replication_factor") else DEFAULT_COUNT,
         assignment=_assignment(message.assignment),
         configs=tuple((entry.key, entry.value) for entry in message.configs),
     )

@@ -9,7 +9,9 @@ import quorum_rpc.v1
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import METHODS as CLIENT_METHODS
+from quorum.controller.protocol.commands import DEFAULT_COUNT
 from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type
+from quorum.wire.convert.convert_admin import from_create_topics
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from tests.fuzz.targets import targets
 from tests.quorum.wire.calling import METHODS
@@ -87,3 +89,11 @@ def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
     controllers = {name for name in names if not name.startswith("ClusterMetadataService.")}
     assert controllers == METHODS.keys() == good_requests().keys()
     assert controllers <= targets().keys()
+
+
+def test_a_count_that_is_not_set_is_the_default() -> None:
+    """A client of any language that names only the topic gets what the controllers are configured to give; 0 is a mistake."""
+    request = admin_pb2.CreateTopicsRequest(topics=[{"name": "orders"}, {"name": "bills", "partitions": 0}])  # type: ignore[list-item]
+    orders, bills = from_create_topics(request).topics
+    assert (orders.partitions, orders.replication_factor) == (DEFAULT_COUNT, DEFAULT_COUNT)
+    assert (bills.partitions, bills.replication_factor) == (0, DEFAULT_COUNT)
