@@ -1,7 +1,7 @@
 """`brokerd --config FILE [--set KEY=VALUE ...]`: one broker.
 
-Exit codes: 0 it left in order; 1 it could not go on; 2 wrong usage; 78 a configuration or a directory that a restart will
-not mend; 130 and 143 a second SIGINT or SIGTERM.
+Exit codes: 0 controlled shutdown; 1 failure, a restart may help; 2 wrong usage; 78 a configuration or a directory that a restart
+does not repair; 130 and 143 a second SIGINT or SIGTERM.
 """
 
 import argparse
@@ -35,16 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--version", action="version", version=release_line())
     options = parser.parse_args(arguments)
-    # Images are large and immutable: a full collection would walk them for nothing.
+    # Images are large and immutable, so a full garbage collection would walk them in vain.
     gc.set_threshold(50_000, 50, 1_000)
     sys.exit(run(lambda: brokerd(options.config, options.set)))
 
 
 async def brokerd(path: Path | None, overrides: Sequence[str]) -> int:
-    """One broker, from its configuration to its exit code.
+    """Runs one broker, from its configuration to its exit code.
 
     Raises:
-        ConfigErrors: naming all that is wrong with the configuration.
+        ConfigErrors: the configuration is wrong; the error lists every mistake.
     """
     config = load(path, os.environ, overrides)
     with Logs(config.log_level, config.log_format, node_id=config.node_id, role="broker"):

@@ -63,6 +63,13 @@ class TopicHead(NamedTuple):
     partition_count: int
 
 
+class LeaderEndpoint(NamedTuple):
+    """The leader's address; `node` is None if `error` is not NONE."""
+
+    error: ErrorCode
+    node: Node | None
+
+
 class DeletedPartition(NamedTuple):
     """A partition that the swap removed, with the id of its topic."""
 
@@ -206,14 +213,14 @@ class MetadataView:
         nodes = {replica: self.node(replica, listener) for replica in state[0]}
         return {replica: node for replica, node in nodes.items() if node is not None}
 
-    def leader_endpoint(self, topic: str, partition: int, listener: str) -> tuple[ErrorCode, Node | None]:
+    def leader_endpoint(self, topic: str, partition: int, listener: str) -> LeaderEndpoint:
         """The leader's address, or the reason why there is none."""
         found = self.image.topic(topic)
         state = None if found is None else found.state(partition)
         if state is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+            return LeaderEndpoint(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
         error = self._leader_error(state[4], listener)
-        return error, self.node(state[4], listener) if error is ErrorCode.NONE else None
+        return LeaderEndpoint(error, self.node(state[4], listener) if error is ErrorCode.NONE else None)
 
     def controller_id(self) -> NodeId | None:
         """The broker to name as controller to clients: the live broker with the lowest id; None if no broker is alive.

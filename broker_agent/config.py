@@ -1,6 +1,11 @@
-"""What a broker can be told, under Kafka's names; every mistake in it is named at once.
+"""A broker's configuration, under Kafka's names. A wrong configuration is refused with all its mistakes at once.
 
-A field is the key with dots: `node_id` is `node.id`, `tls.private_key` is `tls.private.key`.
+Each field is a key with dots: `node_id` is `node.id`, `tls.private_key` is `tls.private.key`. For example:
+
+    node.id: 101
+    listeners: PLAINTEXT://127.0.0.1:9092
+    metadata.log.dir: /var/lib/metaquorum/broker-101
+    controller.quorum.bootstrap.servers: [c1:9001, c2:9001, c3:9001]
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -59,46 +64,54 @@ class BrokerConfig(SecureConfig):
     """A broker's configuration. Times are in milliseconds."""
 
     node_id: int = Field(ge=0, le=NODE_ID_MAX)
+    """The broker id; must be the id that the directory was formatted for."""
     process_roles: Literal["broker"] = "broker"
     listeners: Listeners = (Listener("PLAINTEXT", HostPort("127.0.0.1", 9092)),)
-    """What is bound. Without TLS that is loopback, unless `allow.insecure.remote` says otherwise."""
+    """Addresses to listen on. Without TLS only loopback is allowed, unless `allow.insecure.remote` is set."""
     advertised_listeners: Listeners = ()
-    """What is registered: how others reach it; the listeners themselves if empty. Port 0 is the one that was bound."""
+    """Addresses to register, for clients on other hosts; empty: the listeners. Port 0 stands for the bound port."""
     broker_rack: str | None = None
+    """The broker's rack, for the placement of replicas."""
     controller_quorum_bootstrap_servers: Addresses
+    """Addresses of controllers to ask first; the metadata names the others."""
     metadata_log_dir: Annotated[Path, PlainValidator(_path)]
+    """The broker's directory, formatted with `quorumctl storage format`."""
     broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
-    """As the controllers have it: here only to check what must fit into it."""
+    """The session timeout of the controllers. The broker only checks that its own timers fit into it."""
     broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
-    """What moves this broker's data. `external`: something beside the agent, which alone knows who is in sync, and proposes ISRs.
-    `none`: nothing. Then there is nothing to be in sync with, and the agent proposes, for what this broker leads, every replica
-    whose broker is active: for clusters that only try out the metadata. Beside a data plane that would lose data."""
+    """The data plane of this broker. `external`: a data plane beside the agent replicates data, knows the replicas in sync, and
+    proposes ISRs. `none`: no data is replicated, so the agent proposes every active replica for the ISRs of the partitions that
+    this broker leads. `none` is for trying out the metadata; beside a data plane it would lose data."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
+    """`strict`: clients are refused once the lease has lapsed. `advisory`: clients are served on."""
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
+    """How long a process that was never registered tries to register before it exits."""
     controlled_shutdown_deadline_ms: int = Field(15_000, ge=0, le=86_400_000)
+    """How long a stopping broker waits for its leaderships to move."""
     metadata_fetch_max_wait_ms: int = Field(1_200, ge=10, le=600_000)
+    """How long a fetch waits at the controller for new records; a fetch is also the heartbeat."""
     metadata_fetch_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
-    """The most that a fetch asks for."""
+    """Maximum number of bytes that one fetch asks for."""
     metadata_fetch_snapshot_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
-    """The same for a snapshot."""
+    """Maximum number of bytes that one request for a piece of a snapshot asks for."""
     metadata_fetch_piece_min_bytes: int = Field(PIECE_BYTES_MIN, ge=1 << 10, le=2 << 20)
-    """A broker begins with pieces of this size, and comes back to it when one was too late (`metadata_log.format.pieces`)."""
+    """Size of the first piece, and of the next piece after one that was too late (`metadata_log.format.pieces`)."""
     metrics_listener: AnyAddress | None = None
-    """Where /livez, /readyz, /healthz and /metrics are served; nowhere if it is not given."""
+    """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"
     log_format: Annotated[str, _word(*FORMATS)] = "auto"
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
-        """What is registered."""
+        """The listeners to register."""
         return self.advertised_listeners or self.listeners
 
 
 def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[str] = ()) -> BrokerConfig:
-    """The configuration that file, environment and `--set key=value` say together.
+    """Loads the configuration from the file, the environment and `--set key=value`.
 
     Raises:
-        ConfigErrors: naming everything that is wrong with it.
+        ConfigErrors: the configuration is wrong; the error lists every mistake.
     """
     config = load_config(BrokerConfig, path, environment, overrides)
     origins = {row.key: row.origin for row in effective(config)}
@@ -109,7 +122,7 @@ def load(path: Path | None, environment: Mapping[str, str], overrides: Sequence[
 
 
 def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    """What no single value shows: key, and what is wrong."""
+    """Yields mistakes that only several values together show: the key and a text."""
     bound, advertised = {each.name for each in config.listeners}, {each.name for each in config.advertised}
     if bound != advertised:
         yield (
@@ -118,7 +131,10 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
         )
     for each in config.advertised:
         if each.address.host in _ANYWHERE:
-            yield "advertised.listeners", f"{each} is no address that others can reach"
+            yield (
+                "advertised.listeners",
+                f"{each} is no address that others can reach; advertise a host name or an address",
+            )
     yield from config.tls_problems()
     for each in config.listeners:
         try:
@@ -130,6 +146,6 @@ def _contradictions(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             "metadata.fetch.max.wait.ms",
             (
                 f"{config.metadata_fetch_max_wait_ms} leaves no room for three fetches in broker.session.timeout.ms "
-                f"({config.broker_session_timeout_ms})"
+                f"({config.broker_session_timeout_ms}); set it to {config.broker_session_timeout_ms // 3} at most"
             ),
         )

@@ -1,7 +1,7 @@
-"""Between protobuf and the session's values. Translates; decides nothing.
+"""Conversion between protobuf messages and the session's values. No decisions.
 
-What comes from the network is not trusted further than its types: lengths were bounded by gRPC's receive limit, enums of a
-newer controller become the nearest thing that this code knows.
+Values from the network are trusted only to have the right types. gRPC's receive limit bounds all lengths. An enum value of a
+newer controller becomes the nearest value that this release knows, or None.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ _RESULTS = {
 
 
 def leader_hint(hint: common_pb2.LeaderHint) -> LeaderHint | None:
-    """Where the leader is; None where the answering node could not say."""
+    """The leader's address; None if the answering node did not know it."""
     if not hint.HasField("endpoint") or not hint.endpoint.host:
         return None
     leader_id = hint.leader_id if hint.HasField("leader_id") else None
@@ -45,7 +45,7 @@ def register_request(
     generation: int,
     data_plane: str,
 ) -> broker_pb2.RegisterBrokerRequest:
-    """This process asks to be registered."""
+    """The request to register this process."""
     return broker_pb2.RegisterBrokerRequest(
         cluster_id=cluster_id,
         broker_id=broker_id,
@@ -66,7 +66,7 @@ def register_request(
 def alter_partition_request(
     proposals: Iterable[IsrProposal], *, cluster_id: str, broker_id: NodeId, broker_epoch: int, generation: int
 ) -> broker_pb2.AlterPartitionRequest:
-    """The ISRs that this broker would have for what it leads."""
+    """The request with the ISRs that this broker proposes for partitions that it leads."""
     return broker_pb2.AlterPartitionRequest(
         cluster_id=cluster_id,
         broker_id=broker_id,
@@ -87,7 +87,7 @@ def alter_partition_request(
 
 
 def proposal_results(response: broker_pb2.AlterPartitionResponse) -> tuple[ProposalResult, ...]:
-    """What became of each proposal, of an answer without an error."""
+    """The result of each proposal, from an answer without an error."""
     return tuple(
         ProposalResult(each.topic_id, each.partition, ErrorCode.of(each.error.code), each.error.message)
         for each in response.results
@@ -97,7 +97,7 @@ def proposal_results(response: broker_pb2.AlterPartitionResponse) -> tuple[Propo
 def fetch_request(
     request: FetchRequest, *, cluster_id: str, broker_id: NodeId, incarnation: Uuid, generation: int
 ) -> broker_pb2.MetadataFetchRequest:
-    """What the session wants to ask, with this node's fixed fields."""
+    """The session's fetch with this node's fixed fields."""
     return broker_pb2.MetadataFetchRequest(
         cluster_id=cluster_id,
         broker_id=broker_id,
@@ -117,7 +117,7 @@ def fetch_request(
 
 
 def fetch_answer(response: broker_pb2.MetadataFetchResponse) -> FetchAnswer | None:
-    """An answer without an error; None if its result is one that this code does not know."""
+    """The values of an answer without an error; None if this release does not know the kind of result."""
     result = _RESULTS.get(response.result)
     if result is None:
         return None
@@ -146,7 +146,7 @@ def _part(part: common_pb2.BatchPart) -> BatchPart:
 
 
 def broker_state(state: int) -> BrokerState | None:
-    """The state as the controller sees it; None where it did not say."""
+    """The state that the controller reports; None if it does not report a known state."""
     try:
         return BrokerState(state)
     except ValueError:
@@ -165,7 +165,7 @@ def node(node: Node) -> client_pb2.Node:
 
 
 def topic_head(topic: TopicHead) -> client_pb2.TopicMetadata:
-    """A topic that exists, still without its partitions."""
+    """An existing topic, still without its partitions."""
     return client_pb2.TopicMetadata(
         name=topic.name,
         error=error(ErrorCode.NONE),
@@ -176,12 +176,12 @@ def topic_head(topic: TopicHead) -> client_pb2.TopicMetadata:
 
 
 def topic_error(name: str, code: ErrorCode, message: str) -> client_pb2.TopicMetadata:
-    """Why there is nothing to tell of a topic."""
+    """The reason why a topic is not described."""
     return client_pb2.TopicMetadata(name=name, error=error(code, message))
 
 
 def partition(info: PartitionInfo) -> client_pb2.PartitionMetadata:
-    """A partition as clients of one listener are told."""
+    """A partition, for clients of one listener."""
     return client_pb2.PartitionMetadata(
         error=error(info.error),
         partition=info.partition,

@@ -1,7 +1,8 @@
-"""What the agent of a broker without a data plane does beside following: it asks for what `isr_proposals` finds.
+"""The task of a broker without a data plane that sends the ISR proposals of `isr_proposals` to the controller.
 
-One task, so one request is in flight: it judges the newest image, asks, hears the answer, and judges again when the cache, the
-state or the lease has changed, or when time is up. It asks whom the session asks; finding another controller is the session's.
+There is one task, so one request is in flight. The task makes proposals from the newest image, sends them, and takes the
+answer. It starts again when the cache, the state or the lease has changed, or at the next deadline. The requests go to the
+controller that the session uses; the session also looks for another controller.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from metadata_log.image.metadata_image import MetadataImage
 
 
 class ProposalsAnswered(NamedTuple):
-    """A result for each proposal. In the log all that was granted stands below `offset`."""
+    """The controller's answer: a result for each proposal. All granted changes are below `offset` in the log."""
 
     offset: Offset
     results: tuple[ProposalResult, ...]
 
 
 class LeadingBroker(Protocol):
-    """What must be known of the broker that leads."""
+    """The view of the agent that the task needs."""
 
     @property
     def image(self) -> MetadataImage: ...
@@ -40,13 +41,13 @@ class LeadingBroker(Protocol):
 
 
 Ask = Callable[[tuple[IsrProposal, ...], int, int], Awaitable[ProposalsAnswered]]
-"""Proposals, the broker epoch, and the time for an answer in milliseconds. Raises CallFailed."""
+"""Sends proposals, with the broker epoch and the timeout in milliseconds. Raises CallFailed."""
 
 
 async def lead(
     broker: LeadingBroker, proposals: IsrProposals, ask: Ask, *, now_ms: Callable[[], int], log: Log
 ) -> None:
-    """Proposes ISRs for what the broker leads, for ever."""
+    """Proposes ISRs for the partitions that the broker leads, until the task is cancelled."""
     while True:
         epoch = broker.broker_epoch if broker.may_serve() else None
         asked = proposals.next(broker.image, epoch, now_ms())
@@ -65,7 +66,7 @@ async def lead(
 
 
 async def _wait(broker: LeadingBroker, until_ms: int | None, now_ms: Callable[[], int]) -> None:
-    """Until something changes, or until then."""
+    """Returns at the next change of the broker, or at `until_ms`."""
     delay_s = None if until_ms is None else max(0, until_ms - now_ms()) / 1_000
     with suppress(TimeoutError):
         async with asyncio.timeout(delay_s):

@@ -1,12 +1,12 @@
-"""One page of a Metadata answer, built in slices: neither the page nor what is done in one piece grows with the cluster.
+"""One page of a Metadata answer, built in slices: neither the page nor a slice grows with the cluster.
 
-    1. A client asks for all topics of a cluster with 1,000,000 partitions. Telling of one partition takes 7 us.
-    2. In one piece that is 7 s, longer than the broker's lease, and more than gRPC takes in one message (4 MiB).
-    3. So the answer is a page of 10,000 partitions and a cursor; and the page is built in slices of 256 partitions, 2 ms each,
-       between which everything else on the event loop gets its turn: a lease that is renewed, first of all.
+    1. A client asks for all topics of a cluster with 1,000,000 partitions. One partition takes 7 us. 2. All partitions would
+       take 7 s, longer than the broker's lease, and would exceed gRPC's message limit of 4 MiB. 3. So the answer is a page of
+       10,000 partitions and a cursor. The page is built in slices of 256 partitions, 2 ms each. Between
+       two slices the event loop runs all other tasks, above all the one that renews the lease.
 
-All slices of one page see one view, which is immutable. Requests that come at the same time take turns slice by slice (`Turns`):
-a hundred clients that ask for everything hold up neither the lease nor a client that asks for one topic.
+All slices of one page use one view, which is immutable. Concurrent requests take turns slice by slice (`Turns`): a hundred
+clients that ask for all topics delay neither the lease nor a client that asks for one topic.
 """
 
 import asyncio
@@ -22,27 +22,29 @@ from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_pro
 
 PAGE_PARTITIONS_MAX: Final = 10_000
 PAGE_BYTES_MAX: Final = 1 << 20
-"""Of topics. With the nodes, which every page has, that stays below gRPC's 4 MiB for tens of thousands of brokers."""
+"""Maximum size of a page's topics. Together with the nodes, which every page has, a page stays below gRPC's 4 MiB for tens of
+thousands of brokers."""
 SLICE_PARTITIONS: Final = 256
 CURSOR_NAME_CHARS_MAX: Final = TOPIC_NAME_CHARS_MAX + 1
-"""In a cursor. No topic's name is so long, so a name that is asked for and longer is told by its beginning."""
+"""Maximum length of a topic name in a cursor. A requested name may be longer than any topic's name: the cursor has its
+beginning."""
 _PARTITION_BYTES: Final = 48
 _REPLICA_BYTES: Final = 5
-"""The most that a partition's own fields, and one id in one of its lists, take on the wire."""
+"""Maximum number of bytes on the wire for a partition's own fields, and for an id in one of its lists."""
 _REPLICAS_PER_UNIT: Final = 8
 
 
 class Turns:
-    """Who may work on the event loop now. One for all that one broker answers."""
+    """The turns of requests on the event loop. All listeners of a broker share one instance."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
-        """Fair: who waits longest is next."""
+        """A fair lock: the request that has waited longest is next."""
         self._worked = 0
-        """In partitions, since everything else had its turn."""
+        """Work since the event loop last ran other tasks, in partitions."""
 
     async def take(self, steps: Iterator[int]) -> None:
-        """Takes all `steps`; each says how much it did. After a slice of work, whosever it was, the event loop goes round."""
+        """Takes all `steps`; each step yields its amount of work. After a slice of work, of any request, other tasks run."""
         while True:
             async with self._lock:
                 worked = next(steps, None)
@@ -55,11 +57,11 @@ class Turns:
 
 
 class Page:
-    """One page of `view` for clients of `listener`, from `cursor` on. Complete when all `steps` are taken."""
+    """One page of `view` for clients of `listener`, starting at `cursor`. Take all `steps` to complete it."""
 
     def __init__(self, view: MetadataView, listener: str, limit: int, cursor: client_pb2.MetadataCursor | None) -> None:
         self.response = client_pb2.MetadataResponse()
-        """Nodes, topics and `next`, built in place: copying a page takes longer than a slice."""
+        """Nodes, topics and `next`. Built in place, because copying a page takes longer than a slice."""
         self._view = view
         self._listener = listener
         self._cursor = cursor
@@ -68,7 +70,7 @@ class Page:
         self._worked = 0
 
     def steps(self, names: Iterator[str]) -> Iterator[int]:
-        """Builds the page of the topics `names`; each step yields how much it did, in partitions, a slice at most."""
+        """Builds the page for the topics `names`; each step yields its amount of work in partitions, a slice at most."""
         for node in self._view.alive_nodes(self._listener):
             self.response.nodes.append(convert.node(node))
             yield from self._work(1)
@@ -101,7 +103,7 @@ class Page:
             yield from self._work(1 + len(partition.replicas) // _REPLICAS_PER_UNIT)
 
     def _first_partition(self, name: str, topic_id: bytes) -> int:
-        """Where the topic is begun with: another topic under the cursor's name is told from its beginning."""
+        """The first partition for the page. Another topic with the name in the cursor starts at partition 0."""
         cursor = self._cursor
         if cursor is None or cursor.topic != name or cursor.topic_id != topic_id:
             return 0
@@ -114,7 +116,7 @@ class Page:
         return added
 
     def _is_full(self) -> bool:
-        """A page that has nothing yet takes one partition, however large."""
+        """True if the page is full. An empty page takes one partition of any size."""
         return self._left <= 0 or self._bytes_left <= 0
 
     def _work(self, units: int) -> Iterator[int]:
@@ -125,7 +127,7 @@ class Page:
 
 
 def cursor_name(name: str) -> str:
-    """How a cursor names a topic that is asked for."""
+    """The name for a requested topic in a cursor."""
     return name[:CURSOR_NAME_CHARS_MAX]
 
 

@@ -1,7 +1,7 @@
-"""A broker process put together: its directory, its agent, a server for each listener, and what supervisors ask of it.
+"""One broker process: opens its directory, runs its agent, serves each listener, and answers health checks and systemd.
 
-Ports are bound before the broker registers, because those ports are what it registers; until it is Online the servers say
-why they answer nobody.
+The ports are bound before the broker registers, because the registration has those ports. Until the broker is Online its servers
+refuse clients with the reason.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 
 FEATURES = (FeatureRange("metadata.version", 1, 1),)
-"""What this release works with."""
+"""The features that this release supports."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
 
 
 StoppedBy: TypeAlias = Callable[[Callable[[], None]], AbstractContextManager[object]]
-"""Gets what makes the broker leave in order, and calls it inside of the block if it comes to that."""
+"""Gets the function that begins a controlled shutdown, and calls it if the broker has to stop inside of the block."""
 EMBEDDED: Final = (
-    "none is for a broker beside which no data plane runs, and this one is embedded in a process of its own; with none the agent "
-    "would put replicas into ISRs without knowing what data they have. Nothing was started: leave the key out, or say external"
+    "none is for a broker beside which no data plane runs, but this broker is embedded in another process; with none the agent "
+    "would add replicas to ISRs without knowing their data. Nothing was started. Remove the key, or set it to external"
 )
 
 
@@ -64,15 +64,15 @@ def _nobody(stop: Callable[[], None]) -> AbstractContextManager[None]:
 
 
 def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
-    """The broker's directory, locked for this process, and whose it is.
+    """Opens the broker's directory, locked for this process, and reads its identity.
 
     Raises:
         UnformattedDirectory, ForeignDirectory: the message says what to do.
-        DirectoryInUse: another process runs on it.
-        LogFormatError: its `meta.properties` cannot be read.
+        DirectoryInUse: another process has locked the directory.
+        LogFormatError: the directory's `meta.properties` cannot be read.
     """
     path = config.metadata_log_dir
-    directory = RealDirectory(path) if path.is_dir() else None  # a directory that is not there is not made here
+    directory = RealDirectory(path) if path.is_dir() else None  # a missing directory is not created here
     found = None if directory is None else read_identity(directory)
     identity = check_identity(found, node_id=config.node_id, role="broker", where=str(path))
     assert directory is not None
@@ -88,13 +88,15 @@ async def run_broker(
     stopped_by: StoppedBy = _nobody,
     started: Callable[[Agent], None] | None = None,
 ) -> Exit:
-    """One broker from its directory to its exit. `stopped_by` gets the function that makes it leave in order.
+    """Runs one broker from its directory to its exit. `stopped_by` gets the function that begins a controlled shutdown.
 
-    `started` is for a process that embeds a broker beside a data plane of its own: it gets the agent once the ports are bound.
+    `started` is for a process that embeds a broker beside a data plane: it gets the agent once the ports are bound.
 
     Raises:
-        ConfigErrors: it is embedded, and its configuration says that there is no data plane. Nothing was done.
-        What `open_directory` raises; CannotBind, TlsUnusable: a listener cannot be served; OSError, FlushFailed: the disk.
+        ConfigErrors: the broker is embedded, and its configuration says that there is no data plane. Nothing was done.
+        UnformattedDirectory, ForeignDirectory, DirectoryInUse, LogFormatError: see `open_directory`.
+        CannotBind, TlsUnusable: a listener cannot be served.
+        OSError, FlushFailed: the disk has failed.
     """
     if started is not None and config.broker_data_plane == NO_DATA_PLANE:
         raise ConfigErrors([_embedded(config)])
@@ -131,10 +133,10 @@ def make_agent(
     now_ms: Callable[[], int],
     log: Log,
 ) -> Agent:
-    """The agent of this directory, not yet running."""
+    """Makes the agent of this directory; the caller runs it."""
     rng = Random(secrets.randbits(64))
     controllers = list(config.controller_quorum_bootstrap_servers)
-    rng.shuffle(controllers)  # brokers that start together do not all knock at the same door
+    rng.shuffle(controllers)  # so that brokers that start together do not all ask the same controller first
     broker = BrokerIdentity(
         cluster_id=identity.cluster_id,
         broker_id=config.node_id,
@@ -157,7 +159,7 @@ def make_agent(
 
 
 def session_config(config: BrokerConfig) -> SessionConfig:
-    """The session's times as they were configured."""
+    """The session's timers, from the configuration."""
     return SessionConfig(
         lease_mode=config.lease_mode,
         max_wait_ms=config.metadata_fetch_max_wait_ms,
@@ -170,12 +172,12 @@ def session_config(config: BrokerConfig) -> SessionConfig:
 
 
 def download_sizes(config: BrokerConfig) -> DownloadSizes:
-    """How snapshots are downloaded, as it was configured."""
+    """The limits of a snapshot's download, from the configuration."""
     return DownloadSizes(config.metadata_fetch_piece_min_bytes, config.metadata_fetch_snapshot_max_bytes)
 
 
 def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpoint, ...]:
-    """What is registered: the advertised listeners, a port of 0 replaced by the one that was bound."""
+    """The endpoints to register: the advertised listeners, with the bound port in place of port 0."""
     ports = {each.listener: each.port for each in bound}
     return tuple(
         Endpoint(each.name, each.address.host, each.address.port or ports[each.name]) for each in config.advertised
@@ -186,7 +188,7 @@ def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpo
 async def serving_clients(
     agent: Agent, config: BrokerConfig, health: Health, controllers: AdminForwarding
 ) -> AsyncIterator[tuple[Endpoint, ...]]:
-    """Serves every listener inside of the block; gives what is bound. Health is told at the first one."""
+    """Serves every listener inside of the block; yields the bound endpoints. The first listener also answers health checks."""
     async with AsyncExitStack() as stack:
         bound: list[Endpoint] = []
         turns = Turns()
@@ -212,14 +214,14 @@ async def serving_clients(
 
 
 def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
-    """Where controllers are: first the one that this broker fetches from, last what only the metadata tells."""
+    """The controllers' addresses: first the controller that this broker fetches from, last those that only the metadata names."""
     known = (*config.controller_quorum_bootstrap_servers, *agent.controllers)
     return tuple(dict.fromkeys((agent.controller, *(each.target for each in known))))
 
 
 @asynccontextmanager
 async def telling(agent: Agent, health: Health) -> AsyncIterator[None]:
-    """Inside of the block health checks and systemd are told how the broker is."""
+    """Reports the broker's state to health checks and systemd inside of the block."""
     task = asyncio.get_running_loop().create_task(_tell(agent, health))
     try:
         yield
@@ -233,7 +235,7 @@ async def _tell(agent: Agent, health: Health) -> None:
     told = ""
     while True:
         problem = None if agent.may_serve() else describe(agent)
-        # What is asked of a broker is metadata: as long as it may answer, both are well.
+        # Both services need the metadata: as long as the broker may serve, both are healthy.
         await health.set(QUORUM, problem)
         await health.set(ADMIN, problem)
         status = f"{agent.state.name.lower()}: {agent.reason}"

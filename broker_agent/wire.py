@@ -1,12 +1,13 @@
-"""What clients ask of a broker: `ClusterMetadataService`, answered from the metadata cache.
+"""`ClusterMetadataService`: a broker's answers to clients, from the metadata cache.
 
-Any broker answers for the whole cluster. One that is fenced, or whose lease has lapsed, answers no client: it says
-BROKER_NOT_AVAILABLE and why, and the client asks another. `BrokerStatus` is for operators and probes, and always answers.
+Any broker answers for the whole cluster. A broker that is fenced, or whose lease has lapsed, refuses clients with
+BROKER_NOT_AVAILABLE and the reason, and the client asks another broker. `BrokerStatus` is for operators and probes: every broker
+answers it in every state.
 
-Answers about topics come in pages, and are built in slices (`metadata_pages`): how large the cluster is, and how much is asked
-for, decides how many pages there are, and nothing else.
+Answers about topics have pages, and pages are built in slices (`metadata_pages`). The size of the cluster and of the request
+decides only the number of pages.
 
-One server per listener, so that a client that names none is told the addresses of the one that it called.
+Each listener has a server of its own, so that a client that names no listener gets the addresses of the listener that it called.
 """
 
 import asyncio
@@ -24,13 +25,13 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 
 MAX_WAIT_MS = 60_000
-"""No client waits longer for an offset, whatever it asks for."""
+"""Maximum time that a request waits for an offset, whatever the client asks for."""
 NAMES_MAX = 10_000
-"""Of topics, in one request."""
+"""Maximum number of topics in one request."""
 
 
 class BrokerStanding(Protocol):
-    """What this service needs to know of the broker that it runs in."""
+    """The view of the broker that this service needs."""
 
     @property
     def cache(self) -> MetadataCache: ...
@@ -63,24 +64,24 @@ class BrokerStanding(Protocol):
     def lease_lapsed(self) -> bool: ...
 
     def may_serve(self) -> bool:
-        """Whether clients may be answered at this very moment."""
+        """Tells whether clients may be answered at this moment."""
 
     async def applied(self, offset: Offset) -> None:
         """Returns once the cache has applied everything below `offset`."""
 
 
 class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
-    """The service behind one listener."""
+    """The service for one listener."""
 
     def __init__(self, broker: BrokerStanding, listener: str, turns: Turns | None = None) -> None:
-        """`turns` are those of all listeners of this broker."""
+        """`turns` are shared by all listeners of this broker."""
         self._broker = broker
         self._listener = listener
         self._turns = Turns() if turns is None else turns
         self._order = TopicOrder()
 
     async def Metadata(self, request: client_pb2.MetadataRequest, context: Any) -> client_pb2.MetadataResponse:
-        """A page of nodes and topics as of one offset, at least `min_offset`."""
+        """Returns a page of nodes and topics as of one offset, at least `min_offset`."""
         problem = _problem(request)
         if problem is not None:
             return _refusal(ErrorCode.INVALID_REQUEST, problem)
@@ -90,7 +91,9 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             return self._not_available()
         view, generation = broker.cache.current, broker.generation
         if view.offset < request.min_offset:
-            return _refusal(ErrorCode.NOT_READY, f"applied up to {view.offset}, not yet to {request.min_offset}")
+            return _refusal(
+                ErrorCode.NOT_READY, f"applied up to {view.offset}, not yet to {request.min_offset}: ask again"
+            )
         cursor = request.cursor if request.HasField("cursor") else None
         page = Page(view, request.listener or self._listener, request.limit, cursor)
         await self._turns.take(self._steps(page, view, request))
@@ -121,12 +124,12 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             try:
                 await asyncio.wait_for(self._broker.applied(request.min_offset), wait_ms / 1_000)
             except TimeoutError:
-                return  # what is there decides the answer
+                return  # the caller compares the offset again
 
     async def BrokerStatus(
         self, request: client_pb2.BrokerStatusRequest, context: Any
     ) -> client_pb2.BrokerStatusResponse:
-        """This broker as it sees itself."""
+        """Returns this broker's state, as the broker itself knows it."""
         broker = self._broker
         image = broker.cache.current.image
         return client_pb2.BrokerStatusResponse(
@@ -143,7 +146,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
 
 
 def describe(broker: BrokerStanding) -> str:
-    """Why it is as it is, in a few words."""
+    """The broker's state and its reason, in a few words."""
     lapsed = ", its lease has lapsed" if broker.lease_lapsed else ""
     return f"is {broker.state.name.lower()}{lapsed}: {broker.reason}"
 
@@ -153,21 +156,21 @@ def _refusal(code: ErrorCode, message: str) -> client_pb2.MetadataResponse:
 
 
 def _problem(request: client_pb2.MetadataRequest) -> str | None:
-    """Why the request cannot be answered, whatever the cluster is like; None where it can."""
+    """The mistake in a request, independent of the cluster's state; None if there is none."""
     names, cursor = request.topics.names, request.cursor
     if len(names) > NAMES_MAX:
-        return f"{len(names):,} topics are asked for, and at most {NAMES_MAX:,} may be: ask several times"
+        return f"{len(names):,} topics requested, but the limit is {NAMES_MAX:,}: send several requests"
     if request.limit < 0:
         return f"limit is {request.limit}: it must be at least 1, or 0 for as many as a page holds"
     if cursor.partition < 0 or len(cursor.topic) > CURSOR_NAME_CHARS_MAX:
-        return "the cursor is not one that a page has given"
+        return "the cursor is not from a page: send the `next` of the last page unchanged"
     if request.HasField("topics") and request.HasField("cursor") and cursor.topic not in map(cursor_name, names):
-        return f"the cursor is of topic {cursor.topic!r}, which is not asked for"
+        return f"the cursor is for topic {cursor.topic!r}, which is not among the requested topics"
     return None
 
 
 def _named(request: client_pb2.MetadataRequest) -> Iterator[str]:
-    """The topics that are asked for, each once, from the cursor's on."""
+    """Yields each requested topic once, from the cursor's topic on."""
     names = iter({cursor_name(name): name for name in request.topics.names}.items())
     begun = not request.HasField("cursor")
     for key, name in names:
