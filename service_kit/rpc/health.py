@@ -6,13 +6,16 @@ Three questions, kept apart, because a supervisor that kills nodes when the *quo
   * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next one may go;
   * `admin`:            admin calls can be served here or are forwarded.
 
+gRPC clients and load balancers ask for the health of a service by its full name, for example `quorum_rpc.v1.AdminService`.
+CHECKS says which of the three questions is answered then.
+
 /healthz names every check with its reason, /metrics is Prometheus's page. The HTTP side reads at most 8 KiB within five
 seconds, answers GET and HEAD, and closes; 64 connections at a time, or fewer where a process may have few files open.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +30,14 @@ from service_kit.process.metrics import Metrics
 LIVE: Final = ""
 QUORUM: Final = "quorum"
 ADMIN: Final = "admin"
+
+CHECKS: Final = {
+    "quorum_rpc.v1.AdminService": ADMIN,
+    "quorum_rpc.v1.BrokerService": QUORUM,
+    "quorum_rpc.v1.ClusterMetadataService": QUORUM,
+    "quorum_rpc.v1.VoterService": LIVE,
+}
+"""The check that speaks for a service."""
 
 HEAD_BYTES_MAX: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
@@ -49,6 +60,7 @@ class Health:
     def __init__(self) -> None:
         self._problems: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
         self._servicer: Any = None
+        self._served: tuple[str, ...] = ()
 
     async def set(self, service: str, problem: str | None) -> None:
         """`problem` says in a few words why `service` is not well; None: it is. Cheap when nothing changes."""
@@ -56,7 +68,12 @@ class Health:
         before = self._problems[service]
         self._problems[service] = problem
         if self._servicer is not None and (before is None) != (problem is None):
-            await self._servicer.set(service, _grpc_status(problem))
+            await self._tell(service)
+
+    async def _tell(self, check: str) -> None:
+        """Sets the status under the check's own name, and under the names of the services that the check speaks for."""
+        for name in (check, *(service for service in self._served if CHECKS.get(service) == check)):
+            await self._servicer.set(name, _grpc_status(self._problems[check]))
 
     def problem(self, service: str) -> str | None:
         """Why `service` is not well, or None."""
@@ -66,12 +83,13 @@ class Health:
         """Every check by name (`live`, `quorum`, `admin`): `ok`, or what is wrong."""
         return {service or "live": problem or "ok" for service, problem in self._problems.items()}
 
-    async def add_to(self, server: grpc.aio.Server) -> None:
-        """Serves grpc.health.v1 there. One server at a time."""
+    async def add_to(self, server: grpc.aio.Server, services: Sequence[str] = ()) -> None:
+        """Serves grpc.health.v1 there, also for the `services` that CHECKS knows. One server at a time."""
+        self._served = tuple(services)
         self._servicer = grpc_health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
-        for service, problem in self._problems.items():
-            await self._servicer.set(service, _grpc_status(problem))
+        for check in self._problems:
+            await self._tell(check)
 
     async def leave(self) -> None:
         """From now on nothing is well here: watchers are told before the server goes."""

@@ -21,13 +21,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc.aio
-from grpc_reflection.v1alpha import reflection
 
 from service_kit.process.descriptors import connections_max
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
 from service_kit.rpc.health import Health
 from service_kit.rpc.malformed_messages import Guard
+from service_kit.rpc.reflection import add_reflection
 from service_kit.security.tls import TlsFiles, server_credentials
 
 STOP_GRACE_S = 1.0
@@ -63,7 +63,8 @@ async def serving(
     """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
 
     `servers`: so many are served by this process, and share the connections that it may have (`descriptors`).
-    `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows; without any it is off.
+    `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows, and that `health` has a status for;
+    without any name reflection is off.
 
     Raises:
         PortInUse: if another process listens there.
@@ -82,9 +83,9 @@ async def serving(
     guard = _guarded(server)
     add_services(server)
     if health is not None:
-        await health.add_to(server)
+        await health.add_to(server, reflect)
     if reflect:
-        reflection.enable_server_reflection([*reflect, reflection.SERVICE_NAME], server)
+        add_reflection(server, reflect)
     port = _bind(server, address, credentials)
     await server.start()
     try:

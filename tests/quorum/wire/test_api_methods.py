@@ -13,6 +13,7 @@ from quorum.controller.protocol.commands import DEFAULT_COUNT
 from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type
 from quorum.wire.convert.convert_admin import from_create_topics
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
+from service_kit.rpc.health import CHECKS
 from tests.fuzz.targets import targets
 from tests.quorum.wire.calling import METHODS
 from tests.quorum.wire.good_requests import good_requests
@@ -97,3 +98,7 @@ def test_a_count_that_is_not_set_is_the_default() -> None:
     orders, bills = from_create_topics(request).topics
     assert (orders.partitions, orders.replication_factor) == (DEFAULT_COUNT, DEFAULT_COUNT)
     assert (bills.partitions, bills.replication_factor) == (0, DEFAULT_COUNT)
+
+
+def test_every_service_has_a_health_check() -> None:
+    assert CHECKS.keys() == {service.full_name for service in SERVICES.values()}

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc, voter_pb2, voter_pb2_grpc
 
 from broker_agent import convert as broker_convert
@@ -402,15 +402,33 @@ async def test_strangers_never_reach_the_core(
 
 
 async def test_health_and_reflection_answer(channel: grpc.aio.Channel) -> None:
-    """Standard probes work without knowing this service."""
+    """Standard probes work without knowing this service; a load balancer asks for the service that it balances."""
     stub: Any = health_pb2_grpc.HealthStub(channel)
-    response = await stub.Check(health_pb2.HealthCheckRequest(service=""))
-    assert response.status == health_pb2.HealthCheckResponse.SERVING
-    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
-    stream = reflection.ServerReflectionInfo()
+    for service in ("", "quorum_rpc.v1.VoterService"):
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+        assert response.status == health_pb2.HealthCheckResponse.SERVING
+    for service in ("admin", "quorum_rpc.v1.AdminService", "quorum_rpc.v1.BrokerService"):
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service))
+        assert response.status == health_pb2.HealthCheckResponse.NOT_SERVING, "starting"
+    with pytest.raises(grpc.aio.AioRpcError) as elsewhere:
+        await stub.Check(health_pb2.HealthCheckRequest(service="quorum_rpc.v1.ClusterMetadataService"))
+    assert elsewhere.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha"])
+async def test_reflection_is_answered_for_old_tools_and_new_ones(channel: grpc.aio.Channel, version: str) -> None:
+    """The messages of both versions are the same."""
+    call = channel.stream_stream(
+        f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+    )
+    stream = call()
     await stream.write(reflection_pb2.ServerReflectionRequest(list_services=""))
     listed = await stream.read()
     assert "quorum_rpc.v1.AdminService" in [each.name for each in listed.list_services_response.service]
+    await stream.write(reflection_pb2.ServerReflectionRequest(file_containing_symbol="quorum_rpc.v1.AdminService"))
+    assert (await stream.read()).file_descriptor_response.file_descriptor_proto
     stream.cancel()
 
 
