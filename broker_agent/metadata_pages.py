@@ -1,9 +1,9 @@
 """One page of a Metadata answer, built in slices: neither the page nor a slice grows with the cluster.
 
-    1. A client asks for all topics of a cluster with 1,000,000 partitions. One partition takes 7 us. 2. All partitions would
-       take 7 s, longer than the broker's lease, and would exceed gRPC's message limit of 4 MiB. 3. So the answer is a page of
-       10,000 partitions and a cursor. The page is built in slices of 256 partitions, 2 ms each. Between
-       two slices the event loop runs all other tasks, above all the one that renews the lease.
+    1. A client asks for all topics of a cluster with 1,000,000 partitions. One partition takes 7 us.
+    2. All partitions would take 7 s, longer than the broker's lease, and would exceed gRPC's message limit of 4 MiB.
+    3. So the answer is a page of 10,000 partitions and a cursor. The page is built in slices of 256 partitions, 2 ms each.
+       Between two slices the event loop runs all other tasks, above all the one that renews the lease.
 
 All slices of one page use one view, which is immutable. Concurrent requests take turns slice by slice (`Turns`): a hundred
 clients that ask for all topics delay neither the lease nor a client that asks for one topic.
