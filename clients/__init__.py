@@ -1,1 +1,1 @@
-"""What a client of the service imports: the admin client, the submit stream, errors, and client metadata."""
+"""The client library: the admin client, the submit stream, errors, and client metadata."""

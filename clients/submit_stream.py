@@ -1,12 +1,19 @@
-"""The client's end of `Submit`: many changes on their way at once, answered in the order of completion.
+"""The client's end of `Submit`: many changes in flight at once, answered in the order of completion.
 
     async with await client.submit() as stream:
         waiting = [await stream.send(create_topics=request) for request in requests]
         answers = await asyncio.gather(*waiting)
 
-`send` returns when gRPC has taken the request, which it doesn't while the controller has enough to do. What gathers meanwhile
-leaves as one message. What was sent and not answered when the stream breaks may have happened; a request whose sender gave
-it an id (`context.request_id`, with the `client_high_watermark` of that time) may then be sent again on another stream.
+`send` returns when gRPC has accepted the request; while the controller is busy, gRPC does not. Calls that collect meanwhile share
+the next message.
+
+When the stream breaks, every call without an answer may have happened. The caller may send such a call again on another stream
+if the call has an id (`context.request_id`, with the `client_high_watermark` of the first attempt):
+
+    1. A tool sends CreateTopics for orders with the id 5f..., and DeleteTopics for payments without an id.
+    2. The controller commits both and is killed before it answers. Both futures raise `MayHaveHappened`.
+    3. The tool sends CreateTopics again with the id 5f.... The new leader finds the id in its image, and creates nothing twice.
+    4. The tool lists the topics to learn that payments is deleted.
 """
 
 import asyncio
@@ -20,11 +27,11 @@ from clients.errors import AdminError, MayHaveHappened, NotReached
 from metadata_log.format.errors import ErrorCode
 
 MESSAGE_BYTES_MAX: Final = 1 << 20
-"""A message of several calls is closed when it has so many bytes; the receiver takes 4 MiB."""
+"""Maximum size of a message with several calls; the receiver accepts 4 MiB."""
 
 
 class SubmitStream:
-    """Made by `AdminClient.submit`."""
+    """One open stream; `AdminClient.submit` opens it."""
 
     def __init__(self, call: Any, target: str, cluster_id: str, timeout_s: float) -> None:
         self._call = call
@@ -36,7 +43,7 @@ class SubmitStream:
         self._gathered: deque[admin_pb2.SubmitRequest] = deque()
         self._writing = asyncio.Lock()
         self._end: str | None = None
-        """Why the stream has ended."""
+        """The reason if the stream has ended."""
         self._is_answered = self._is_refused = False
         self._reader = asyncio.get_running_loop().create_task(self._read())
 
@@ -47,7 +54,7 @@ class SubmitStream:
         await self.close()
 
     async def send(self, **call: Any) -> "asyncio.Future[Any]":
-        """Sends one call, named by its field of SubmitRequest; the future brings its response, errors in it included.
+        """Sends one call, named by its field of SubmitRequest; the returned future gets the response or an error.
 
         Raises:
             AdminError: the server has refused the stream; nothing was sent.
@@ -64,17 +71,17 @@ class SubmitStream:
         self._waiting[request.id] = future
         self._gathered.append(request)
         try:
-            async with self._writing:  # gRPC takes one write at a time; a second one breaks the whole call
-                # Whoever writes takes along those that have gathered behind it; they find theirs gone, and return.
+            async with self._writing:  # gRPC takes one write at a time; a second write would break the stream
+                # A writer also sends the calls collected behind its own. Their senders find them sent, and return.
                 while self._gathered and self._gathered[0].id <= request.id:
                     await self._call.write(self._take())
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            # The reader hears of the break too, and tells whoever waits, this caller among them.
+            # The reader gets the break too, and fails every waiting future, also the one of this call.
             await asyncio.wait([self._reader])
         return future
 
     def _take(self) -> admin_pb2.SubmitRequests:
-        """The next message: at least one call, and as many as fit."""
+        """Takes the next message: at least one call, and as many more as fit."""
         requests = [self._gathered.popleft()]
         size = requests[0].ByteSize()
         while self._gathered and (size := size + self._gathered[0].ByteSize()) <= MESSAGE_BYTES_MAX:
@@ -90,7 +97,7 @@ class SubmitStream:
                     self._tell(response)
         except grpc.aio.AioRpcError as e:
             reason = f"{e.code().name}: {e.details()}"
-            # A server decides about a stream before it reads a call. After an answer the same status is a break like any other.
+            # A server refuses a stream before it reads a call. After an answer the same status is a break like any other.
             self._is_refused = e.code() is grpc.StatusCode.PERMISSION_DENIED and not self._is_answered
         finally:
             self._break(f"{self._target}: {reason}")
@@ -115,9 +122,9 @@ class SubmitStream:
             if not future.done():
                 missing = MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, reason)
                 future.set_exception(self._refusal() if self._is_refused else missing)
-                future.exception()  # whoever does not look is not warned about it: closing a stream is no accident
+                future.exception()  # marks the error as seen: a caller that ignores an answer gets no warning
 
     async def close(self) -> None:
-        """Ends the stream; answers that have not come are given up."""
+        """Ends the stream; calls without an answer fail."""
         self._call.cancel()
         await asyncio.wait([self._reader])

@@ -1,17 +1,19 @@
-"""What a producer-side client keeps of the cluster's metadata, and when it asks for more. Pure, like Kafka's `Metadata`.
+"""A client's copy of the cluster's metadata, and the time of its next request. Pure, like Kafka's `Metadata`.
 
-    Cluster          an immutable view (`client_cluster`); replaced as a whole by each update
-    ClientMetadata   which topics are of interest, when the next request is due, and what an answer changes
-    WaitOnMetadata   "this topic and partition, within a minute": from the cache at once, or after the next updates
+    Cluster          an immutable view (`cluster`); each update replaces the view as a whole
+    ClientMetadata   the topics of interest, the time of the next request, and the change that an answer makes
+    WaitOnMetadata   waits for one topic or partition: found in the view at once, or after the next updates
 
-A client asks any broker, and brokers are never equally new. Three rules keep an older answer from doing harm: a partition's
-leader epoch never goes back (an answer with an older epoch leaves that partition as it was); a topic that was deleted does not
-come back under the name of the one that was created after it (`client_seen` has both); and an answer to a *request that was
-sent before a topic was added* does not count as the answer for that topic (request versions).
+A client may ask any broker, and some brokers lag behind. Three rules keep an older answer from doing harm:
 
-A *full* update asks for every topic of interest and replaces the view; a *partial* one asks for the newly added topics
-only, and is merged into it. Refreshing is periodic (`metadata.max.age.ms`) or forced, by an unknown leader, a disconnect, a
-timeout or an error that says "your metadata is stale"; two requests are `retry.backoff.ms` apart.
+    1. The leader epoch of a partition never goes back. Say a client knows leader 102 with epoch 6 for orders-0. A slow broker
+       answers leader 101 with epoch 5: the client keeps leader 102.
+    2. A deleted topic does not come back under the name of its successor (`seen` keeps ids and epochs).
+    3. An answer counts for a topic only if its *request was sent after the topic was added* (request versions).
+
+A *full* update asks for every topic of interest and replaces the view. A *partial* update asks for newly added topics only, and
+is merged into the view. The client refreshes periodically (`metadata.max.age.ms`), and at once after an unknown leader, a
+disconnect, a timeout or an error that points to stale metadata. Two requests are `retry.backoff.ms` apart.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +38,7 @@ _RETRIABLE: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""Errors that better metadata may cure."""
+"""Errors that newer metadata may cure."""
 
 
 class TopicUpdate(NamedTuple):
@@ -57,11 +59,11 @@ class MetadataUpdate(NamedTuple):
     topics: tuple[TopicUpdate, ...]
     controller_id: NodeId | None = None
     as_of: ViewVersion | None = None
-    """None: it does not say. With it a client knows which of two ids of one topic name is the later one."""
+    """The version of the answer, None if the answer has none. The version shows which of two topic ids is newer."""
 
 
 class MetadataRequestPlan(NamedTuple):
-    """What to ask now. Give it back with the answer."""
+    """The request to send now. Pass it to `update` together with the answer."""
 
     topics: tuple[str, ...]
     request_version: int
@@ -72,7 +74,7 @@ Listener: TypeAlias = Callable[[Cluster], None]
 
 
 class ClientMetadata:
-    """What one client keeps. Not safe for several threads: its owner steps it."""
+    """One client's metadata. Not thread-safe: the owner steps it."""
 
     def __init__(
         self,
@@ -84,17 +86,17 @@ class ClientMetadata:
     ) -> None:
         self.cluster = Cluster.bootstrap(bootstrap)
         self.update_version = 0
-        """Grows with every update that was taken: who waits for one waits for this."""
+        """The number of accepted updates: a caller that waits for an update waits for a larger number."""
         self.request_version = 0
-        """Grows with every topic that is added: tells answers of requests that could not have named it."""
+        """The number of added topics: an answer to a request with a lower number could not have the newest topics."""
         self._backoff_ms = retry_backoff_ms
         self._max_age_ms = max_age_ms
         self._topic_expiry_ms = topic_expiry_ms
         self._expiry_ms: dict[str, int] = {}
-        """Topic of interest -> when interest ends unless somebody asks again."""
+        """For each topic of interest the time when interest ends, unless a caller asks for the topic again."""
         self._new_topics: set[str] = set()
         self._last_refresh_ms: int | None = None
-        """Also of attempts that failed: they are backed off from."""
+        """The time of the last request, failed or not: the back-off counts from it."""
         self._last_success_ms: int | None = None
         self._needs_full = False
         self._needs_partial = False
@@ -102,13 +104,13 @@ class ClientMetadata:
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
-        """From now on `listener` gets each new view."""
+        """Calls `listener` with each new view from now on."""
         self._listeners.append(listener)
 
     # --- interest ----------------------------------------------------------------------------------------------------
 
     def add(self, topic: str, now_ms: int) -> None:
-        """The topic is of interest, from now for `topic_expiry_ms` more."""
+        """Adds a topic of interest, or extends its interest, for `topic_expiry_ms` from now."""
         if topic not in self._expiry_ms:
             self._new_topics.add(topic)
             self.request_update_for_new_topics()
@@ -129,19 +131,19 @@ class ClientMetadata:
     # --- when to ask -------------------------------------------------------------------------------------------------
 
     def request_update(self) -> int:
-        """The metadata is stale: ask for all of it. Returns the version to wait *past*."""
+        """Asks for a full update, because the metadata is stale. Returns the version to wait *past*."""
         self._needs_full = True
         return self.update_version
 
     def request_update_for_new_topics(self) -> int:
-        """Ask for the topics that were added since; at once, whatever the back-off says. Returns the version to wait past."""
+        """Asks for the newly added topics at once, without back-off. Returns the version to wait past."""
         self._last_refresh_ms = None
         self._needs_partial = True
         self.request_version += 1
         return self.update_version
 
     def request_update_for_topic(self, topic: str) -> int:
-        """A partial update if the topic is new here, else a full one. Returns the version to wait past."""
+        """Asks for a partial update if the topic is new here, else for a full one. Returns the version to wait past."""
         return self.request_update_for_new_topics() if topic in self._new_topics else self.request_update()
 
     @property
@@ -149,14 +151,14 @@ class ClientMetadata:
         return self._needs_full or self._needs_partial
 
     def next_update_ms(self, now_ms: int) -> int:
-        """When the next request is due: now or earlier if one is."""
+        """The time of the next request; not later than `now_ms` if one is due."""
         allowed_ms = now_ms if self._last_refresh_ms is None else self._last_refresh_ms + self._backoff_ms
         if self.update_requested or self._last_success_ms is None:
             return allowed_ms
         return max(allowed_ms, self._last_success_ms + self._max_age_ms)
 
     def next_request(self, now_ms: int) -> MetadataRequestPlan | None:
-        """The request that is due now, or None. The caller has at most one under way."""
+        """Returns the request that is due now, or None. The caller sends one request at a time."""
         if now_ms < self.next_update_ms(now_ms):
             return None
         is_partial = self._needs_partial and not self._needs_full and not self._is_old(now_ms)
@@ -169,11 +171,11 @@ class ClientMetadata:
     # --- answers -----------------------------------------------------------------------------------------------------
 
     def failed_update(self, now_ms: int) -> None:
-        """The request got no answer: the next one waits out the back-off."""
+        """Notes that a request got no answer: the next request waits for the back-off."""
         self._last_refresh_ms = now_ms
 
     def update(self, plan: MetadataRequestPlan, answer: MetadataUpdate, now_ms: int) -> None:
-        """Takes the answer to `plan`."""
+        """Takes the answer to `plan`, and calls the listeners with the new view."""
         self._needs_partial = plan.request_version < self.request_version
         self._last_refresh_ms = now_ms
         self.update_version += 1
@@ -232,7 +234,7 @@ class ClientMetadata:
         )
 
     def _newer(self, view: PartitionView) -> PartitionView | None:
-        """`view`, or what was known before if that is of a later leader epoch (a broker that lags behind answered)."""
+        """Returns `view`, or the known view if its leader epoch is later: then a broker that lags behind has answered."""
         if view.error in _RETRIABLE:
             self.request_update()
         if self._seen.see_epoch(view.topic, view.partition, view.leader_epoch):
@@ -242,13 +244,13 @@ class ClientMetadata:
     # --- leader epochs -----------------------------------------------------------------------------------------------
 
     def last_seen_epoch(self, key: TopicPartition) -> Epoch | None:
-        """The latest leader epoch of the topic that now has this name, as far as this client has seen it."""
+        """The latest leader epoch that this client has seen of the topic that now has this name."""
         return self._seen.epoch_of(key.topic, key.partition)
 
     def note_leader_epoch(self, key: TopicPartition, epoch: Epoch, topic_id: Uuid | None = None) -> bool:
-        """A response (not of metadata) has shown this epoch. True if it is news: then the metadata is stale.
+        """Notes a leader epoch from a response that is not metadata. Returns True if the epoch is new: the metadata is stale.
 
-        With `topic_id` a late response about a deleted topic is told from one about the topic that has its name now.
+        `topic_id` lets the client recognize a late response about a deleted topic with the same name.
         """
         assert epoch >= 0
         if not self._seen.raise_epoch(key.topic, key.partition, epoch, topic_id):
@@ -258,21 +260,21 @@ class ClientMetadata:
 
 
 class Waited(NamedTuple):
-    """The metadata is there; it took so long."""
+    """The topic or partition is in the view; the caller has waited for `waited_ms`."""
 
     cluster: Cluster
     waited_ms: int
 
 
 class NotThere(NamedTuple):
-    """The wait is over without it. REQUEST_TIMED_OUT, or what the topic's error was."""
+    """The wait is over, and the topic or partition is not in the view. REQUEST_TIMED_OUT, or the topic's error."""
 
     code: ErrorCode
     message: str
 
 
 class WaitOnMetadata:
-    """Waits for one topic, or one partition of it. Step it with `poll` after every update and at its deadline."""
+    """Waits for one topic, or one partition of it. Call `poll` after every update and at `deadline_ms`."""
 
     def __init__(
         self, metadata: ClientMetadata, topic: str, partition: int | None, now_ms: int, max_wait_ms: int = MAX_WAIT_MS
@@ -284,10 +286,10 @@ class WaitOnMetadata:
         self._max_wait_ms = max_wait_ms
         self.deadline_ms = now_ms + max_wait_ms
         self._asked_version: int | None = None
-        """The update version at which more was asked for; None while the first look is still to come."""
+        """The update version at the last request for more; None before the first look at the view."""
 
     def poll(self, now_ms: int) -> Waited | NotThere | None:
-        """The outcome, or None: wait on."""
+        """Returns the outcome, or None to wait on."""
         metadata, topic = self._metadata, self._topic
         looks = self._asked_version is None or metadata.update_version > self._asked_version
         if looks:
@@ -309,8 +311,8 @@ class WaitOnMetadata:
     def _describe(self) -> str:
         count = self._metadata.cluster.partition_count(self._topic)
         if count is None:
-            return f"topic {self._topic!r} not present in metadata after {self._max_wait_ms} ms"
+            return f"topic {self._topic!r} is not in the metadata after {self._max_wait_ms} ms; does it exist?"
         return (
-            f"partition {self._partition} of topic {self._topic!r} with {count} partitions not present in metadata "
-            f"after {self._max_wait_ms} ms"
+            f"partition {self._partition} of topic {self._topic!r} is not in the metadata after {self._max_wait_ms} ms; "
+            f"the topic has {count} partitions"
         )

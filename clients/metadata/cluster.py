@@ -1,7 +1,6 @@
-"""The cluster as one client knows it: an immutable view, which each update replaces as a whole. Like Kafka's `Cluster`.
+"""The cluster in one client's view: an immutable value that each update replaces as a whole. Like Kafka's `Cluster`.
 
-A view is a record of what was told, and draws no conclusions of its own: what a client may believe is decided before it is
-made (`client_metadata`).
+The view only records answers. `client_metadata` decides before that which part of an answer the client believes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 class ClusterNode(NamedTuple):
-    """A broker as this client reaches it."""
+    """A broker and its address for this client."""
 
     node_id: NodeId
     host: str
@@ -28,7 +27,7 @@ class ClusterNode(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """One partition as the client was last told, with good reason."""
+    """One partition, from the last answer that the client believed."""
 
     topic: str
     partition: int
@@ -46,7 +45,7 @@ class PartitionView(NamedTuple):
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster as this client knows it. Immutable; the derived views are made when first asked for."""
+    """The cluster in this client's view. Immutable; derived views are computed at the first use."""
 
     cluster_id: str | None = None
     nodes: Mapping[NodeId, ClusterNode] = field(default_factory=dict)
@@ -57,17 +56,17 @@ class Cluster:
     unauthorized_topics: frozenset[str] = frozenset()
     controller_id: NodeId | None = None
     is_bootstrap: bool = False
-    """Only the configured addresses are known yet; their ids are negative."""
+    """True while only the configured addresses are known; their node ids are negative."""
 
     @staticmethod
     def bootstrap(addresses: Sequence[tuple[str, int]]) -> "Cluster":
-        """What a client knows before its first answer."""
+        """Makes the view of a client before its first answer."""
         nodes = {-1 - i: ClusterNode(-1 - i, host, port) for i, (host, port) in enumerate(addresses)}
         return Cluster(nodes=nodes, is_bootstrap=True)
 
     @cached_property
     def partitions_by_topic(self) -> Mapping[str, tuple[PartitionView, ...]]:
-        """Topic -> its partitions, by number."""
+        """For each topic its partitions, by number."""
         found: dict[str, list[PartitionView]] = {}
         for view in sorted(self.partitions.values()):
             found.setdefault(view.topic, []).append(view)
@@ -75,13 +74,13 @@ class Cluster:
 
     @cached_property
     def available_by_topic(self) -> Mapping[str, tuple[PartitionView, ...]]:
-        """Topic -> those of its partitions that have a leader."""
+        """For each topic its partitions with a leader."""
         by_topic = self.partitions_by_topic.items()
         return {topic: tuple(view for view in views if view.leader_id is not None) for topic, views in by_topic}
 
     @cached_property
     def partitions_by_node(self) -> Mapping[NodeId, tuple[PartitionView, ...]]:
-        """Node -> the partitions that it leads; every known node is in it."""
+        """For each known node the partitions that it leads."""
         found: dict[NodeId, list[PartitionView]] = {node_id: [] for node_id in self.nodes}
         for view in sorted(self.partitions.values()):
             if view.leader_id in found:
@@ -94,7 +93,7 @@ class Cluster:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Topics of which partitions are known."""
+        """The topics with known partitions."""
         return frozenset(self.partitions_by_topic)
 
     @property
@@ -102,12 +101,12 @@ class Cluster:
         return None if self.controller_id is None else self.nodes.get(self.controller_id)
 
     def partition_count(self, topic: str) -> int | None:
-        """How many partitions of the topic are known; None where the topic is not."""
+        """How many partitions of the topic are known; None if the topic is unknown."""
         views = self.partitions_by_topic.get(topic)
         return None if views is None else len(views)
 
     def leader_of(self, key: TopicPartition) -> ClusterNode | None:
-        """Where to send; None if nobody leads or the leader's address is not known."""
+        """The partition's leader; None if there is no leader or its address is unknown."""
         view = self.partitions.get(key)
         return None if view is None or view.leader_id is None else self.nodes.get(view.leader_id)
 
@@ -115,6 +114,6 @@ class Cluster:
 def least_loaded_node(
     cluster: Cluster, in_flight: Mapping[NodeId, int], unreachable: frozenset[NodeId]
 ) -> NodeId | None:
-    """Whom to ask for metadata: the reachable node with the fewest requests under way; the least id among equals."""
+    """The node to ask for metadata: the reachable node with the fewest requests in flight, then the lowest id."""
     usable = [node_id for node_id in cluster.nodes if node_id not in unreachable]
     return min(usable, key=lambda node_id: (in_flight.get(node_id, 0), node_id), default=None)

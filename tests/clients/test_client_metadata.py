@@ -367,7 +367,7 @@ def test_waiting_for_a_partition_that_never_comes_says_so() -> None:
 
     assert isinstance(outcome, NotThere)
     assert outcome.code is ErrorCode.REQUEST_TIMED_OUT
-    assert outcome.message == "partition 3 of topic 'a' with 1 partitions not present in metadata after 500 ms"
+    assert outcome.message == "partition 3 of topic 'a' is not in the metadata after 500 ms; the topic has 1 partitions"
 
 
 def test_waiting_for_a_topic_that_nobody_answers_for_ends_after_a_minute() -> None:
@@ -378,7 +378,9 @@ def test_waiting_for_a_topic_that_nobody_answers_for_ends_after_a_minute() -> No
     assert wait.poll(wait.deadline_ms - 1) is None
 
     outcome = wait.poll(wait.deadline_ms)
-    assert outcome == NotThere(ErrorCode.REQUEST_TIMED_OUT, "topic 'a' not present in metadata after 60000 ms")
+    assert outcome == NotThere(
+        ErrorCode.REQUEST_TIMED_OUT, "topic 'a' is not in the metadata after 60000 ms; does it exist?"
+    )
 
 
 def test_a_name_that_can_never_be_there_is_not_waited_for() -> None:
