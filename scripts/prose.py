@@ -66,7 +66,7 @@ PRONOUNS = frozenset(
     | {"there", "nobody", "somebody", "anybody", "whoever", "whatever"}
 )
 NO_PROSE = re.compile(r"#\s*(noqa|type:|fmt:|pragma|!|mypy:|ruff:)")
-NO_PROSE_IN_MARKDOWN = re.compile(r"#|    |```|\[[^\]]*\]:|[|\s:-]*$")
+NO_PROSE_IN_MARKDOWN = re.compile(r"#|    |```|<!--|\[[^\]]*\]:|[|\s:-]*$")
 NEW_PARAGRAPH = re.compile(r"\s*([-*•|]|\d+[.)]|\([a-z\d]\))\s|\s*\S+( \S+)?\s{3,}\S")
 SENTENCE_END = re.compile(r"(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<=[.!?])[\"')*]*\s+")
 

@@ -1,8 +1,7 @@
-"""The README's walk, walked: each command that it shows a newcomer is typed as it stands there, and must do what is shown.
+"""Types each command of the README's quick start, of `docs/install.md` and of `docs/offline.md`, as a newcomer would.
 
-A test plays the reader: it copies the `export` line that `dev up` prints, types in directories and at ports of its own, and
-reads the tables. Every command must end with 0, and each table that the README shows must have the very columns that the
-command prints.
+A test plays the reader: the test copies the `export` line that `dev up` prints, uses directories and ports of its own, and
+reads the tables. Every command must end with 0, and each table in a document must have the columns that the command prints.
 """
 
 import os
@@ -13,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -24,13 +24,13 @@ from snapshots.offline.java import find_java
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+README, INSTALL, OFFLINE = ((ROOT / name).read_text() for name in ("README.md", "docs/install.md", "docs/offline.md"))
 COMMAND_S = 120
 """The slowest is `make demo`'s little sister: a Spark job on a busy machine."""
 
 
 class Shown(NamedTuple):
-    """A command of the README, and the output that the README shows below it."""
+    """A command of a document, and the output that the document shows below the command."""
 
     command: str
     output: list[str]
@@ -42,13 +42,14 @@ class Shown(NamedTuple):
         return words if len(words) > 1 and all(re.fullmatch("[A-Z_]+", word) for word in words) else []
 
 
-def section(title: str) -> str:
-    """The text between the heading `title` and the next one."""
-    return README.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+def section(document: str, title: str) -> str:
+    """The text between the heading `title` and the next heading."""
+    return document.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
 def blocks(text: str, language: str = "") -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in found]
 
 
 def session(text: str) -> list[Shown]:
@@ -115,7 +116,7 @@ def exported(output: str) -> dict[str, str]:
 
 def test_the_quick_start_and_the_offline_jobs(shell: Shell) -> None:
     """From `dev up` to a clean audit, and the Python snippet in between."""
-    quick, offline = session(section("Quick start")), session(section("The Spark jobs"))
+    quick, offline = session(section(README, "Quick start")), session(OFFLINE)
     assert [each.command.split()[:2] for each in quick[:1]] == [["quorumctl", "dev"]]
     assert len(quick) + len(offline) >= 8
     directory = shlex.split(quick[0].command)[shlex.split(quick[0].command).index("--dir") + 1]
@@ -126,7 +127,7 @@ def test_the_quick_start_and_the_offline_jobs(shell: Shell) -> None:
             if shown.columns:
                 assert shown.columns in [line.split() for line in output.splitlines()], shown.command
         controllers = shell.variables["QUORUMCTL_BOOTSTRAP_CONTROLLER"].split(",")
-        (snippet,) = blocks(section("Quick start"), "python")
+        (snippet,) = blocks(section(README, "Quick start"), "python")
         (address,) = re.findall(r'"(127\.0\.0\.1:\d+)"', snippet)
         shell.type(f"{shlex.quote(sys.executable)} -c {shlex.quote(snippet.replace(address, controllers[0]))}")
         assert "payments" in shell.type("quorumctl topics list")
@@ -145,7 +146,7 @@ def free_ports(count: int) -> list[int]:
 
 def test_daemons_by_hand(shell: Shell, tmp_path: Path) -> None:
     """Config files, `storage format`, three controllers and a broker; the last command finds the quorum well."""
-    (script,) = [block for block in blocks(section("As daemons")) if "quorumd --config" in block]
+    (script,) = [block for block in blocks(section(INSTALL, "By hand, on one machine")) if "quorumd --config" in block]
     ports = free_ports(4)
     numbers = dict(zip(("9001", "9002", "9003", "9092"), map(str, ports), strict=True))
     by_number = "\n".join(f"  {number}) port={port};;" for number, port in zip("123", ports, strict=False))
