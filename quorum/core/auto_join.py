@@ -1,11 +1,20 @@
-"""What a node asks its leader for by itself: to be let in, and to be found where it really listens (KIP-853, KIP-1186).
+"""Requests of a node to its leader on its own behalf: to become a voter, or to update its endpoints (KIP-853,
+KIP-1186).
 
-  * A controller that is configured to join by itself (`auto_join`), and whose replica is not in the voter set, asks to be added
-    once it has caught up. If its node id votes with another directory, its own former disk, that one is removed first: two
-    voters never share an id.
-  * A voter that listens elsewhere than the voter set says tells the leader. A leader changes its own entry itself.
+* A controller configured to join (`auto_join`), and not in the voter set, asks to be added once it has caught up. If
+  the voter set has the controller's node id with another directory, its own former disk, the controller first asks to
+  remove the former entry: two voters never share an id.
+* A voter listening on other endpoints than the voter set says asks the leader to update them. A leader updates its own
+  entry itself.
 
-A replica that was removed does not come back by itself as long as its log tells that it has voted: somebody wanted it gone.
+Example:
+
+    1. The disk of controller 3 is replaced. The voter set {1,2,3} names controller 3 with its old directory id.
+    2. Controller 3 starts with a new directory id, fetches as an observer, and catches up with leader 1.
+    3. Controller 3 asks leader 1 to remove the old entry: {1,2}. Then it asks to be added: {1,2,3}.
+
+A removed replica does not rejoin by itself as long as its log names it as a former voter: an operator wanted the
+removal.
 """
 
 from typing import Final
@@ -26,7 +35,7 @@ MAX_DOUBLINGS: Final = 3
 
 
 def own_update(state: QuorumState) -> UpdateVoterRequest | None:
-    """Tells the quorum where this voter listens; None if it knows, or this node does not vote."""
+    """The request to update this voter's endpoints. None: the voter set is right, or this node is no voter."""
     desk, voters = state.joining, state.latest_voters
     if not desk.endpoints or desk.settled is voters:
         return None
@@ -40,7 +49,7 @@ def own_update(state: QuorumState) -> UpdateVoterRequest | None:
 
 
 def _wish(state: QuorumState) -> QuorumChangeRequest | None:
-    """What this node would ask its leader for now."""
+    """The request this node would send to its leader now."""
     desk, role = state.joining, state.role
     if not desk.endpoints or desk.settled is state.latest_voters:
         return None
@@ -48,7 +57,7 @@ def _wish(state: QuorumState) -> QuorumChangeRequest | None:
         return None
     high_watermark, _ = role.verified
     if high_watermark is None or state.shape.end < high_watermark or state.awaiting_log:
-        return None  # it does not follow well enough to be counted on
+        return None  # the node does not follow the leader closely enough yet
     if state.is_voter:
         return own_update(state)
     if not state.config.auto_join or state.voters.has_named(state.me) or not state.disk_trust.may_acknowledge:
@@ -61,12 +70,12 @@ def _wish(state: QuorumState) -> QuorumChangeRequest | None:
 
 
 def deadline_ms(state: QuorumState) -> int | None:
-    """When this node asks, or asks again; None: there is nothing to ask for, or it has asked."""
+    """When to send the request, or to repeat it. None: no request, or a request in flight."""
     return state.joining.ask_at_ms if state.joining.asked is None and _wish(state) is not None else None
 
 
 def ask_if_due(state: QuorumState) -> None:
-    """Called at the end of every step."""
+    """Sends the request if due. Called at the end of every step."""
     at_ms = deadline_ms(state)
     if at_ms is None or at_ms > state.now_ms:
         return
@@ -77,7 +86,7 @@ def ask_if_due(state: QuorumState) -> None:
 
 
 def on_response(state: QuorumState, request: QuorumChangeRequest, response: QuorumChangeResponse) -> None:
-    """Refused: later again. Done: the log will say so; if it brings another wish with it, then that next."""
+    """Schedules the next request: after a refusal, the same request later; after success, the next request, if any."""
     state.absorb(response.epoch, response.leader_id)
     if request == state.joining.asked:
         _again_later(state, failed=response.error is not ErrorCode.NONE)

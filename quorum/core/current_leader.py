@@ -1,18 +1,20 @@
-"""Whom a node follows now: what it tells people, load balancers and clients of a leader.
+"""The leader a node currently follows: the answer to operators, load balancers and clients.
 
-For elections a node remembers the leader that it had (`QuorumState.leader_id`): a prospective one may go back to it. A report
-must not take memory for news:
+For elections, a node remembers its last leader (`QuorumState.leader_id`), because a prospective node may return to it.
+A report must not name a merely remembered leader:
 
-    1 leads {1,2,3}. 3 dies, then 1 does. 2 remembers that 1 led, asks for votes, gets none, waits for 1 again, for ever.
-    2 follows nobody, from the moment on at which 1 has not answered it for a fetch timeout; and that is what 2 says.
+    1. Node 1 leads {1,2,3}. Node 3 dies, then node 1.
+    2. Node 2 remembers leader 1, asks for pre-votes, gets none, waits for leader 1 again, and so on for ever.
+    3. Once leader 1 has not answered for a fetch timeout, node 2 follows no leader, and reports exactly that.
 
-So a node names a leader that it has heard within `fetch_timeout_ms`, and no other: one that has answered one of its fetches well,
-or that has said itself, by BeginQuorumEpoch, that it leads this epoch. (A leader says so over and over to a voter that does not
-fetch because its disk is full; clients of that voter are still sent to the leader.) What a third node says of a leader is not
-enough, for it may not have noticed yet. A leader names itself while a majority has followed it within `check_quorum_ms` (a new
-one is given that time from its election on): one that was paused, or cut off, hears only later that it has been succeeded.
+So a node names only a leader heard within `fetch_timeout_ms`: the leader answered one of the node's fetches well, or
+sent BeginQuorumEpoch for the current epoch. (A leader repeats BeginQuorumEpoch to a voter which cannot fetch because of
+a full disk; clients of this voter still get sent to the leader.) A third node's word about a leader is not enough,
+because the third node may not have noticed a failure yet. A leader names itself while a majority has followed it within
+`check_quorum_ms`, or until the same time after its election: a paused leader, or one which was cut off, learns of its
+successor only later.
 
-Nothing is decided by any of this.
+No decision of the core depends on these reports.
 """
 
 from collections.abc import Sequence
@@ -24,17 +26,17 @@ from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned
 
 
 class Followed(NamedTuple):
-    """Whom this node follows, or why nobody."""
+    """The followed leader, or the reason for none."""
 
     leader_id: NodeId | None
     reason: str = ""
-    """Why nobody, in words; empty where somebody is followed."""
+    """The reason for following no leader, in words; empty with a leader."""
     since_ms: int = 0
-    """Where nobody is followed: when a leader was last heard, or, if none was, when this process started (`now_ms`)."""
+    """Without a leader: when a leader was last heard; if never, when this process started (`now_ms`)."""
 
 
 def followed(state: QuorumState, now_ms: int) -> Followed:
-    """As of `now_ms`, which may be later than the last input."""
+    """The followed leader as of `now_ms`, which may be later than the last input."""
     match state.role:
         case Leader() as leadership:
             began_ms = leadership.last_round_began_ms(state.latest_voters, state.me)
@@ -54,7 +56,7 @@ def followed(state: QuorumState, now_ms: int) -> Followed:
 
 
 def _last_word_ms(state: QuorumState) -> int | None:
-    """When the leader of this epoch was last heard; None: never, or it is seen gone."""
+    """When the leader of this epoch was last heard. None: never, or the leader's process is known to be gone."""
     if isinstance(state.role, Follower) and state.role.suspicious:
         return None
     answered_ms = state.role.heard_ms if isinstance(state.role, Follower) else None
@@ -67,29 +69,29 @@ def _newest(*times_ms: int | None) -> int | None:
 
 def _why_nobody(state: QuorumState) -> str:
     known = state.election.leader_id
-    lost = f"controller {known}, the last leader that it knew, does not answer it" if known is not None else ""
+    lost = f"controller {known}, its last known leader, does not answer" if known is not None else ""
     match state.role:
         case Follower(leader_id=leader_id) as role if role.suspicious:
-            return f"controller {leader_id}, its leader, is gone or has stepped down"
+            return f"controller {leader_id}, its leader, has stopped or stepped down"
         case Follower(leader_id=leader_id) as role if role.heard_ms is not None:
             return f"controller {leader_id}, its leader, has not answered for {state.config.fetch_timeout_ms} ms"
         case Follower():
             return lost
         case Prospective(votes=votes):
             asked = _answers(state, votes)
-            return f"{lost or f'nobody leads epoch {state.epoch}'}; it asks who would vote for it{asked}"
+            return f"{lost or f'no leader is known in epoch {state.epoch}'}; it asks the voters for pre-votes{asked}"
         case Candidate(votes=votes):
-            return f"it runs for leader of epoch {state.epoch}{_answers(state, votes)}"
+            return f"it is a candidate in epoch {state.epoch}{_answers(state, votes)}"
         case Resigned():
-            return f"it led epoch {state.epoch} and leads no more"
+            return f"it led epoch {state.epoch} and has resigned"
         case Unattached() | Leader():
-            return lost or f"it has heard of no leader of epoch {state.epoch}"
+            return lost or f"it knows no leader of epoch {state.epoch}"
         case _:
             assert_never(state.role)
 
 
 def _answers(state: QuorumState, votes: Votes) -> str:
-    """Which voters keep it from a majority so far."""
+    """The voters so far missing for a majority, in words."""
     others = state.latest_voters.others(state.me)
     refusing = [voter.node_id for voter in others if voter in votes.rejected]
     silent = [voter.node_id for voter in others if voter not in votes.rejected and voter not in votes.granted]

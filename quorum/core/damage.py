@@ -1,4 +1,11 @@
-"""A node's standing changes: damage was found or mended, or a lost tail has been made good (see `disk_trust`)."""
+"""Changes of a node's disk trust: damage was found or repaired, or a lost tail was restored (see `disk_trust`).
+
+Example:
+
+    1. The scrubber of voter 2 finds offsets 10 to 20 unreadable, and the runtime feeds `DamageFound`.
+    2. If voter 2 leads, it resigns (`UNFIT`). If voter 2 is a candidate or prospective, it stops campaigning.
+    3. The runtime repairs the range from voter 3's batches and feeds `DamageRepaired`: voter 2 may campaign again.
+"""
 
 from typing import assert_never
 
@@ -26,7 +33,7 @@ def on_damage(state: QuorumState, report: DamageFound | DamageRepaired) -> None:
 
 
 def restore_if_whole(state: QuorumState) -> None:
-    """Back to full standing, if what was lost is here again; the file's head of `disk_trust` says what that takes."""
+    """Restores full trust once the lost records are on disk again. The head of `disk_trust` has the conditions."""
     lost = state.disk_trust.lost
     if lost is None:
         return

@@ -1,4 +1,4 @@
-"""How a node draws itself, and what must always be true of it."""
+"""A node's state as one line of text, as rows of DescribeQuorum, and the invariants of a single node."""
 
 from metadata_log.format.ids import Offset, ReplicaKey, uuid_text
 from quorum.core.long_poll import high_watermark_told
@@ -8,7 +8,8 @@ from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned
 
 
 def line(state: QuorumState, stopped: str | None = None) -> str:
-    """Node, role, epoch, vote, leader, log and high watermark, at fixed columns: lines of several nodes stand in a table.
+    """Node, role, epoch, vote, leader, log and high watermark in fixed columns, so that lines of several nodes form a
+    table.
 
     1  leader       e5    vote 1  lead 1  log [0,12)@5        disk 12     hw 12
     """
@@ -33,7 +34,7 @@ def _high_watermark(state: QuorumState) -> Offset | None:
 
 
 def replicas(state: QuorumState) -> tuple[ReplicaStatus, ...]:
-    """Every replica that a leader knows of, itself first; empty on any other node."""
+    """All replicas known to a leader, itself first; empty on any other node."""
     if not isinstance(state.role, Leader):
         return ()
     leadership, voters, end = state.role, state.latest_voters, state.shape.end
@@ -59,7 +60,7 @@ def _replica(state: QuorumState, leadership: Leader, key: ReplicaKey, p: Replica
 
 
 def check_invariants(state: QuorumState) -> None:
-    """The laws that one node can check of itself. The ones between nodes are the simulator's."""
+    """Checks the laws of a single node. The simulator checks the laws between nodes."""
 
     def story() -> str:
         return f"{line(state)} role {state.role} directory {uuid_text(state.me.directory_id)}"
@@ -68,7 +69,7 @@ def check_invariants(state: QuorumState) -> None:
     assert state.shape.last_epoch <= state.epoch, f"a record of an epoch that is not on disk yet (R4): {story()}"
     known = state.known_high_watermark
     assert known is None or state.shape.start.offset <= known <= state.shape.end, (
-        f"high watermark {known} off the log: {story()}"
+        f"high watermark {known} outside the log: {story()}"
     )
     assert state.shape.start.offset == 0 or state.shape.snapshot is not None, (
         f"a log start without a snapshot (S2): {story()}"
@@ -84,20 +85,18 @@ def check_invariants(state: QuorumState) -> None:
             change = leadership.changes.pending
             if change is not None and change.offset is not None:
                 assert change.offset == state.voters.latest_offset, (
-                    f"a change that stands elsewhere: {change} {story()}"
+                    f"a change with its record elsewhere: {change} {story()}"
                 )
         case Follower(leader_id=leader_id):
             assert state.election.leader_id == leader_id != state.me.node_id, story()
         case Candidate():
             assert state.election.voted_for == state.me and state.election.leader_id is None, story()
             assert state.may_campaign or not state.has_next_epoch, (
-                f"an observer, or a damaged log, runs (R14): {story()}"
+                f"an observer, or a node with a damaged log, campaigns (R14): {story()}"
             )
         case Prospective():
-            assert state.may_campaign, f"an observer, or a damaged log, runs (R14): {story()}"
+            assert state.may_campaign, f"an observer, or a node with a damaged log, campaigns (R14): {story()}"
         case Resigned():
-            assert state.election.leader_id == state.me.node_id, (
-                f"resigned from an epoch that it did not lead: {story()}"
-            )
+            assert state.election.leader_id == state.me.node_id, f"resigned from an epoch it did not lead: {story()}"
         case Unattached():
             pass

@@ -1,27 +1,34 @@
-"""Whose history is it, if two differ at equal (offset, epoch)? Nobody truncates; the other voters decide.
+"""Disputes: two logs with different histories at equal (offset, epoch). No node truncates; the other voters decide.
 
-Log matching says that two logs which hold a record of the same epoch at the same offset agree on everything before it. If
-their chains differ all the same, somebody's disk or code has lied. Whoever cut its log on the strength of the other's word
-might cut away the only true copy. So both ends of the dispute do the same thing: they ask every other voter for its chain
-at that place, and count.
+Log matching says: two logs with a record of the same epoch at the same offset agree on all records before. If their
+chains differ all the same, a disk or a program has returned wrong data. A node truncating its log on another node's
+word alone might delete the only true copy. So both parties of a dispute ask every other voter for the chain at the
+disputed place, and count:
 
-    follower: its fetch was answered CHAIN_MISMATCH --+
-                                                      +--> Dispute: place, own chain --ChainRequest--> the other voters
-    leader:   a voter's fetch differs at its end -----+
+    follower: the leader answered CHAIN_MISMATCH ----+
+                                                     +--> Dispute: place, own chain --ChainRequest--> the other voters
+    leader:   a voter's fetch differs at its end ----+
 
-    a majority has one other chain   this node is the odd one out. It stops, and says where; a leader resigns before.
-    a majority has this node's       the other one is. A follower does not follow such a leader, and runs as if that had gone;
-                                     a leader goes on leading, and does not count whoever differs.
-    neither                          nobody moves. A follower goes on asking, its leader and those who have not said yet; it is
-                                     fed nothing meanwhile, and does not vote for such a leader. `problem` says so to whoever
-                                     looks. With two voters this is all that can be known, and a person has to decide.
+    a majority has one other chain   This node is wrong. The node stops and reports the place; a leader resigns first.
+    a majority has this node's       The other party is wrong. A follower treats such a leader as gone and campaigns;
+                                     a leader continues, and does not count the other party.
+    no majority known                No node moves. A follower keeps asking its leader and the voters without an answer.
+                                     The follower gets no records meanwhile, and does not vote for such a leader.
+                                     `problem` reports the dispute. With two voters an operator has to decide.
 
-A witness that does not hold the place has said nothing. (It may hold it later, copied from one of the two: then that one's
-history is the majority's, which is what decides.) Each mismatch asks again whoever has not said, so there is no timer. A
-dispute is over when the leader's logs and the follower's agree again: under another leader, or after a restart with another
-directory.
+Example, {1,2,3} led by 1:
 
-Sources: none in KRaft, which has no chain. Compare Raft 5.3, log matching.
+    1. A fault leaves another record at offset 40 of node 2's log, of the same epoch as leader 1's record.
+    2. Node 2 fetches at 50 with another chain than leader 1's. Leader 1 answers CHAIN_MISMATCH.
+    3. Leader 1 and node 2 both ask voter 3 for its chain at 50. Voter 3 has the chain of leader 1: two of three.
+    4. Node 2 stops. Leader 1 continues without counting node 2.
+
+A voter without a record at the disputed place gives no testimony. (The voter may copy the record later from one of the
+parties; that party's history is then the majority's, as it should be.) Each further mismatch repeats the requests to
+voters without testimony, so no timer is needed. A dispute ends when leader and follower agree again: under another
+leader, or after a restart with another directory.
+
+KRaft has no chain, and so no disputes. Compare Raft 5.3, log matching.
 """
 
 from collections import Counter
@@ -37,28 +44,32 @@ from quorum.core.roles import Follower, Leader, Why
 from quorum.core.votes import suspect
 
 SHOWN = 16
-"""Hexadecimal digits of a chain that are enough to tell two apart."""
+"""How many hexadecimal digits of a chain a message shows: enough to tell two chains apart."""
 
 NO_BOUNDARY = bytes(32)
-"""The chain of a log that holds the place in the middle of a batch: another history than that of a log where one ends."""
+"""The chain reported for a place inside a batch: another history than in a log with a batch ending there."""
 
-# --- the two ends of it ----------------------------------------------------------------------------------------------
+# --- the two parties -------------------------------------------------------------------------------------------------
 
 
 def on_mismatch(state: QuorumState, role: Follower, request: FetchRequest) -> None:
-    """The leader has another history at the end of this node's log."""
+    """Opens a follower's dispute: the leader has another history at the end of this node's log."""
     state.role = replace(role, has_fetched=False)
     _open(state, state.me, role.leader_id, request, request.chain)
 
 
 def on_accused(state: QuorumState, request: FetchRequest, chain: bytes | None) -> None:
-    """A replica has another history than this leader's `chain`. An observer's word starts no dispute: it may be anybody's."""
+    """Opens a leader's dispute with a voter. An observer's fetch opens no dispute, because any program may pose as an
+    observer.
+    """
     if state.latest_voters.contains(request.replica):
         _open(state, request.replica, request.replica.node_id, request, chain or NO_BOUNDARY)
 
 
 def close(state: QuorumState, other: ReplicaKey) -> None:
-    """The logs agree: this follower's (`other` is itself) with its leader's, or that of `other` with this leader's."""
+    """Ends a dispute: the logs agree, this follower's (`other` is itself) with its leader's, or `other`'s with this
+    leader's.
+    """
     state.disputes.pop(other, None)
 
 
@@ -78,7 +89,7 @@ def _open(state: QuorumState, other: ReplicaKey, with_whom: NodeId, request: Fet
 
 
 def on_chain_request(state: QuorumState, request: ChainRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
-    """A witness says what is on its disk; `chain_at_offset` is this node's chain there."""
+    """Answers with the chain on this node's disk: `chain_at_offset`."""
     error, chain, shape = ErrorCode.NONE, None, state.shape
     if min(request.offset, request.epoch, request.replica.node_id) < 0:
         error = ErrorCode.INVALID_REQUEST
@@ -90,7 +101,7 @@ def on_chain_request(state: QuorumState, request: ChainRequest, reply_to: int, c
 
 
 def on_chain_response(state: QuorumState, source: NodeId, request: ChainRequest, response: ChainResponse) -> None:
-    """What a witness holds. (Of epochs and leaders nothing is taken in: that is the fetches' business.)"""
+    """Notes a voter's testimony. (Epochs and leaders are adopted from answers to fetches only.)"""
     for dispute in list(state.disputes.values()):
         if dispute.is_at(request):
             dispute.asked.discard(source)
@@ -109,7 +120,7 @@ def on_chain_failed(state: QuorumState, destination: NodeId, request: ChainReque
 
 
 def _majority_chain(state: QuorumState, dispute: Dispute) -> bytes | None:
-    """The chain that a majority of the voters has at the disputed place; None if there is none, or it is not known."""
+    """The chain of a majority of the voters at the disputed place; None: no majority, or not known yet."""
     voters = state.latest_voters
     said = {node_id: chain for node_id, chain in dispute.said.items() if voters.key_of(node_id) is not None}
     if state.is_voter and state.disk_trust.may_vote:
@@ -119,10 +130,10 @@ def _majority_chain(state: QuorumState, dispute: Dispute) -> bytes | None:
 
 
 def _judge(state: QuorumState, dispute: Dispute) -> None:
-    """Draws the conclusion, as far as there is one.
+    """Draws the conclusion, as far as known.
 
     Raises:
-        SafetyViolated: this node is the odd one out.
+        SafetyViolated: this node's history is not the majority's.
     """
     chain, role = _majority_chain(state, dispute), state.role
     if chain is None:
@@ -132,19 +143,19 @@ def _judge(state: QuorumState, dispute: Dispute) -> None:
             leader.resign(state, role, Why.ACCUSED)
         with_them = sorted(node_id for node_id, said in dispute.said.items() if said == chain)
         raise SafetyViolated(
-            f"this node's history is not the quorum's: at offset {dispute.offset}, epoch {dispute.epoch}, its chain is "
+            f"this node has another history than the quorum: at offset {dispute.offset}, epoch {dispute.epoch}, its chain is "
             f"{dispute.chain.hex()[:SHOWN]}, and nodes {', '.join(map(str, with_them))}, a majority, have "
-            f"{chain.hex()[:SHOWN]}; nothing was cut. Keep this directory for a look, and give the node a new one"
+            f"{chain.hex()[:SHOWN]}; nothing was truncated. Keep this directory for analysis, and start the node with a new one"
         )
     if isinstance(role, Follower) and state.me in state.disputes:
         suspect(state, role)
 
 
 def problem(state: QuorumState) -> str:
-    """Which dispute this node has, in one sentence; empty if it has none."""
+    """The first open dispute, in one sentence; empty: no dispute."""
     for dispute in state.disputes.values():
         decided = _majority_chain(state, dispute) is not None
-        outcome = "a majority has this node's" if decided else "no majority decides between them, so nobody moves"
+        outcome = "a majority has this node's" if decided else "no majority decides between them, so neither node moves"
         return (
             f"node {dispute.with_whom} has another history at offset {dispute.offset}, epoch {dispute.epoch}, "
             f"where the chain here is {dispute.chain.hex()[:SHOWN]}; {outcome}"

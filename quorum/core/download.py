@@ -1,23 +1,33 @@
-"""Fetching a snapshot, piece by piece, where what comes next is gone from the leader's log (KIP-630).
+"""Downloading a snapshot piece by piece, once the leader's log no longer holds the next records (KIP-630).
 
     UseSnapshot --> FetchSnapshot(position) --> WriteSnapshotChunk --> ... --> InstallSnapshot --> SnapshotInstalled
 
-It is large, so it must not begin anew for every little thing. All nodes write the same bytes at the same offset, so what
-is here already (`state.part`) is good whoever leads next: a download goes on where it was after a break, an election, or a
-restart, of which the runtime says how much of a `.part` file it has found. The whole is verified before anything stands on it.
+A snapshot is large, so a download must survive interruptions. All nodes write the same bytes for the same offset, so
+the downloaded part (`state.part`) stays valid under any leader. A download continues after a broken connection, an
+election, or a restart; after a restart the runtime reports the size of the `.part` file. The node verifies the whole
+file before using it.
 
-A file that does not verify is fetched once more from its beginning at once (the crash that interrupted it may have left a
-torn piece), then after a while, then only once in `BAD_FILE_REST_MS`: the leader's own file may be bad, and fetching it without a
-rest mends nothing. The node goes on voting, says so (`unloadable`), and takes the next snapshot that the leader offers at once.
-It never gives up: of three controllers one is down, and this one alone stands between the leader and its next commit, so there
-will be no other snapshot; and the leader may have mended its file, or have sent it from a memory that is sound again.
+Example:
 
-What there was no room for is not such a file, and an idle cluster may never make another: it is fetched anew, as often as it
-takes, but not without a rest.
+    1. Follower 3 was away; leader 1's log starts at 500. Leader 1 answers its fetch with "use snapshot 500".
+    2. Follower 3 has downloaded 6 MiB of 9 when leader 1 dies. Node 2 becomes leader.
+    3. Node 2 also offers snapshot 500, and follower 3 continues at 6 MiB.
+    4. The file is complete: follower 3 verifies and installs it, and fetches records from 500 on.
 
-Reading a snapshot into an image takes long. Meanwhile the follower asks on, at the position that is the end of the file:
-so it knows that its leader is there, and its leader that it is, which for `progress.INSTALL_MS_MAX` counts as getting
-further. Otherwise two of three could lose a leader because one of them is being brought up to date.
+A file which fails verification is fetched once more at once, from its beginning: a crash may have left a torn piece. A
+third attempt follows after a delay, and all further attempts follow after `BAD_FILE_REST_MS` each, because the leader's
+own file may be bad and repeated fetches alone repair nothing. The node keeps voting, reports the problem
+(`unloadable`), and accepts any newer snapshot at once. The node never gives up: with one of three controllers down,
+this node alone may stand between the leader and its next commit, so no newer snapshot would appear; and the leader may
+repair its file, or send the bytes from sound memory again.
+
+A full disk is another matter. The node downloads the snapshot again after a rest, as often as needed, because an idle
+cluster may never write another snapshot.
+
+Loading a snapshot into an image takes long. Meanwhile the follower keeps asking for the position at the end of the
+file. The follower so learns that its leader is alive, and the leader counts the follower as making progress, for
+`progress.INSTALL_MS_MAX`. Otherwise two of three voters could lose their leader because one of them installs a
+snapshot.
 """
 
 from dataclasses import replace
@@ -29,11 +39,12 @@ from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Download, Follower
 
 INSTALLS_MAX = 3
-"""So often is one snapshot fetched that cannot be loaded, before the node rests and says so."""
+"""How many times a node fetches a snapshot which fails to load before resting and reporting the problem."""
 BAD_FILE_REST_MS = 10_000
-"""So long is the rest before each further attempt at a snapshot that could not be loaded."""
+"""How long a node rests before each further attempt at a snapshot which failed to load."""
 NO_ROOM_REST_MS = 5_000
-"""What was written is gone and there may be room for as much again: without a rest the leader would send nothing else."""
+"""How long a node rests after a full disk. The failed file is deleted, so the disk may have room again at once; without
+a rest the leader would send nothing but snapshots."""
 
 
 def request_for(state: QuorumState, download: Download) -> FetchSnapshotRequest:
@@ -44,14 +55,14 @@ def request_for(state: QuorumState, download: Download) -> FetchSnapshotRequest:
 
 
 def begin(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
-    """The leader has nothing else for this node than `snapshot`.
+    """Begins or continues the download of `snapshot`, the only thing the leader can offer.
 
     Raises:
-        SafetyViolated: if that would take back what is committed.
+        SafetyViolated: the snapshot would take back committed records.
     """
     if state.known_high_watermark is not None and snapshot.offset < state.known_high_watermark:
         raise SafetyViolated(
-            f"told to install snapshot {snapshot}, below the high watermark {state.known_high_watermark}"
+            f"the leader offered snapshot {snapshot}, below the high watermark {state.known_high_watermark}; it was not installed"
         )
     until_ms, put_off, _ = state.put_off
     if snapshot == put_off and state.now_ms < until_ms:
@@ -62,7 +73,7 @@ def begin(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
 
 
 def take_chunk(state: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
-    """A piece has come; the last one of them is followed by the installation."""
+    """Writes a chunk; after the last chunk, begins the installation."""
     position = download.position + len(response.data)
     same_file = response.position == download.position and download.size in (None, response.size)
     stands_still = not response.data and position != response.size
@@ -85,12 +96,12 @@ def take_chunk(state: QuorumState, role: Follower, download: Download, response:
 
 
 def drop(state: QuorumState, role: Follower) -> None:
-    """It is another file than the one that was begun: a fetch will say which."""
+    """Discards the download: the leader has another file. The next fetch will name it."""
     state.role, state.part = replace(role, download=None), None
 
 
 def on_still_there(state: QuorumState, role: Follower) -> None:
-    """The leader has heard that the installation goes on."""
+    """Notes the leader's answer during an installation."""
     state.role = role
     state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
 
@@ -101,15 +112,17 @@ def on_installed(state: QuorumState) -> None:
 
 
 def _over(state: QuorumState) -> None:
-    """The next fetch leaves at once, whatever became of the question whether the leader is still there."""
+    """Clears the installation, and lets the next fetch leave at once, without waiting for the question in flight."""
     state.installing = state.part = state.in_flight = None
     if isinstance(state.role, Follower):
-        state.role = replace(state.role, download=None)  # its file may be gone with what has failed
+        state.role = replace(state.role, download=None)  # the file may have been deleted with the failed installation
     state.retry_at_ms = state.now_ms
 
 
 def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
-    """The second time it is begun at once, then only after a while, or a rest; only a file that `is_damaged` counts."""
+    """Schedules the next attempt: at once, after a delay, or after a rest. Only a damaged file (`is_damaged`) counts as
+    a failure.
+    """
     _over(state)
     if not is_damaged:
         state.put_off = (state.now_ms + NO_ROOM_REST_MS, snapshot, reason)
@@ -124,7 +137,7 @@ def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str,
 
 
 def unloadable(state: QuorumState) -> str:
-    """That the leader's snapshot was fetched too often without being loaded, in one sentence; empty: it was not."""
+    """The problem of a leader's snapshot fetched too often without loading, in one sentence; empty: no problem."""
     snapshot, times, reason = state.failed_install
     if times < INSTALLS_MAX:
         return ""
@@ -132,8 +145,8 @@ def unloadable(state: QuorumState) -> str:
 
 
 def not_kept(state: QuorumState) -> str:
-    """That the leader's snapshot could not be stored on this disk, in one sentence; empty: it could."""
+    """The problem of a snapshot which could not be stored on this node's disk, in one sentence; empty: no problem."""
     until_ms, put_off, reason = state.put_off
     if state.now_ms >= until_ms or unloadable(state):
         return ""
-    return f"snapshot {put_off} of node {state.leader_id} could not be stored, and is fetched again: {reason}"
+    return f"snapshot {put_off} of node {state.leader_id} could not be stored and will be fetched again: {reason}"

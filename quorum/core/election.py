@@ -1,11 +1,17 @@
-"""Running for leader: the prospective's pre-votes, the candidate's votes, and the answers to both (Raft 5.2, KIP-996).
+"""Campaigning: a prospective node's pre-votes, a candidate's votes, and the answers to both (Raft 5.2, KIP-996).
 
-A node asks for pre-votes in its own epoch. With a majority of those, its own included, it raises its epoch, votes for
-itself, makes that durable and asks in earnest. A candidate that does not win waits out its timer and starts over with
-pre-votes, still in the raised epoch. A restarted candidate does so too: it keeps its vote, and nothing more.
+A node asks for pre-votes in its own epoch. With a majority of pre-votes, its own included, the node raises its epoch,
+votes for itself, saves both, and asks for votes. A candidate without a majority waits for its timer and starts again
+with pre-votes, in the raised epoch. A restarted candidate keeps its vote and starts again as well.
 
-Who is asked and does not answer is asked again after a back-off. Who refuses a pre-vote is asked again only while this node
-has seen its leader's process gone: the others will notice within moments, and then they agree.
+Example, in {1,2,3} at epoch 5, after the death of leader 3:
+
+    1. Voter 1 asks 2 and 3 for pre-votes in epoch 5. Voter 2 agrees: 1 and 2 are a majority.
+    2. Voter 1 saves epoch 6 with a vote for itself, and asks 2 and 3 for votes.
+    3. Voter 2 grants its vote. Voter 1 leads epoch 6.
+
+A voter without an answer is asked again after a back-off. A voter refusing a pre-vote is asked again only if this node
+has seen the leader's process gone: the other voters will notice within moments, and will then agree.
 """
 
 from dataclasses import replace
@@ -21,15 +27,15 @@ from quorum.core.roles import Candidate, Follower, Prospective, Votes, Why
 
 
 def _own_vote(state: QuorumState) -> Votes:
-    """Everybody else is to be asked now."""
+    """A vote for this node itself; all other voters are to be asked now."""
     ask_at_ms = dict.fromkeys(state.latest_voters.others(state.me), state.now_ms)
     return Votes(granted=frozenset({state.me}), rejected=frozenset(), ask_at_ms=ask_at_ms)
 
 
 def become_prospective(state: QuorumState, why: Why, *, suspicious: bool = False) -> None:
-    """Asks whether a majority would vote for this node. Nothing on disk changes."""
-    assert state.may_campaign, "neither an observer nor a node with a damaged log runs"
-    assert not state.awaiting_log, "a node whose log is being replaced does not run"
+    """Begins to ask for pre-votes. The files on disk do not change."""
+    assert state.may_campaign, "an observer, or a node with a damaged log, must not campaign"
+    assert not state.awaiting_log, "a node must not campaign while its log is being replaced"
     successors = state.role.successors if isinstance(state.role, Follower) else ()
     state.become(
         Prospective(_own_vote(state), state.election_deadline_ms(), suspicious, successors), why, state.election
@@ -44,7 +50,9 @@ def _become_candidate(state: QuorumState) -> None:
 
 
 def give_up(state: QuorumState, role: Prospective) -> None:
-    """A prospective goes back to where it was: to its leader, or to waiting; to asking around, if there is a new hint."""
+    """Returns a prospective node to its leader. Without a known leader, or with a newer hint (`heard_of`), becomes
+    unattached.
+    """
     if state.election.leader_id is not None and state.heard_of is None:
         state.become_follower(state.epoch, state.election.leader_id, Why.PRE_VOTE_LOST)
         assert isinstance(state.role, Follower)
@@ -54,7 +62,7 @@ def give_up(state: QuorumState, role: Prospective) -> None:
 
 
 def count(state: QuorumState) -> None:
-    """Draws the conclusion from the votes so far; asks those who are to be asked now."""
+    """Draws the conclusion from the votes so far, and sends the vote requests now due."""
     voters = state.latest_voters
     match state.role:
         case Prospective(votes=votes) if votes.won(voters):
@@ -70,7 +78,7 @@ def count(state: QuorumState) -> None:
 
 
 def ask(state: QuorumState) -> None:
-    """Sends the vote requests that are due."""
+    """Sends the vote requests now due."""
     role = state.role
     if not isinstance(role, Prospective | Candidate):
         return
@@ -89,7 +97,7 @@ def _vote_request(state: QuorumState, voter: ReplicaKey, *, pre_vote: bool) -> V
 
 
 def _is_awaited(state: QuorumState, request: VoteRequest) -> bool:
-    """Whether `request` belongs to the round that is going on: votes of another epoch or kind are not counted."""
+    """True if `request` belongs to the current round. Votes of another epoch or kind are not counted."""
     if request.epoch != state.epoch or request.candidate != state.me:
         return False
     return isinstance(state.role, Prospective if request.pre_vote else Candidate)
@@ -98,8 +106,8 @@ def _is_awaited(state: QuorumState, request: VoteRequest) -> bool:
 def on_vote_response(state: QuorumState, source: NodeId, request: VoteRequest, response: VoteResponse) -> None:
     """Notes one voter's answer.
 
-    An answer to a pre-vote may come from an older epoch, of a node that has not heard of ours: it is an answer to our
-    question all the same, and a node that alone stands in a higher epoch would else never get one.
+    The answer to a pre-vote may come from an older epoch, of a voter which has not heard of this node's epoch. Such an
+    answer counts: otherwise a node alone in a higher epoch would never get one.
     """
     fresh = state.absorb(response.epoch, response.leader_id)
     if not _is_awaited(state, request) or not (fresh or request.pre_vote):
@@ -121,7 +129,7 @@ def on_vote_response(state: QuorumState, source: NodeId, request: VoteRequest, r
 
 
 def on_vote_failed(state: QuorumState, request: VoteRequest) -> None:
-    """No answer: ask again in a while."""
+    """Without an answer, schedules another request."""
     if not _is_awaited(state, request):
         return
     role = state.role
@@ -136,7 +144,7 @@ def _ask_later(state: QuorumState, votes: Votes, voter: ReplicaKey) -> Votes:
 
 
 def on_timer(state: QuorumState) -> None:
-    """The election timeout of a prospective or candidate, or the time to ask somebody again."""
+    """The election timeout of a prospective node or candidate, or the time for another request."""
     role = state.role
     assert isinstance(role, Prospective | Candidate)
     if role.deadline_ms > state.now_ms:
@@ -146,7 +154,7 @@ def on_timer(state: QuorumState) -> None:
         case Prospective():
             give_up(state, role)
         case Candidate() if not state.has_next_epoch:
-            # The votes of this epoch may still come. There is no next epoch in which it could ask for others.
+            # Votes of this epoch may still arrive. No next epoch exists for asking again.
             state.role = replace(role, deadline_ms=state.election_deadline_ms())
             ask(state)
         case Candidate():

@@ -1,8 +1,16 @@
-"""How a leader answers fetches: judge, acknowledge, answer or park (KIP-595, KIP-630).
+"""A leader's answers to fetches: judge, acknowledge, answer or park (KIP-595, KIP-630).
 
-A fetch says three things at once: "give me what comes after N", "below N all is durable here", and "I still follow you". It
-is judged first, because only the end of a log that is a prefix of the leader's may be counted. Then it moves the high
-watermark, and only then it is answered, so that the answer carries the new one.
+A fetch at offset N says three things at once: "send me the records from N on", "all records below N are durable here",
+and "I still follow you". The leader first judges the fetch, because only a log agreeing with the leader's may be
+counted. The leader then raises the high watermark, and finally answers, so that the answer carries the new high
+watermark.
+
+Example, leader 1 with log [0,9) and high watermark 7, in {1,2,3}:
+
+    1. Follower 2 fetches at 9 with epoch and chain as in the leader's log: the logs agree.
+    2. Leader 1 notes end 9 for follower 2. Leader and follower are two of three: the high watermark is 9.
+    3. The leader has no records from 9 on. Follower 2 does not know of the commit yet, so its fetch is parked for 5 ms only.
+    4. A new record arrives, or the 5 ms end. The answer carries high watermark 9.
 """
 
 from typing import assert_never
@@ -18,14 +26,14 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, ParkedFetch
 
 WAIT_MS_MAX = 30_000
-"""No fetch is parked for longer, whatever it asks for."""
+"""Maximum time a fetch is parked, whatever the request says."""
 
 OBSERVER_SESSION_MS = 300_000
-"""An observer that has been silent for this long is forgotten."""
+"""How long an observer may be silent before the leader forgets the observer."""
 
 OBSERVERS_MAX = 1_000
-"""Beyond it, whoever was heard least recently is forgotten for a new one: anybody may call itself an observer, under as many
-names as it likes."""
+"""Maximum number of observers. For a new observer beyond it, the leader forgets the longest silent one. Any client can
+call itself an observer, under any number of names."""
 
 
 def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_offset: bytes | None) -> None:
@@ -50,7 +58,8 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
         chain_at_offset=chain_at_offset,
     )
     if isinstance(verdict, ChainMismatch):
-        # It may fetch for ever, and follows nothing: that is no progress, and keeps nobody in office.
+        # The replica follows no leader, however often it fetches: its fetches are no progress and keep no leader in
+        # office.
         progress.last_fetch_ms = state.now_ms
         state.reply(reply_to, state.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
         disputes.on_accused(state, request, chain_at_offset)
@@ -63,7 +72,7 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
             progress.acknowledged(request.fetch_offset)
             leader.advance_high_watermark(state, leadership)
     if state.role is not leadership:
-        # The watermark passed the record that removes this leader: it has resigned a moment ago.
+        # The high watermark passed the record removing this leader, so the leader has just resigned.
         state.reply(reply_to, state.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, request))
         return
     leader.count_echoes(state, leadership)
@@ -79,7 +88,7 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
 
 
 def _refusal(state: QuorumState, request: FetchRequest | FetchSnapshotRequest, epoch: int) -> ErrorCode | None:
-    """What keeps this node from serving `request` at all. A fetch never moves the receiver's epoch."""
+    """The reason for refusing `request`; None: serve it. A fetch never changes the receiver's epoch."""
     match request:
         case FetchRequest():
             places = (request.epoch, request.fetch_offset, request.last_fetched_epoch, request.part_position or 0)
@@ -103,7 +112,7 @@ def _refusal(state: QuorumState, request: FetchRequest | FetchSnapshotRequest, e
 
 
 def _progress_of(state: QuorumState, leadership: Leader, replica: ReplicaKey) -> ReplicaProgress:
-    """The book of `replica`; a new one for a new observer, on which occasion the silent ones are dropped."""
+    """The progress of `replica`. A new observer gets a new entry, and the leader forgets silent observers then."""
     progress = leadership.replicas.get(replica)
     if progress is None:
         _forget_observers(state, leadership)
@@ -112,7 +121,7 @@ def _progress_of(state: QuorumState, leadership: Leader, replica: ReplicaKey) ->
 
 
 def _forget_observers(state: QuorumState, leadership: Leader) -> None:
-    """Those that are silent; and of too many, the one that was heard least recently."""
+    """Forgets silent observers, and with too many observers, the longest silent one."""
     heard_ms = {
         key: progress.last_fetch_ms or 0
         for key, progress in leadership.replicas.items()
@@ -147,10 +156,12 @@ def _answer_or_park(
 
 
 def on_fetch_snapshot(state: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:
-    """A piece of a snapshot. The node has the files, so it finds SNAPSHOT_NOT_FOUND and the end of the file."""
+    """Answers with a chunk of a snapshot. The node fills in the data, and detects SNAPSHOT_NOT_FOUND and the end of the
+    file.
+    """
     error = _refusal(state, request, request.epoch)
     if error is None and request.snapshot.offset == 0:
-        error = ErrorCode.SNAPSHOT_NOT_FOUND  # the bootstrap snapshot is nobody else's
+        error = ErrorCode.SNAPSHOT_NOT_FOUND  # each node has its own bootstrap snapshot
     elif error is None and request.position < 0:
         error = ErrorCode.POSITION_OUT_OF_RANGE
     response = FetchSnapshotResponse(

@@ -1,20 +1,32 @@
-"""Following: fetch from the leader, take what it sends, give up on it in time. And finding a leader to follow.
+"""Following: a follower fetches from its leader, appends the records, and gives up a silent leader. Finding a leader to
+follow.
 
-The next fetch is sent when the log is flushed to its end, and from there: the fetch *is* the acknowledgement, so it must not
-say more than the disk does. One fetch is in flight at a time, and only the answer to that one is taken; a late or repeated
-answer could append a second time, or acknowledge what was since cut away.
+The next fetch leaves once the log is flushed to its end, and asks from the flushed end: a fetch *is* the
+acknowledgement, so a fetch must not claim more than the disk holds. One fetch is in flight at a time, and only its own
+answer is accepted. A late or repeated answer could append records twice, or acknowledge records which were cut away.
 
-What an answer can be:
-  * batches, or nothing: the logs agree up to its end, and the high watermark is the leader's, or that end if it is less;
-  * a part of a batch that is larger than a piece: it is kept until all parts are here, and says that the leader is there;
-  * a point of divergence: cut back and ask again. Never below the own high watermark: what is committed is nobody's to cut;
-  * a snapshot: what comes next is gone from the leader's log. It is fetched piece by piece, then the log starts at its end.
+Kinds of answers:
 
-How much a fetch asks for is found out, so that over any link the answer comes within the request's timeout: see
+* batches, or nothing: both logs agree up to the answer's end. The follower's high watermark becomes the leader's,
+  limited to the same end;
+* a part of a large batch: the follower keeps the part until the batch is complete. The part also proves that the leader
+  is alive;
+* a point of divergence: the follower truncates its log and fetches again, but never truncates below its own high
+  watermark, because committed records must stay;
+* a snapshot: the leader's log no longer holds the next records. The follower downloads the snapshot piece by piece, and
+  its log then starts at the snapshot's end.
+
+Example, follower 2 of leader 1:
+
+    1. Follower 2 fetches at 7. Leader 1 answers with batch [7,9) and high watermark 7.
+    2. Follower 2 appends and flushes. Its next fetch, at 9, acknowledges the batch.
+    3. Leader 1 counts itself and follower 2, commits up to 9, and answers with high watermark 9.
+
+The size of a fetch adapts to the link, so that over any link an answer arrives within the request timeout: see
 `metadata_log.format.pieces`.
 
-A follower whose leader's process is seen gone (`PeerRefused`) does not wait for the fetch timeout: the leader's last
-answer ranked the successors, and each runs when its turn comes, unless the leader answers after all.
+A follower which sees its leader's process gone (`PeerRefused`) does not wait for the fetch timeout. The leader's last
+answer ranked the successors, and each successor campaigns on its turn, unless the leader answers first.
 """
 
 from dataclasses import replace
@@ -36,7 +48,7 @@ from quorum.core.votes import suspect, wait_of_rank
 
 
 def may_fetch(state: QuorumState) -> bool:
-    """Whether a fetch may leave as soon as `retry_at_ms` has come."""
+    """True if a fetch may leave as soon as `retry_at_ms` has come."""
     if state.shutting_down or state.in_flight is not None:
         return False
     if state.installing is not None:
@@ -47,14 +59,14 @@ def may_fetch(state: QuorumState) -> bool:
         case Follower():
             return True
         case Unattached() | Resigned():
-            # A resigned leader too: mostly it has only restarted, and somebody else leads by now.
+            # A resigned leader, too: usually it has only restarted, and another node leads by now.
             return bool(_may_know_a_leader(state))
         case _:
             return False
 
 
 def fetch_if_due(state: QuorumState) -> None:
-    """Sends the next fetch if it is time. Called at the end of every step, so that no path can forget it."""
+    """Sends the next fetch if it is due. Called at the end of every step, so that no code path can forget the fetch."""
     if state.now_ms < state.retry_at_ms or not may_fetch(state):
         return
     request: FetchRequest | FetchSnapshotRequest
@@ -79,7 +91,7 @@ def fetch_if_due(state: QuorumState) -> None:
 
 
 def _may_know_a_leader(state: QuorumState) -> list[NodeId]:
-    """Whom to ask while nobody to follow is known: any voter may know one, and whoever the configuration names."""
+    """The nodes to ask for a leader: all voters, and the controllers named in the configuration."""
     voters = [key.node_id for key in state.latest_voters.others(state.me)]
     known = dict.fromkeys([*voters, *state.config.also_ask])
     return [node_id for node_id in known if node_id != state.me.node_id]
@@ -87,7 +99,7 @@ def _may_know_a_leader(state: QuorumState) -> list[NodeId]:
 
 def _fetch_request(state: QuorumState, read_token: int, partial: PartialBatch | None) -> FetchRequest:
     end = state.shape.flushed_end
-    assert end == state.shape.end, "a fetch would acknowledge what is not on disk"
+    assert end == state.shape.end, "a fetch would acknowledge records that are not on disk"
     return FetchRequest(
         replica=state.fetch_key,
         epoch=state.epoch,
@@ -116,10 +128,10 @@ def _follows(
     request: FetchRequest | FetchSnapshotRequest,
     reply: FetchResponse | FetchSnapshotResponse,
 ) -> Follower | None:
-    """This node as follower of `source` if `reply` is the awaited answer of its leader in this epoch; else None.
+    """Returns this node's follower role if `reply` is the awaited answer of its leader in this epoch; None otherwise.
 
-    Whatever `reply` says of epochs and leaders is taken in first; an unattached node may learn its leader from it. Errors
-    and all that is not the awaited answer are followed by a back-off.
+    Epoch and leader in `reply` are adopted first; an unattached node may learn its leader from them. A back-off follows
+    every error and every answer other than the awaited one.
     """
     if not state.take_in_flight(source, request):
         return None
@@ -142,10 +154,10 @@ def _heard_well(
     verified: tuple[Offset | None, Offset],
     partial: PartialBatch | None = None,
 ) -> Follower:
-    """The leader has answered: it is there, and there is no reason to suspect it.
+    """Returns the role after a good answer: the leader is alive and no longer suspected.
 
-    A leader answers all parked fetches at once, so its followers would give up on it at once too, and split the vote. The
-    better successor gives up first.
+    A leader answers all parked fetches at once, so all followers would give up the leader at the same time, and would
+    split the vote. The better successor gives up first.
     """
     state.heard_ms = state.now_ms
     state.failures = 0
@@ -173,11 +185,11 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
         return disputes.on_mismatch(state, role, request)
     if response.error is ErrorCode.INVALID_VOTER_KEY:
         raise SafetyViolated(
-            f"leader {source} says that several processes fetch as {request.replica}: this node's directory was copied, and both "
-            "run. Stop the copy for good, then start this one again"
+            f"leader {source} reports several processes fetching as {request.replica}: this node's directory was copied, and "
+            "both copies run. This node stops; stop the other copy for good, then start this node again"
         )
     if response.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and response.leader_id is None:
-        # It led this epoch and does not any more; a leader never comes back in the same epoch.
+        # The node led this epoch and leads no longer; no leader returns in the same epoch.
         return suspect(state, replace(role, successors=response.successors or role.successors))
     if response.error is not ErrorCode.NONE:
         return None
@@ -185,7 +197,7 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
     if response.part is not None:
         batches, partial = _put_together(role.partial, request.fetch_offset, response.part)
         if not batches and partial is None:
-            state.role = replace(role, partial=None)  # from the batch's beginning, then
+            state.role = replace(role, partial=None)  # fetch again from the beginning of the batch
             return None
     if not _continues(state, batches):
         return None
@@ -211,7 +223,7 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
 def _put_together(
     held: PartialBatch | None, offset: Offset, part: BatchPart
 ) -> tuple[tuple[Batch, ...], PartialBatch | None]:
-    """The batch of which `part` is the last part, or what is held of it; neither, where the parts do not fit together."""
+    """Returns the batch completed by `part`, or the part held so far; neither if the parts do not fit together."""
     partial = joined(held, offset, part)
     if partial is None or not partial.is_whole:
         return (), partial
@@ -222,7 +234,7 @@ def _put_together(
 
 
 def _continues(state: QuorumState, batches: tuple[Batch, ...]) -> bool:
-    """Whether `batches` continue this log; what does not is left alone, and the leader sees no progress."""
+    """True if `batches` continue this log. Other batches are ignored, and the leader sees no progress."""
     end, last_epoch = state.shape.end, state.shape.last_epoch
     for batch in batches:
         if batch.base_offset != end or not last_epoch <= batch.epoch <= state.epoch:
@@ -232,17 +244,17 @@ def _continues(state: QuorumState, batches: tuple[Batch, ...]) -> bool:
 
 
 def on_log_replaced(state: QuorumState) -> None:
-    """The snapshot is installed: the leader has as much time to answer the next fetch as if it had just answered one."""
+    """Restarts the fetch timeout after an installed snapshot, as after a good answer."""
     role = state.role
     if isinstance(role, Follower):
         state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms)
 
 
 def on_log_grown(state: QuorumState) -> None:
-    """A follower's high watermark: the leader's, but only up to what its last reply has shown to be the leader's log.
+    """Raises a follower's high watermark to the leader's, limited to the end verified by the last answer.
 
-    Called when what a good reply brought is in the log, also when that is nothing. The end may not be flushed yet:
-    nothing is applied before it is, which is the node's to see to.
+    Called once the batches of a good answer are in the log, even if the answer had none. The end may not be flushed
+    yet; the node applies flushed records only.
     """
     role = state.role
     if isinstance(role, Follower):
@@ -250,16 +262,18 @@ def on_log_grown(state: QuorumState) -> None:
         if high_watermark is not None:
             state.raise_high_watermark(
                 min(high_watermark, verified_end, state.shape.end)
-            )  # a full disk keeps less than was fetched
+            )  # a full disk keeps fewer records than were fetched
 
 
 def _truncate(state: QuorumState, request: FetchRequest, diverging: OffsetAndEpoch) -> None:
     end = truncation_point(state.shape, diverging)
     if end >= request.fetch_offset:
-        # Nothing would be cut: a reply that makes no sense. Ask again, later.
+        # The answer makes no sense, because nothing would be cut. Fetch again later.
         return state.back_off()
     if state.known_high_watermark is not None and end < state.known_high_watermark:
-        raise SafetyViolated(f"told to truncate to {end}, below the high watermark {state.known_high_watermark}")
+        raise SafetyViolated(
+            f"the leader asked to truncate to {end}, below the high watermark {state.known_high_watermark}; nothing was truncated"
+        )
     state.awaiting_log = True
     state.effects.append(TruncateLog(end))
     return None
@@ -315,7 +329,7 @@ def on_peer_refused(state: QuorumState, node_id: NodeId) -> None:
 
 
 def deadline_ms(state: QuorumState, role: Follower) -> int:
-    """When a follower gives up on its leader. Whoever may not run has no turn to wait for."""
+    """When a follower gives up its leader. A node not allowed to campaign has no turn to wait for."""
     if role.campaign_at_ms is None or not state.may_campaign:
         return role.fetch_deadline_ms
     return min(role.fetch_deadline_ms, role.campaign_at_ms)
@@ -325,7 +339,8 @@ def on_timer(state: QuorumState, role: Follower) -> None:
     if deadline_ms(state, role) > state.now_ms:
         return
     if state.awaiting_log:
-        # A snapshot is being installed, which may take long. Its log is about to be another: let it finish, then judge.
+        # An installation may take long, and is about to replace the log. The node lets it finish, and then judges
+        # again.
         state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms, campaign_at_ms=None)
     elif not state.may_campaign:
         state.become_unattached(state.epoch, Why.LEADER_SILENT)

@@ -1,12 +1,19 @@
-"""A leader's term: how it opens, what keeps it alive, where the high watermark moves, and how it ends.
+"""A leadership: how it opens, stays alive, moves the high watermark, and ends.
 
-It opens with a `LeaderChange` record, the first of its epoch; nothing of older epochs is committed before that is. It ends
-when somebody speaks of a higher epoch, when no majority gets further for `check_quorum_ms`, when this node's own disk gets no
-further, or when it is asked to. Then the node rests as RESIGNED and tells the voters who of them should run first.
+A leadership opens with a `LeaderChange` record, the first record of its epoch; records of older epochs are not
+committed before this record is. A leadership ends if a message names a higher epoch, if no majority makes progress for
+`check_quorum_ms`, if the leader's own disk makes no progress, or on request. The node then rests as RESIGNED and tells
+the voters the order of succession.
 
-Check-quorum counts progress, not fetches (KAFKA-15911): a follower that asks for the same offset again and again, because
-it cannot write what it gets, would keep a leader in office that commits nothing. A follower that stands at the end that it
-was last told has nothing to get further with, and counts.
+Example, leader 1 of {1,2,3} in epoch 6:
+
+    1. Node 1 wins the election with a log ending at 10, and appends `LeaderChange` at offset 10 in epoch 6.
+    2. Node 1 flushes up to 11. Voter 2 fetches at 11. Two of three voters hold the record: the high watermark is 11.
+    3. Voters 2 and 3 become unreachable. After `check_quorum_ms` without progress node 1 resigns (`QUORUM_LOST`).
+
+Check-quorum counts progress, not fetches (KAFKA-15911). A follower with a full disk asks for the same offset again and
+again; counting its fetches would keep a leader in office without any commit. A follower at the last end reported to it
+has nothing left to fetch, and counts.
 """
 
 from collections.abc import Iterable
@@ -31,23 +38,24 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, Resigned, Why
 
 FLUSH_PATIENCE: Final = 5
-"""So many times `check_quorum_ms` may a flush take here. The followers' disks commit without this one, but what is committed
-can be applied only when it is durable here too: a leader whose flush hangs, and does not fail, would tell no client what has
-become of its change, and no broker any news, for as long as it hangs. A second now and then is a slow disk's way, and better
-than an election; five are nobody's, and to be wrong about it costs one election."""
+"""How long a leader tolerates a hanging flush, as a multiple of `check_quorum_ms`. The followers' disks suffice to
+commit, but the leader applies only records durable on its own disk. A leader with a hanging flush would answer no
+client and send brokers no news. A slow disk may well take one second, and waiting is cheaper than an election; five
+seconds point to a broken disk, and a wrong guess costs only one election."""
 
 # --- the beginning ---------------------------------------------------------------------------------------------------
 
 
 def lead(state: QuorumState, granted: frozenset[ReplicaKey], asked_ms: int) -> None:
-    """Takes office: leadership on disk, then the record that opens the epoch, then the news to everybody.
+    """Takes office: saves the leadership, appends the first record of the epoch, and announces the leader to all
+    voters.
 
-    The first leader of all also writes the voter set that the cluster was formatted with into the log, so that from then on
-    the log speaks for itself (KIP-853).
+    The first leader of a new cluster also appends the voter set from the format of the cluster, so that the log itself
+    defines the voters from then on (KIP-853).
     """
     others = state.latest_voters.others(state.me)
     replicas = {
-        # A vote is proof of following: it was given after `asked_ms`, when it was asked for.
+        # A vote proves following: the voter granted it after `asked_ms`, the time of the request.
         voter: ReplicaProgress(progress_ms=state.now_ms, confirmed_ms=asked_ms if voter in granted else None)
         for voter in others
     }
@@ -68,7 +76,7 @@ def _begin_every_ms(state: QuorumState) -> int:
 
 
 def _begin_quorum_epoch(state: QuorumState, leadership: Leader) -> None:
-    """Tells those voters who leads that have been silent for a while; at the start of the epoch, all of them."""
+    """Sends BeginQuorumEpoch to voters silent for a while; at the start of the epoch, to all voters."""
     for voter in state.latest_voters.others(state.me):
         progress = leadership.replicas[voter]
         never_told = progress.begun_ms is None and progress.last_fetch_ms is None
@@ -78,28 +86,28 @@ def _begin_quorum_epoch(state: QuorumState, leadership: Leader) -> None:
 
 
 def on_begin_response(state: QuorumState, response: BeginQuorumEpochResponse) -> None:
-    """Only the epoch in it matters: this is how a leader hears of a voter that stands durably above its epoch."""
+    """Adopts only the epoch of the answer. So a leader learns of a voter with a higher durable epoch."""
     state.absorb(response.epoch, response.leader_id)
 
 
-# --- the log has grown, is flushed, or somebody has acknowledged -----------------------------------------------------
+# --- the log grew or was flushed, or a voter acknowledged ------------------------------------------------------------
 
 
 def on_log_grown(state: QuorumState, leadership: Leader, *, voters_changed: bool) -> None:
-    """The followers get it at once, flushed here or not; this node counts itself only when it is."""
+    """Sends new records to the followers at once, flushed or not. The leader counts itself only after its own flush."""
     if voters_changed:
         for voter in state.latest_voters.others(state.me):
             leadership.replicas.setdefault(voter, ReplicaProgress(progress_ms=state.now_ms))
         _drop_strangers(state, leadership)
         advance_high_watermark(state, leadership)
-        # Fewer voters may make a majority of what has been echoed already, and nobody else may come to say so again.
+        # A smaller set may already have a majority of echoes, and no further fetch may arrive to trigger the count.
         count_echoes(state, leadership)
         _begin_quorum_epoch(state, leadership)
     complete_parked(state, leadership, lambda parked: parked.request.fetch_offset < state.shape.end)
 
 
 def _drop_strangers(state: QuorumState, leadership: Leader) -> None:
-    """A removed voter that was never heard of in this epoch is not an observer either."""
+    """Drops removed voters which never fetched in this epoch: they are no observers either."""
     voters = state.latest_voters
     for key, progress in list(leadership.replicas.items()):
         if progress.last_fetch_ms is None and not voters.contains(key):
@@ -107,15 +115,15 @@ def _drop_strangers(state: QuorumState, leadership: Leader) -> None:
 
 
 def _ends(state: QuorumState, leadership: Leader) -> Iterable[Offset | None]:
-    """The durable ends of the voters. A leader that is not one of them any more does not count itself."""
+    """The durable ends of the voters. A leader removed from the voter set does not count itself."""
     me, flushed_end, replicas = state.me, state.shape.flushed_end, leadership.replicas
     return [flushed_end if voter == me else replicas[voter].end_offset for voter in state.latest_voters.keys]
 
 
 def advance_high_watermark(state: QuorumState, leadership: Leader) -> None:
-    """Moves the high watermark if a majority's disks allow it; who waits for that hears of it soon (`long_poll`)."""
+    """Raises the high watermark to the end durable on a majority, and tells waiting followers soon (`long_poll`)."""
     if state.known_high_watermark == state.shape.end:
-        return  # nobody's disk holds more: so it is for every fetch but the one that completes a majority
+        return  # no disk holds more: the usual case, except for the fetch completing a majority
     end = leader_high_watermark(
         _ends(state, leadership),
         len(state.latest_voters),
@@ -141,7 +149,7 @@ def on_confirm_reads(state: QuorumState, leadership: Leader, token: int) -> None
 
 
 def begin_read_round(state: QuorumState, leadership: Leader) -> None:
-    """Starts the round that waits, if none is in flight: parked fetches carry its token out at once."""
+    """Starts the waiting round, if no round is in flight. Answers to parked fetches carry the round's token at once."""
     if not committed_in_epoch(state, leadership) or not leadership.reads.begin():
         return
     voters = state.latest_voters
@@ -150,7 +158,7 @@ def begin_read_round(state: QuorumState, leadership: Leader) -> None:
 
 
 def count_echoes(state: QuorumState, leadership: Leader) -> None:
-    """Confirms the round in flight if a majority of the latest voters, this node counted, has repeated its tokens."""
+    """Confirms the round in flight once a majority of the latest voters, this node included, has repeated its tokens."""
     if leadership.reads.mark is None:
         return
     voters = state.latest_voters
@@ -162,28 +170,28 @@ def count_echoes(state: QuorumState, leadership: Leader) -> None:
         begin_read_round(state, leadership)
 
 
-# --- is there still a quorum? ----------------------------------------------------------------------------------------
+# --- check-quorum ----------------------------------------------------------------------------------------------------
 
 
 def is_live(state: QuorumState, progress: ReplicaProgress) -> bool:
-    """Whether it has fetched within the time that a leader gives its quorum."""
+    """True if the replica has fetched within the check-quorum time."""
     return progress.last_fetch_ms is not None and state.now_ms - progress.last_fetch_ms < state.config.check_quorum_ms
 
 
 def check_quorum_deadline_ms(state: QuorumState, leadership: Leader) -> int:
-    """When this leader has been without a majority that gets further for too long."""
+    """When this leader will have had no progress of a majority for too long."""
     voters = state.latest_voters
     progress_ms = [leadership.replicas[voter].progress_ms for voter in voters.others(state.me)]
     newest_ms = newest_of_majority(progress_ms, voters.needed_besides(state.me))
-    assert newest_ms is not None, "a majority that is larger than the voter set"
+    assert newest_ms is not None, "a majority larger than the voter set"
     return newest_ms + state.config.check_quorum_ms
 
 
 def flush_deadline_ms(state: QuorumState, leadership: Leader) -> int | None:
-    """When this leader has waited for its own disk for too long.
+    """When this leader will have waited for its own disk for too long. None: no reason to resign.
 
-    It waits on unless the other voters that are live make a majority by themselves: a successor would need its vote too,
-    which would have to be made durable by the same disk.
+    The leader resigns only if the other live voters make a majority by themselves. Otherwise a successor would need
+    this node's vote, and the same disk would have to save the vote.
     """
     if state.unflushed_since_ms is None:
         return None
@@ -194,9 +202,9 @@ def flush_deadline_ms(state: QuorumState, leadership: Leader) -> int | None:
 
 
 def flush_problem(state: QuorumState) -> str:
-    """That this node's own disk keeps it from leading, in one sentence; empty: it does not."""
+    """The problem of a hanging flush on this node's own disk, in one sentence; empty: no problem."""
     return (
-        "the disk has not finished a flush for so long that this node does not lead until the flush ends"
+        "a flush on this node's disk has not finished for too long; this node does not lead until the flush ends"
         if state.is_stalled
         else ""
     )
@@ -234,9 +242,9 @@ def on_timer(state: QuorumState, leadership: Leader) -> None:
 
 
 def resign(state: QuorumState, leadership: Leader, why: Why, *, first: ReplicaKey | None = None) -> None:
-    """Steps down, but keeps the epoch: nobody else can lead it, and this node must not lead it a second time.
+    """Steps down and keeps the epoch: no other node can lead the epoch, and this node must not lead it a second time.
 
-    `first` is to succeed; otherwise whoever is furthest.
+    The first successor is `first`; by default, the voter with the longest log.
     """
     others = state.latest_voters.others(state.me)
     ranked = tuple(sorted(successors(others, leadership.replicas), key=lambda voter: voter != first))
@@ -247,7 +255,7 @@ def resign(state: QuorumState, leadership: Leader, why: Why, *, first: ReplicaKe
 
 
 def tell_successors(state: QuorumState) -> None:
-    """Sends EndQuorumEpoch to the voters that are due to hear it."""
+    """Sends EndQuorumEpoch to the voters due for it."""
     role = state.role
     assert isinstance(role, Resigned)
     due = [voter for voter, at_ms in role.tell_at_ms.items() if at_ms <= state.now_ms]
@@ -265,7 +273,7 @@ def on_end_response(
 
 
 def on_end_failed(state: QuorumState, destination: NodeId, request: EndQuorumEpochRequest) -> None:
-    """That voter has not heard it yet: tell it again in a while."""
+    """Schedules another EndQuorumEpoch for a voter without an answer."""
     role, voter = state.role, state.latest_voters.key_of(destination)
     if isinstance(role, Resigned) and request.epoch == state.epoch and voter is not None:
         tell_at_ms = {**role.tell_at_ms, voter: state.now_ms + state.config.retry_backoff_ms}

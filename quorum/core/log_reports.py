@@ -1,6 +1,12 @@
-"""What the log reports of itself: grown, cut, flushed, replaced by a snapshot. The core never guesses, it is told.
+"""Reports of the log: grown, cut, flushed, replaced by a snapshot. The core relies on reports and never guesses the
+shape.
 
-The voter set is a function of the log (KIP-853), so this is also where it changes.
+The voter set is a function of the log (KIP-853), so the reports also change the voter set. Example:
+
+    1. The core of leader 1 returns AppendControl({1,2,3,4}). The voter set is still {1,2,3}.
+    2. The driver appends the record at offset 40 and reports Appended. The voter set is now {1,2,3,4}.
+    3. Node 1 loses its office, and the next leader's log has no such record. Node 1 truncates to 40.
+    4. The driver reports Truncated(end 40). The voter set is {1,2,3} again.
 """
 
 from typing import TypeAlias, assert_never
@@ -40,12 +46,12 @@ def on_report(state: QuorumState, report: LogReport) -> None:
         case Appended(shape=shape, control=control):
             _on_appended(state, shape, control)
         case BatchesRefused():
-            # The leader sees no progress. If it sends the same to a majority, it will not be leader for long.
+            # The leader sees no progress. If it sends the same batches to a majority, it will soon lose its office.
             state.awaiting_log = False
             state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
         case Truncated(shape=shape):
             assert state.known_high_watermark is None or state.known_high_watermark <= shape.end, (
-                "cut below the watermark"
+                "truncated below the high watermark"
             )
             state.take_shape(shape)
             state.awaiting_log = False
@@ -95,4 +101,4 @@ def _on_appended(
         case Follower():
             follower.on_log_grown(state)
         case _:
-            raise AssertionError(f"something was appended as {state.role.role}")
+            raise AssertionError(f"records were appended as {state.role.role}")

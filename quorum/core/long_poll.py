@@ -1,11 +1,16 @@
-"""The leader's side of a long poll: answering a fetch, and holding those that there is nothing to say to yet.
+"""The leader's side of a long poll: answering fetches, and parking fetches as long as there is no news.
 
-A fetch with nothing to answer is parked. It is completed as soon as there is data, or a read round that wants its token
-carried; soon after the high watermark has moved; otherwise after its wait, and at the latest when the term ends. One per
-replica: a newer fetch replaces it.
+The leader parks a fetch without news. A parked fetch completes at once on new records, or on a read round needing its
+token carried; soon after the high watermark has moved; after its wait; and at the end of the leadership. The leader
+parks one fetch per replica: a newer fetch replaces the older one.
 
-Why *soon after* and not at once. Under load each commit is followed by the next batch within a moment, and that brings the
-new watermark along. Told at once, every follower would be answered twice for each batch, and ask twice.
+The leader waits a little with a new high watermark. Under load, the next batch follows each commit within a moment and
+carries the new high watermark along:
+
+    1. Followers 2 and 3 have parked fetches at 9. The high watermark moves to 9.
+    2. The leader shortens both waits to `watermark_linger_ms` instead of answering.
+    3. A client's batch [9,10) arrives 1 ms later: one answer carries batch and high watermark.
+    4. With an answer at step 1, each follower would get two answers, and send two fetches, per batch.
 """
 
 from collections.abc import Callable
@@ -20,17 +25,17 @@ from quorum.core.roles import Leader, ParkedFetch
 
 
 def committed_in_epoch(state: QuorumState, leadership: Leader) -> bool:
-    """Whether a record of this epoch is committed; before that the high watermark is unknown, and reads must wait."""
+    """True if a record of this epoch is committed. Before, the high watermark is unknown and reads must wait."""
     return state.known_high_watermark is not None and state.known_high_watermark > leadership.epoch_start_offset
 
 
 def high_watermark_told(state: QuorumState, leadership: Leader) -> Offset | None:
-    """A leader's high watermark: unknown until it has committed in its epoch."""
+    """A leader's high watermark: None until the leader has committed a record of its epoch."""
     return state.known_high_watermark if committed_in_epoch(state, leadership) else None
 
 
 def complete_parked(state: QuorumState, leadership: Leader, wanted: Callable[[ParkedFetch], bool]) -> None:
-    """Answers the parked fetches that `wanted` picks."""
+    """Answers the parked fetches selected by `wanted`."""
     for replica, parked in list(leadership.parked.items()):
         if wanted(parked):
             del leadership.parked[replica]
@@ -38,7 +43,7 @@ def complete_parked(state: QuorumState, leadership: Leader, wanted: Callable[[Pa
 
 
 def tell_watermark(state: QuorumState, leadership: Leader, end: Offset) -> None:
-    """Whoever waits without knowing that all below `end` is committed hears of it within the linger."""
+    """Shortens the wait of parked fetches whose senders do not know of the commit up to `end` yet."""
     due_ms = state.now_ms + state.config.watermark_linger_ms
     for replica, parked in leadership.parked.items():
         if parked.request.high_watermark < end and due_ms < parked.deadline_ms:
@@ -47,7 +52,7 @@ def tell_watermark(state: QuorumState, leadership: Leader, end: Offset) -> None:
 
 
 def answer(state: QuorumState, leadership: Leader, request: FetchRequest, reply_to: int) -> None:
-    """With batches if there are any after the asked offset, committed or not."""
+    """Answers with the batches after the requested offset, committed or not; without any, with an empty answer."""
     response = response_to(state, leadership, request)
     if request.fetch_offset < state.shape.end:
         max_bytes = min(request.max_bytes, state.config.fetch_bytes_max)

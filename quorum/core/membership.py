@@ -1,26 +1,33 @@
-"""Who votes, changed at somebody's wish: one voter at a time (KIP-853; Raft, section 4 of Ongaro's thesis).
+"""Changes of the voter set, one voter at a time, on request (KIP-853; Raft, section 4 of Ongaro's thesis).
 
-    add       the newcomer fetches as an observer until it has caught up; then the leader appends the new set
-    remove    the leader appends the set without it; if that is the leader itself, it leads on uncounted until that is committed
-    update    a voter is to be reached somewhere else
+    add       the new controller fetches as an observer until it has caught up; then the leader appends the new set
+    remove    the leader appends the set without the voter; a leader removing itself leads, uncounted, until the commit
+    update    a voter has new endpoints
 
-A set is in force as soon as it is appended, at the leader and at whoever has the record; it is committed by a majority of
-the *new* set, and a truncation takes it back (`voters.VoterHistory`). Why that is safe is why it goes one voter at a time:
+A set takes effect once appended, at the leader and at every node holding the record. A majority of the *new* set
+commits the record, and a truncation takes it back (`voters.VoterHistory`). Changing one voter at a time keeps this
+safe:
 
-    {1,2,3} -> {1,2,3,4}      any majority of the one (2 of 3) and any of the other (3 of 4) share a voter
-    {1,2,3} -> {1,4,5}        {2,3} and {4,5} do not: two leaders, each elected by a majority
+    {1,2,3} -> {1,2,3,4}      any majority of the old set (2 of 3) and of the new set (3 of 4) share a voter
+    {1,2,3} -> {1,4,5}        {2,3} and {4,5} share no voter: two leaders, each elected by a majority
 
-So between two sets that may both be in force somewhere there must never be a step of two. Hence three conditions before
-anything is appended: the last set is committed, nothing else is pending, and this leader has committed a record of its own
-epoch. The last one is not obvious. Leaders of different epochs may each append their change to the *same* old set, and
-neither is committed; only a record of the new epoch, committed by a majority of the old set, makes sure that the other's change
-can never come back (Ongaro's correction of 2015).
+Two sets in effect on different nodes must therefore never differ by two voters. A leader appends a set only under three
+conditions: the previous set is committed, no other change is pending, and the leader has committed a record of its own
+epoch. The third condition needs an example (Ongaro's correction of 2015), with {1,2,3,4}:
 
-Two more conditions are for life, not for safety: a newcomer that is still loading would hold up every commit that needs it, so
-it is waited for; and a change is refused if no majority of the new set fetches from this leader, for then nothing would
-be committed any more, the next change included.
+    1. Leader 1, epoch 1, appends {1,2,3,4,5} and reaches only node 5. Nothing is committed.
+    2. Node 2 becomes leader in epoch 2 with the votes of {2,3,4}, and appends {2,3,4}: its change from the *same* old set.
+       Nodes 2 and 3 commit {2,3,4}.
+    3. Node 1 becomes leader in epoch 3 with the votes of {1,4,5}, a majority of {1,2,3,4,5}, and overwrites the commit.
+    4. With the third condition, node 2 first commits a record of epoch 2 on a majority of {1,2,3,4}. From then on node 1
+       cannot win: each majority of {1,2,3,4,5} has a voter with the newer record.
 
-A wish is checked as it comes in and goes on at the end of every step (`go_on`), so that no path can forget it.
+Two more conditions keep the cluster available. A new controller still loading would delay every commit which needs it,
+so the leader waits for it. And the leader refuses a change if no majority of the new set fetches from the leader: no
+record would be committed any more, including a record to undo the change.
+
+The leader checks a request on arrival and continues it at the end of every step (`go_on`), so that no code path can
+forget the request.
 """
 
 from collections.abc import Collection
@@ -47,52 +54,53 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 
 KRAFT_VERSION: Final = 1
-"""The level of our quorum's protocol: the voter set lives in the log."""
+"""The level of the quorum's protocol: the log holds the voter set."""
 VOTERS_MAX: Final = 32
 ENDPOINTS_MAX: Final = 16
 NAME_CHARS_MAX: Final = 255
-"""Of a listener or a host. With the two above, a set always fits into a batch."""
+"""Maximum length of a listener's or a host's name. Together with the two limits above, a voter set always fits into a
+batch."""
 TIMEOUT_MS_MAX: Final = 3_600_000
 
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
 
 
 class Refusal(NamedTuple):
-    """Why nothing was done."""
+    """The reason for refusing a request. Nothing was done."""
 
     error: ErrorCode
     why: str
 
 
 def majority_would_be_live(voters: VoterSet, live: Collection[ReplicaKey]) -> bool:
-    """Whether those of `voters` that are `live` make a majority of them."""
+    """True if the replicas in `live` make a majority of `voters`."""
     return sum(key in live for key in voters.keys) >= voters.majority
 
 
 def live_replicas(state: QuorumState, leadership: Leader) -> frozenset[ReplicaKey]:
-    """This node, and whoever has fetched from it within the check-quorum time."""
+    """This node, and all replicas which have fetched within the check-quorum time."""
     return frozenset(
         {state.me, *(key for key, progress in leadership.replicas.items() if leader.is_live(state, progress))}
     )
 
 
 def keeps_majority_without(state: QuorumState, leadership: Leader, down: Collection[int]) -> bool:
-    """Whether a majority of voters that stand at this leader's end would be left if the nodes `down` were stopped."""
+    """True if a majority of caught-up voters remains when the nodes in `down` stop."""
     caught_up = {state.me, *(key for key, progress in leadership.replicas.items() if _has_caught_up(state, progress))}
     return majority_would_be_live(state.latest_voters, {key for key in caught_up if key.node_id not in down})
 
 
 def _has_caught_up(state: QuorumState, progress: ReplicaProgress) -> bool:
-    """Whether it was lately at the end that the leader had when it asked before (as KIP-853 counts it)."""
+    """True if the replica lately reached the leader's end as of the replica's previous fetch (as KIP-853 counts)."""
     at_ms = progress.last_caught_up_ms
     return leader.is_live(state, progress) and at_ms is not None and state.now_ms - at_ms < state.config.check_quorum_ms
 
 
-# --- being asked -----------------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------------
 
 
 def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
-    """Begins what `request` wishes, or says why not. Only a leader changes anything."""
+    """Begins the requested change, or answers with the refusal. Only a leader changes the voters."""
     refusal = _refusal(state, request)
     if refusal is not None:
         _answer(state, reply_to, refusal.error, f"{refusal.why}; nothing was done")
@@ -116,29 +124,37 @@ def _refusal(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None
     if not isinstance(leadership, Leader):
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this controller does not lead")
     if not 0 < request.timeout_ms <= TIMEOUT_MS_MAX:
-        return Refusal(ErrorCode.INVALID_REQUEST, f"timeout_ms is {request.timeout_ms}; from 1 to {TIMEOUT_MS_MAX}")
+        return Refusal(
+            ErrorCode.INVALID_REQUEST, f"timeout_ms is {request.timeout_ms}; it must be from 1 to {TIMEOUT_MS_MAX}"
+        )
     wrong = _what_is_wrong(state, request)
     if wrong is not None:
         return wrong
     pending = leadership.changes.pending
     if pending is not None:
-        return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"{_name(pending.request)} is still going on: one at a time")
+        return Refusal(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"{_name(pending.request)} is still in progress; changes are made one at a time",
+        )
     if isinstance(request, TransferLeadershipRequest):
         return _refusal_of_transfer(state, leadership, request)
     return _not_yet(state, leadership) or _does_not_fit(state, leadership, request)
 
 
 def _what_is_wrong(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
-    """What could not be right at any other time either."""
+    """The refusal of a request which would be wrong at any time."""
     match request:
         case AddVoterRequest(voter=voter):
             wrong = problem_of(voter)
         case UpdateVoterRequest(voter=voter, epoch=epoch):
             if epoch < state.epoch:
-                return Refusal(ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, this is {state.epoch}")
+                return Refusal(
+                    ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} has ended, the current epoch is {state.epoch}"
+                )
             if epoch > state.epoch:
                 return Refusal(
-                    ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is not known here, this is {state.epoch}"
+                    ErrorCode.UNKNOWN_LEADER_EPOCH,
+                    f"epoch {epoch} is not known to this controller, its epoch is {state.epoch}",
                 )
             wrong = problem_of(voter)
         case RemoveVoterRequest(voter=replica):
@@ -151,30 +167,33 @@ def _what_is_wrong(state: QuorumState, request: QuorumChangeRequest) -> Refusal 
 
 
 def problem_of(voter: Voter) -> str | None:
-    """Why `voter` cannot stand in a voter set; None if it can."""
+    """The reason why `voter` cannot be part of a voter set; None: it can."""
     if voter.node_id < 0:
         return f"node_id is {voter.node_id}; it must not be negative"
     if len(voter.directory_id) != 16 or voter.directory_id == ZERO_UUID:
         return "directory_id must be given: 16 bytes, not all zero (KIP-853)"
     if not 0 < len(voter.endpoints) <= ENDPOINTS_MAX:
-        return f"{len(voter.endpoints)} endpoints; from 1 to {ENDPOINTS_MAX}"
+        return f"the voter has {len(voter.endpoints)} endpoints; it must have from 1 to {ENDPOINTS_MAX}"
     for endpoint in voter.endpoints:
         if not (0 < len(endpoint.listener) <= NAME_CHARS_MAX and 0 < len(endpoint.host) <= NAME_CHARS_MAX):
             return f"an endpoint's listener and host must have from 1 to {NAME_CHARS_MAX} characters"
         if not 0 < endpoint.port < 65_536:
-            return f"port {endpoint.port} of {endpoint.host}; from 1 to 65535"
+            return f"port {endpoint.port} of {endpoint.host} must be from 1 to 65535"
     if not 0 <= voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
         levels = f"{voter.kraft_version_min} to {voter.kraft_version_max}"
-        return f"it supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
+        return f"the controller supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
     return None
 
 
 def _not_yet(state: QuorumState, leadership: Leader) -> Refusal | None:
     if not committed_in_epoch(state, leadership):
-        return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet: try again")
+        return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet; try again")
     at, high_watermark = state.voters.latest_offset, state.known_high_watermark
     if at is not None and (high_watermark is None or at >= high_watermark):
-        return Refusal(ErrorCode.REQUEST_TIMED_OUT, f"the voter set at offset {at} is not committed yet: one at a time")
+        return Refusal(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the voter set at offset {at} is not committed yet; changes are made one at a time",
+        )
     return None
 
 
@@ -184,22 +203,27 @@ def _does_not_fit(state: QuorumState, leadership: Leader, request: VoterChange) 
         case AddVoterRequest(voter=voter):
             known = voters.key_of(voter.node_id)
             if known is not None:
-                return Refusal(ErrorCode.DUPLICATE_VOTER, f"{known} votes already; another disk of it must go first")
+                return Refusal(
+                    ErrorCode.DUPLICATE_VOTER,
+                    f"{known} is a voter already; to replace its disk, remove the old voter first",
+                )
             if len(voters) >= VOTERS_MAX:
-                return Refusal(ErrorCode.INVALID_REQUEST, f"{len(voters)} controllers vote; at most {VOTERS_MAX}")
+                return Refusal(
+                    ErrorCode.INVALID_REQUEST, f"the quorum has {len(voters)} voters; the maximum is {VOTERS_MAX}"
+                )
         case RemoveVoterRequest(voter=replica):
             if not voters.contains(replica):
-                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} does not vote; the voters are {voters}")
+                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} is not a voter; the voters are {voters}")
             if len(voters) == 1:
                 return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{replica} is the only voter")
             twin = _live_twin(state, leadership, replica)
             if twin is not None:
-                why = f"{replica} and {twin} both fetch from this leader: two machines go by one id, stop one of them"
+                why = f"{replica} and {twin} both fetch from this leader: two machines use one id; stop one of them"
                 return Refusal(ErrorCode.NOT_READY, why)
         case UpdateVoterRequest(voter=voter):
             key = ReplicaKey(voter.node_id, voter.directory_id)
             if not voters.contains(key):
-                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{key} does not vote; the voters are {voters}")
+                return Refusal(ErrorCode.VOTER_NOT_FOUND, f"{key} is not a voter; the voters are {voters}")
             return None
         case _:
             assert_never(request)
@@ -207,8 +231,9 @@ def _does_not_fit(state: QuorumState, leadership: Leader, request: VoterChange) 
 
 
 def _live_twin(state: QuorumState, leadership: Leader, voter: ReplicaKey) -> ReplicaKey | None:
-    """Another live replica under the id of a live voter. A new disk's owner asks for its former self to be removed, and by a
-    slip of the configuration that may be somebody else, in the best of health."""
+    """Another live replica under the id of a live voter. The owner of a new disk asks to remove its former self; after
+    a mistake in a configuration, the id may belong to a healthy voter.
+    """
     live = live_replicas(state, leadership)
     twins = (key for key in live if key.node_id == voter.node_id and key != voter)
     return next(twins, None) if voter in live else None
@@ -223,7 +248,7 @@ def _newcomers(request: VoterChange) -> frozenset[ReplicaKey]:
 def _not_enough_live(
     state: QuorumState, leadership: Leader, request: VoterChange, *, presumed: frozenset[ReplicaKey] = frozenset()
 ) -> Refusal | None:
-    """Whether the new set would lack a live majority, `presumed` taken for live."""
+    """The refusal of a change whose new set would lack a live majority. Replicas in `presumed` count as live."""
     if isinstance(request, UpdateVoterRequest):
         return None
     after = VoterSet(changed(state.latest_voters, request).voters)
@@ -231,7 +256,7 @@ def _not_enough_live(
     if majority_would_be_live(after, live):
         return None
     count = sum(key in live for key in after.keys)
-    why = f"of the voters {after} only {count} would fetch from this leader, and {after.majority} are needed to commit"
+    why = f"only {count} of the new voters {after} fetch from this leader, and {after.majority} are needed to commit"
     return Refusal(ErrorCode.NOT_READY, why)
 
 
@@ -240,7 +265,7 @@ def _refusal_of_transfer(state: QuorumState, leadership: Leader, request: Transf
     if target == state.me.node_id:
         return None
     if target is not None and state.latest_voters.key_of(target) is None:
-        why = f"controller {target} does not vote; the voters are {state.latest_voters}"
+        why = f"controller {target} is not a voter; the voters are {state.latest_voters}"
         return Refusal(ErrorCode.VOTER_NOT_FOUND, why)
     if not transfer.targets(state, leadership, target):
         return Refusal(ErrorCode.INVALID_REQUEST, transfer.why_no_target(state, leadership, target))
@@ -248,7 +273,7 @@ def _refusal_of_transfer(state: QuorumState, leadership: Leader, request: Transf
 
 
 def changed(voters: VoterSet, request: VoterChange) -> Voters:
-    """The set after `request`, sorted by node id."""
+    """The voter set after `request`, sorted by node id."""
     match request:
         case AddVoterRequest(voter=voter):
             after = [*voters.voters, voter]
@@ -261,11 +286,11 @@ def changed(voters: VoterSet, request: VoterChange) -> Voters:
     return Voters(tuple(sorted(after)))
 
 
-# --- going on --------------------------------------------------------------------------------------------------------
+# --- progress of a change --------------------------------------------------------------------------------------------
 
 
 def go_on(state: QuorumState) -> None:
-    """What can be done now for the pending wish. Called at the end of every step."""
+    """Continues the pending change as far as possible. Called at the end of every step."""
     leadership = state.role
     if not isinstance(leadership, Leader):
         return
@@ -288,7 +313,9 @@ def go_on(state: QuorumState) -> None:
 
 
 def _append_when_ready(state: QuorumState, leadership: Leader, change: PendingChange, request: VoterChange) -> None:
-    """Appends the new set, the last effect of its step. It is written when the log says so, for the disk may be full."""
+    """Appends the new set, as the last effect of the step. The record counts as written only when the log reports it,
+    because the disk may be full.
+    """
     obstacle = _obstacle(state, leadership, request)
     if obstacle is not None:
         if change.deadline_ms <= state.now_ms:
@@ -301,13 +328,15 @@ def _append_when_ready(state: QuorumState, leadership: Leader, change: PendingCh
         return
     voters = changed(state.latest_voters, request)
     if voters.voters == state.latest_voters.voters:
-        _end(state, leadership, change, ErrorCode.NONE, "it is so already")
+        _end(
+            state, leadership, change, ErrorCode.NONE, "the voter set matches the request already; nothing was changed"
+        )
         return
     state.effects.append(AppendControl(state.epoch, voters))
 
 
 def _obstacle(state: QuorumState, leadership: Leader, request: VoterChange) -> str | None:
-    """What a change has to wait for: a newcomer that follows, and has caught up."""
+    """The condition a change still waits for; None: ready. A new controller must fetch, and must have caught up."""
     if not isinstance(request, AddVoterRequest):
         return None
     voter = request.voter
@@ -315,7 +344,7 @@ def _obstacle(state: QuorumState, leadership: Leader, request: VoterChange) -> s
     if progress is None or not leader.is_live(state, progress):
         return f"controller {voter.node_id}, with this directory id, to fetch from this leader"
     if not _has_caught_up(state, progress):
-        return f"controller {voter.node_id} to catch up: it stands at {progress.end_offset} of {state.shape.end}"
+        return f"controller {voter.node_id} to catch up: its log ends at {progress.end_offset} of {state.shape.end}"
     return None
 
 
@@ -323,10 +352,10 @@ def _watch_commit(state: QuorumState, leadership: Leader, change: PendingChange,
     if state.known_high_watermark is not None and state.known_high_watermark > offset:
         _end(state, leadership, change, ErrorCode.NONE, "committed", offset)
     elif isinstance(change.request, AddVoterRequest) and not change.request.ack_when_committed:
-        _end(state, leadership, change, ErrorCode.NONE, f"in force from offset {offset} on; not committed yet", offset)
+        _end(state, leadership, change, ErrorCode.NONE, f"in effect from offset {offset} on; not committed yet", offset)
     elif change.deadline_ms <= state.now_ms:
         text = change.may_have_happened(
-            f"no majority of the new voters has confirmed it in {change.request.timeout_ms} ms"
+            f"no majority of the new voters has confirmed the change within {change.request.timeout_ms} ms"
         )
         _end(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text, offset)
 
@@ -343,7 +372,7 @@ def _end(
     _answer(state, change.reply_to, error, text, offset)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
+# --- names for error texts -------------------------------------------------------------------------------------------
 
 
 def _name(request: QuorumChangeRequest) -> str:

@@ -1,14 +1,22 @@
-"""What one node is, and the only place where that changes. (The name is Kafka's; nothing here is shared by the quorum.)
+"""The state of one node, and the only file which changes the role, the epoch and the vote. (The name is Kafka's.)
 
-`QuorumState` is the desk that the roles' files (`votes`, `election`, `follower`, `leader`,
-`fetch_service`) work at: epoch, vote
-and leader as they are on disk, the role, the log's shape, the voter set, the high watermark, and the effects of this step.
+All files of the roles (`votes`, `election`, `follower`, `leader`, `fetch_service`) work on one `QuorumState`: epoch,
+vote and leader as saved on disk, the role, the log's shape, the voter set, the high watermark, and the effects of the
+current step.
 
-Two rules are kept here so that nobody else has to think of them:
+`QuorumState` keeps two rules for all of its users:
 
-  * Disk before speech. `become` and `vote_for` queue `SaveElectionState` before anything that their callers say next. Two saves
-    with nothing said between them are one, which makes a vote in a new epoch cost a single fsync.
-  * Fail-stop. What safety does not survive is raised as `SafetyViolated` and ends the node (`StopNode`), never skipped.
+* Disk before speech. `become` and `vote_for` queue `SaveElectionState` before any message their callers queue. Two
+  saves without a message between them become one, so a vote in a new epoch costs a single fsync.
+* Fail-stop. A violation of safety raises `SafetyViolated` and stops the node (`StopNode`). No caller may skip a
+  violation.
+
+Example, a vote in a new epoch:
+
+    1. Voter 1 is in epoch 4 and receives a vote request of voter 2 for epoch 5.
+    2. `become_unattached(5)` queues SaveElectionState(epoch 5, no vote).
+    3. `vote_for(2)` replaces the save by SaveElectionState(epoch 5, vote 2), because no message lies between.
+    4. The reply "granted" is queued last. The node carries out effects in order, so the vote is on disk first.
 
 Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers), KIP-996 (prospective).
 """
@@ -61,25 +69,25 @@ from quorum.core.roles import (
 
 MAX_BACKOFF_DOUBLINGS = 3
 TRANSITIONS_KEPT = 1_000
-"""One step makes a few, and they are taken after each turn."""
+"""Maximum number of transitions kept. A step makes only a few, and the node takes them after each turn."""
 
 
 class SafetyViolated(Exception):
-    """Something happened that safety does not survive. The node stops and says this."""
+    """An event after which the cluster is no longer safe. The node stops and reports the message."""
 
 
 @dataclass(slots=True)
 class Joining:
-    """What this node asks of its leader for itself (`quorum.core.auto_join`)."""
+    """The requests a node sends to its leader on its own behalf (`quorum.core.auto_join`)."""
 
     endpoints: tuple[Endpoint, ...]
-    """Where it is to be reached, as configured; none: it asks for nothing."""
+    """The node's own endpoints, as configured. Empty: the node requests nothing."""
     ask_at_ms: int
     failures: int = 0
     asked: QuorumChangeRequest | None = None
-    """On its way."""
+    """The request in flight."""
     settled: VoterSet | None = None
-    """The voter set that was seen to say what is configured: there is nothing to ask for as long as it is the latest."""
+    """The voter set known to match the configuration. As long as this set is the latest, the node requests nothing."""
 
 
 class QuorumState:
@@ -147,65 +155,75 @@ class QuorumState:
         self.now_ms = self.started_ms = now_ms
         self.effects: list[Effect] = []
         self.election = election
-        """As it is on disk, once the effects so far are carried out."""
+        """Epoch, vote and leader as they are on disk once all queued effects are carried out."""
         self.known_high_watermark: Offset | None = shape.start.offset or None
-        """All below is committed; never falls. What a snapshot holds is, so that is where a node begins."""
+        """All records below are committed; never falls. A snapshot holds committed records only, so a node starts at
+        its snapshot."""
         if shape.snapshot is not None and shape.start.offset < shape.snapshot.offset <= shape.end:
             self.known_high_watermark = shape.snapshot.offset
         self.in_flight: tuple[NodeId, FetchRequest | FetchSnapshotRequest] | None = None
-        """The one fetch that is on its way, and to whom."""
+        """The one fetch in flight, and its destination."""
         self.asked_ms = now_ms
         """When the last fetch was sent."""
         self.pieces = PieceSize(
             config.piece_bytes_min, max(config.fetch_bytes_max, config.snapshot_chunk_bytes), config.request_timeout_ms
         )
-        """How much the next fetch asks for, of the log or of a snapshot: they come over the same link."""
+        """How many bytes the next fetch asks for, of the log or of a snapshot: both use the same link."""
         self.number = rng.getrandbits(40)
-        """Of the last fetch. Starts anywhere, so that an answer meant for the process before this one matches nothing."""
+        """The number of the last fetch. The first number is random, so that answers meant for an earlier process match
+        nothing."""
         self.incarnation = self.number or 1
-        """Tells this process from any other that fetches under the same key (see `processes`)."""
+        """A random number to tell this process from any other process fetching under the same key (see `processes`)."""
         self.failures = 0
         self.retry_at_ms = now_ms
-        """No fetch leaves before."""
+        """The earliest time for the next fetch."""
         self.unflushed_since_ms = None if shape.flushed_end == shape.end else now_ms
-        """Since when the flushed end has stood still short of the log's; None: all is flushed."""
+        """Since when the flushed end has not moved although the log is longer. None: all is flushed."""
         self.is_stalled = False
-        """It led, and its disk kept it waiting for too long (`leader`): it does not run before that has got further."""
+        """True after a leader resigned because of a hanging flush (`leader`). The node does not campaign until the
+        flush advances."""
         self.awaiting_log = False
-        """An append, truncation or install was asked for and is not reported yet: the shape is not what it will be."""
+        """True while a requested append, truncation or install is not reported yet, so `shape` is about to change."""
         self.disputes: dict[ReplicaKey, Dispute] = {}
-        """What is in dispute, and with whom: under this node's own key, with its leader; as leader, with those voters."""
+        """The open disputes: a follower's with its leader, under the follower's own key; a leader's with its voters, by
+        voter."""
         self.applied: tuple[Offset, bytes] = (0, b"")
-        """How far the image reaches here and its digest there, for the fetches to carry; the core makes nothing of it."""
+        """The end of the node's image and the image's digest, sent along with every fetch. The core does not use
+        either."""
         self.part: Download | None = part
-        """What is here of a snapshot that is being fetched: kept through changes of leader and role (see `download`)."""
+        """The downloaded part of a snapshot, kept through changes of leader and role (see `download`)."""
         self.installing: Download | None = None
-        """The snapshot that is whole and being installed."""
+        """The snapshot with a complete download and an installation in progress."""
         self.failed_install: tuple[OffsetAndEpoch | None, int, str] = (None, 0, "")
-        """Which snapshot could not be installed, how often, and why."""
+        """The snapshot whose installation failed, the number of failures, and the last reason."""
         self.put_off: tuple[int, OffsetAndEpoch | None, str] = (now_ms, None, "")
-        """Until when no snapshot is fetched, because which one could not be kept, and why."""
+        """Until when the node puts off a snapshot fetch, for which snapshot, and why."""
         self.shutting_down = False
         self.heard_ms: int | None = None
-        """When a leader last answered this node well, or when it last led: whatever it knows may be as old as that. None: not
-        since it started. (The follower's deadline would not do: it is also moved by whoever only hopes for an answer.)"""
+        """When a leader last answered a fetch well, or when the node last led; None: not since the start. All of the
+        node's knowledge may be as old. (The follower's deadline cannot serve here: events without an answer from the
+        leader move the deadline, too.)"""
         self.begun_epoch: Epoch = 0
-        """The epoch that a leader last said itself to lead; 0: there was none, or that leader has ended it. For reports only."""
+        """The epoch of the last BeginQuorumEpoch; 0: none came, or the same leader has ended the epoch. For reports
+        only."""
         self.begun_ms: int | None = None
-        """When a leader last said either. For reports only."""
+        """When a leader last began or ended an epoch. For reports only."""
         self.heard_of: NodeId | None = None
-        """Calls itself the leader, and is no voter as far as this node knows: somebody to ask, nobody to believe (`votes`)."""
+        """A node which calls itself leader and is no voter in this node's log. This node asks it for news and believes
+        nothing else."""
         self.disk_trust = disk_trust
         self.stranger = me if disk_trust.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
-        """Nobody. See `fetch_key`."""
+        """A random key under which a node fetches while it may not acknowledge. See `fetch_key`."""
         self.joining = Joining(my_endpoints, now_ms)
         self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
-        """Until they are taken (`RaftCore.take_transitions`): a simulator takes none."""
+        """Transitions not yet taken by `RaftCore.take_transitions`. (The simulator takes none.)"""
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
         self.role: RoleState = self._role_at_start()
 
     def _role_at_start(self) -> RoleState:
-        """What quorum-state says: a leader comes back resigned, a follower follows, a candidate only keeps its vote."""
+        """The role after a start, from `quorum-state`: a leader returns as resigned, a follower follows, a candidate
+        keeps its vote.
+        """
         if self.shape.last_epoch > self.election.epoch:
             self.effects.append(SaveElectionState(ElectionState(self.shape.last_epoch, None, None)))
             self.election = ElectionState(self.shape.last_epoch, None, None)
@@ -213,12 +231,13 @@ class QuorumState:
         if leader_id == self.me.node_id:
             return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
         if leader_id is not None:
-            # It may well be there: before this node has given it its time, it must not help somebody who has lost it, or a node
-            # that is cut off would depose a healthy leader with the vote of one that has just restarted.
+            # The leader may well be alive. Until the leader has had a fetch timeout, this node grants no pre-votes:
+            # otherwise a
+            # node that is cut off would depose a healthy leader with the vote of a node that has just restarted.
             return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, has_fetched=True)
         return Unattached(self.election_deadline_ms())
 
-    # --- what follows from it -------------------------------------------------------------------------------------
+    # --- derived values -------------------------------------------------------------------------------------------
 
     @property
     def epoch(self) -> Epoch:
@@ -230,22 +249,25 @@ class QuorumState:
 
     @property
     def is_voter(self) -> bool:
-        """False for an observer, also where the set names this node with another directory (R15)."""
+        """False for an observer, also if the voter set names this node with another directory (R15)."""
         return self.voters.latest.contains(self.me)
 
     @property
     def may_campaign(self) -> bool:
-        """A voter does, and so does one that is only removed by a set that may not be committed, for it may have to be (R14).
+        """True if the node may stand for election: a fit voter, or a fit node whose removal may not be committed (R14).
 
-        1 leads {1,2}, appends {2}, and resigns before 2 has that record. 2 cannot win, for it needs the vote of 1, whose log
-        is longer; so 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
+        1. Voter 1 leads {1,2}, appends the set {2}, and resigns before voter 2 has the record.
+        2. Voter 2 cannot win: with {1,2} in its log, voter 2 needs the vote of 1, whose log is longer.
+        3. So node 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
         """
         is_fit = self.disk_trust.may_campaign and not self.is_stalled and self.has_next_epoch
         return is_fit and (self.is_voter or self._may_have_to_lead)
 
     @property
     def has_next_epoch(self) -> bool:
-        """Whether this node may raise its epoch by one (`epochs`): false after some 10^19 elections, or forged messages."""
+        """True if the node may raise its epoch by one (`epochs`). False after some 10^19 elections, or after forged
+        messages.
+        """
         return reach(self.epoch) > 0
 
     @property
@@ -257,12 +279,16 @@ class QuorumState:
 
     @property
     def fetch_key(self) -> ReplicaKey:
-        """Under which key this node fetches, for a fetch is an acknowledgement: nobody's, where it may not give any."""
+        """The key under which the node fetches. A fetch is an acknowledgement, so a node not allowed to acknowledge
+        uses `stranger`.
+        """
         return self.me if self.disk_trust.may_acknowledge else self.stranger
 
     @property
     def leader_id(self) -> NodeId | None:
-        """Whom this node follows, or itself. A prospective one still names the leader that it may go back to."""
+        """The followed leader, or the node itself as leader. A prospective node still names the leader it may return
+        to.
+        """
         match self.role:
             case Leader():
                 return self.me.node_id
@@ -275,7 +301,9 @@ class QuorumState:
 
     @property
     def leader_hint(self) -> NodeId | None:
-        """The leader that replies name: none that this node itself has lost, or two nodes would keep a dead one alive."""
+        """The leader named in replies. A node never names a leader it has lost: two nodes would keep a dead leader in
+        office.
+        """
         match self.role:
             case Leader():
                 return self.me.node_id
@@ -285,13 +313,13 @@ class QuorumState:
                 return None
 
     def election_deadline_ms(self) -> int:
-        """A random time from now, so that two nodes rarely run at once (Raft 5.2)."""
+        """A random time from now on, so that two nodes rarely campaign at once (Raft 5.2)."""
         return self.now_ms + self.rng.randint(self.config.election_timeout_min_ms, self.config.election_timeout_max_ms)
 
     # --- the log --------------------------------------------------------------------------------------------------
 
     def take_shape(self, shape: LogShape) -> None:
-        """The log is as it says itself. Whether its disk gets further with it is noted here."""
+        """Adopts the reported shape of the log, and notes whether the flush on the node's disk advances."""
         is_flushed, has_moved = shape.flushed_end == shape.end, shape.flushed_end != self.shape.flushed_end
         self.shape = shape
         if is_flushed or has_moved:
@@ -315,7 +343,7 @@ class QuorumState:
             return
         assert election.epoch >= self.election.epoch, f"epoch {self.election.epoch} would fall to {election.epoch}"
         self.election = election
-        # Nothing was said since the last save, so nothing depends on it: one fsync will do for both.
+        # No message was queued since the last save, so no message depends on that save: one fsync serves both.
         for index in range(len(self.effects) - 1, -1, -1):
             effect = self.effects[index]
             if isinstance(effect, SaveElectionState):
@@ -326,7 +354,7 @@ class QuorumState:
         self.effects.append(SaveElectionState(election))
 
     def announce(self) -> None:
-        """Tells the state machine who leads, if that has changed."""
+        """Tells the state machine about a changed leader or epoch."""
         leading = isinstance(self.role, Leader)
         now = (self.epoch, self.leader_id, leading)
         if now != self._announced:
@@ -334,7 +362,7 @@ class QuorumState:
             self.effects.append(LeadershipChanged(*now))
 
     def raise_high_watermark(self, end: Offset) -> bool:
-        """Notes that all below `end` is committed; says whether that is news."""
+        """Notes all records below `end` as committed. Returns False if they were known to be."""
         assert end <= self.shape.end, f"high watermark {end} beyond the log's end {self.shape.end}"
         if self.known_high_watermark is not None and end <= self.known_high_watermark:
             return False
@@ -345,7 +373,9 @@ class QuorumState:
     # --- changes of role ------------------------------------------------------------------------------------------
 
     def become(self, role: RoleState, why: Why, election: ElectionState) -> None:
-        """The one door between roles. Saves `election` first; a leader that goes answers what it holds."""
+        """Changes the role: the only function to do so. Saves `election` first; a leader leaving office answers all
+        parked requests.
+        """
         left = self.role
         edge = (left.role, role.role, why)
         assert edge in TRANSITIONS, f"no such transition: {edge}; {self.me} epoch {self.epoch} -> {election}"
@@ -368,7 +398,7 @@ class QuorumState:
                 word = last_word(wish, self.epoch, self.leader_hint, self.known_high_watermark)
                 self.reply(wish.reply_to, word)
             left.changes.pending = None
-        # A new leader first appends the record that opens its epoch, and is announced by `leader.lead` after that.
+        # A new leader first appends the record that opens its epoch; then `leader.lead` announces the leader.
         if role.role is not Role.LEADER:
             self.announce()
 
@@ -381,15 +411,15 @@ class QuorumState:
         )
 
     def become_unattached(self, epoch: Epoch, why: Why) -> None:
-        """Enters `epoch` without a leader; in a higher one, without a vote."""
+        """Enters `epoch` without a leader, and without a vote if the epoch is a new one."""
         election = self.election if epoch == self.epoch else ElectionState(epoch, None, None)
         self.become(Unattached(self.election_deadline_ms()), why, election)
-        # Most often somebody is about to win, and will say so: ask around only if it takes a while.
+        # Usually another node is about to win and to announce itself. The node asks for a leader only after a delay.
         self.retry_at_ms = self.now_ms + self.config.retry_backoff_ms
 
     def become_follower(self, epoch: Epoch, leader_id: NodeId, why: Why = Why.LEARNED_LEADER) -> None:
         assert leader_id != self.me.node_id, "a node does not follow itself"
-        self.pieces.start_small()  # another leader is at the end of another link
+        self.pieces.start_small()  # another leader is reached over another link
         voted_for = self.election.voted_for if epoch == self.epoch else None
         self.become(
             Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms),
@@ -398,7 +428,7 @@ class QuorumState:
         )
 
     def vote_for(self, candidate: ReplicaKey) -> None:
-        """Durable before the reply that says so; restarts the timer, for the candidate deserves its time."""
+        """Saves a vote before the reply, and restarts the election timer to give the candidate time."""
         assert self.election.voted_for in (None, candidate), f"a second vote in epoch {self.epoch}"
         self._save(self.election._replace(voted_for=candidate))
         match self.role:
@@ -410,10 +440,10 @@ class QuorumState:
                 raise AssertionError(f"a vote as {self.role}")
 
     def learn_leader(self, leader_id: NodeId) -> None:
-        """Somebody says that `leader_id` leads this epoch.
+        """Adopts `leader_id` as the leader of the current epoch, as another node reports.
 
         Raises:
-            SafetyViolated: if another node was known to lead it.
+            SafetyViolated: another node was known to lead the epoch.
         """
         known = self.election.leader_id
         if known is not None and known != leader_id:
@@ -427,12 +457,13 @@ class QuorumState:
                 pass
 
     def absorb(self, epoch: Epoch, leader_id: NodeId | None) -> bool:
-        """Takes in what a reply says of epochs; False if it comes from an older one, and says nothing any more.
+        """Adopts the epoch and the leader of a reply. Returns False if the reply is of an older epoch and must be
+        ignored.
 
-        One that lies out of reach (`epochs`) is nobody's: it is not taken in either, and says nothing.
+        An epoch out of reach (`epochs`) is not adopted, and the reply is ignored as well.
 
-        That this node itself should lead is not believed: it would know. (A node with a new disk may hear it of its
-        former self.)
+        A reply naming this very node as the leader is not believed, because the node itself would know. (A node with a
+        new disk may hear of its former self.)
         """
         if leader_id == self.me.node_id:
             leader_id = None
@@ -454,23 +485,23 @@ class QuorumState:
         return self.number
 
     def piece_came(self, content_bytes: int) -> None:
-        """So much of what the last fetch asked for has come, and its source has more."""
+        """Notes an answer to the last fetch with `content_bytes`, and with more to come from the same source."""
         self.pieces.came(content_bytes, self.asked_ms, self.now_ms)
 
     def take_in_flight(self, source: NodeId, request: Request) -> bool:
-        """Whether `request` to `source` is the fetch that is awaited; it no longer is."""
+        """Returns True, and clears the fetch in flight, if `request` to `source` is the awaited one."""
         if self.in_flight is None or self.in_flight[0] != source or self.in_flight[1] != request:
             return False
         self.in_flight = None
         return True
 
     def back_off(self) -> None:
-        """The last fetch was in vain: wait a little before the next, longer each time."""
+        """Delays the next fetch after a failed one, longer after each failure."""
         self.retry_at_ms = self.now_ms + (self.config.retry_backoff_ms << min(self.failures, MAX_BACKOFF_DOUBLINGS))
         self.failures += 1
 
     def fetch_error(self, error: ErrorCode, request: FetchRequest) -> FetchResponse:
-        """A refusal. A leader that has just stepped down names who is to follow it, so that they do not all run at once."""
+        """A refusal of a fetch. A resigned leader names its ranked successors, so that not all voters campaign at once."""
         ranked = self.role.preferred_successors if isinstance(self.role, Resigned) else ()
         successors = tuple(key.node_id for key in ranked)
         return FetchResponse(error, self.epoch, self.leader_hint, request.number, successors=successors)

@@ -1,32 +1,40 @@
 """The Raft core: inputs go in, effects come out, and nothing else happens (KIP-595, 630, 853, 996).
 
-`RaftCore` only sorts: what an input means is said in the file of the role that it concerns.
+`RaftCore` only dispatches. The file named here decides what follows from an input:
 
-    votes      being asked for a vote; being told that an epoch begins or ends        (any role)
-    election   pre-votes and votes                                                    (prospective, candidate)
-    follower   fetching, truncating, installing; suspecting the leader                (follower, unattached)
-    leader     the term: its first record, the high watermark, check-quorum, its end  (leader, resigned)
-    download   fetching a snapshot, from where it broke off                           (follower)
-    fetch_service, long_poll   how a leader answers a fetch
-    disk_trust, damage   what a node may do whose disk has broken a promise             (any role)
-    disputes           whose history is it, if two differ                             (any role)
-    membership, transfer   changing who votes, and who leads, at somebody's wish      (leader)
-    auto_join          what a node asks its leader for by itself                      (follower)
-    log_reports        the log has grown, was cut, is flushed, begins at a snapshot
-    timers             what is due when, in each role
-    quorum_state       the desk at which they all work, and the one door between roles
+    votes                     vote requests; the begin and the end of another node's epoch  (any role)
+    election                  pre-votes and votes                                           (prospective, candidate)
+    follower                  fetching, truncating, installing, suspecting the leader       (follower, unattached)
+    leader                    first record, high watermark, check-quorum, resignation       (leader, resigned)
+    download                  fetching a snapshot, resumable                                (follower)
+    fetch_service, long_poll  answers to fetches                                            (leader)
+    disk_trust, damage        the rights of a node after a disk fault                       (any role)
+    disputes                  logs with different histories at the same place               (any role)
+    membership, transfer      changes of the voters and of the leader, on request           (leader)
+    auto_join                 requests of a node to its leader on its own behalf            (follower)
+    log_reports               the log grew, was cut, was flushed, starts at a snapshot
+    timers                    deadlines in each role
+    quorum_state              the shared state, and the only way between roles
 
-How to drive it. Call `step`, carry the effects out in their order, each complete before the next. An effect that changes the
-log (`AppendBatches`, `AppendControl`, `TruncateLog`, `InstallSnapshot`) is reported back at once by a nested `step`, whose own
-effects are carried out before the rest of the outer list. The lists are made for that: a fetched append, a truncation and
-an install stand last in theirs; the records that open a term stand before the news of it, so that nothing is proposed
-below them; and what follows a log effect in a list does not depend on what the log has become.
-(An install may take long. It may be reported by a later step; until then the node neither fetches nor runs for leader.)
+A driver calls `step` and carries out the effects in order, each complete before the next one. After an effect which
+changes the log (`AppendBatches`, `AppendControl`, `TruncateLog`, `InstallSnapshot`) the driver reports the new log at
+once by a nested `step`, and carries out the nested effects before the rest of the outer list. The core builds its lists
+for nested steps: a fetched append, a truncation and an install are the last effect of a list; the records opening an
+epoch precede the news of the leadership, so that no proposal can be appended below them; and no effect after a log
+effect depends on the new log. (An install may take long, and a later step may report the end. Until then the node
+neither fetches nor campaigns.)
 
-Whatever is appended must be flushed, and `Flushed` fed, without being asked, also the rest of a log that was cut back and
-on the log found at start: a follower fetches only when its log is flushed to the end.
+The driver flushes all appended records, and reports `Flushed`, without a request from the core. The same holds for the
+rest of a truncated log and for the log found at start: a follower fetches only with a completely flushed log.
 
-Nothing is kept of an input but what the state says; the same inputs with the same dice give the same effects.
+Example, one write in {1,2,3}:
+
+    1. The driver of leader 1 appends a batch at offset 7 and calls step(Appended(end 8)).
+    2. The core returns ReplyWithBatches for the parked fetches of voters 2 and 3.
+    3. Voter 2 appends, flushes, and fetches from offset 8. Driver 1 calls step(RequestReceived(fetch at 8)).
+    4. The driver of 1 has reported Flushed(8), too: two of three voters hold offset 7. The core returns HighWatermarkAdvanced(8).
+
+The core remembers nothing of an input except in its state. The same inputs with the same dice give the same effects.
 """
 
 import random
@@ -106,7 +114,7 @@ from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Transi
 
 
 class RaftCore:
-    """One node's Raft. `step` is the only way in; the properties are read-only views."""
+    """One node's Raft. `step` is the only way to change its state; the properties are read-only views."""
 
     def __init__(
         self,
@@ -122,7 +130,9 @@ class RaftCore:
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
-        """`my_endpoints`: where this node is to be reached, as configured; none: it never speaks of that by itself."""
+        """Builds the core. `my_endpoints` are the node's own endpoints; with none, the node never reports its address
+        by itself.
+        """
         self._state = QuorumState(
             me=me,
             config=config,
@@ -142,14 +152,14 @@ class RaftCore:
     # --- driving it -----------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
-        """What a start-up owes the world; once, before the first `step`."""
+        """Returns the first effects of the process. Called once, before the first `step`."""
         state = self._state
         state.now_ms = now_ms
         state.announce()
         if state.known_high_watermark is not None:
             state.effects.append(HighWatermarkAdvanced(state.known_high_watermark))
         if state.is_voter and state.may_campaign and len(state.latest_voters) == 1:
-            # There is nobody to wait for.
+            # A single voter has no other node to wait for.
             match state.role:
                 case Resigned():
                     state.become_unattached(state.epoch + 1, Why.REST_IS_OVER)
@@ -161,7 +171,7 @@ class RaftCore:
         return self._finish()
 
     def step(self, input: Input, now_ms: int) -> list[Effect]:  # noqa: A002 -- the domain's word for it
-        """What follows from `input` at `now_ms`, in the order in which it is to be done."""
+        """Returns the effects of `input` at `now_ms`, in the order for carrying them out."""
         if self._stopped is not None:
             return []
         state = self._state
@@ -269,7 +279,7 @@ class RaftCore:
             case VoteRequest() as request:
                 election.on_vote_failed(state, request)
             case BeginQuorumEpochRequest():
-                pass  # said again to whoever stays silent
+                pass  # the leader's timer repeats the request to silent voters
             case EndQuorumEpochRequest() as request:
                 leader.on_end_failed(state, failed.destination, request)
             case FetchRequest() | FetchSnapshotRequest() as request:
@@ -283,21 +293,23 @@ class RaftCore:
             case _ as request:
                 assert_never(request)
 
-    # --- what it carries for the state machines -------------------------------------------------------------------
+    # --- values carried for the state machines ----------------------------------------------------------------------
 
     def carry_digest(self, offset: Offset, digest: bytes) -> None:
-        """From now on fetches say that this node's image reaches to `offset` and has `digest`; empty: nothing to compare."""
+        """Sets the end and the digest of this node's image for all further fetches. Empty digest: nothing to compare."""
         self._state.applied = (offset, digest)
 
     def carry_verdict(self, replica: ReplicaKey, *, image_differs: bool) -> None:
-        """As leader: from now on answers to `replica` say whether its image differs from a majority's."""
+        """Sets, on a leader, whether answers to `replica` report a difference between the replica's image and a
+        majority's.
+        """
         if isinstance(self._state.role, Leader) and replica in self._state.role.replicas:
             self._state.role.replicas[replica].image_differs = image_differs
 
     # --- time -----------------------------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """When to feed `TimerFired`; None: not before something else happens. After `TimerFired` it lies in the future."""
+        """When to feed `TimerFired`; None: no timer is set. After `TimerFired` the next deadline lies in the future."""
         return None if self._stopped is not None else timers.next_deadline_ms(self._state)
 
     # --- views ----------------------------------------------------------------------------------------------------
@@ -316,17 +328,19 @@ class RaftCore:
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The leader that it knows, for who has to find one: perhaps a remembered one (see `followed`)."""
+        """The leader known to this node, for finding one: perhaps only a remembered leader (see `followed`)."""
         return self._state.leader_id
 
     def take_transitions(self) -> list[Transition]:
-        """The changes of role since this was last asked, oldest first."""
+        """Returns the changes of role since the last call, oldest first."""
         taken = list(self._state.transitions)
         self._state.transitions.clear()
         return taken
 
     def followed(self, now_ms: int) -> Followed:
-        """Whom this node follows as of `now_ms`, for reports and hints: a leader that it hears, none that it remembers."""
+        """The followed leader as of `now_ms`, for reports and hints: a leader heard recently, never a merely remembered
+        one.
+        """
         return current_leader.followed(self._state, now_ms)
 
     @property
@@ -339,7 +353,7 @@ class RaftCore:
 
     @property
     def high_watermark(self) -> Offset | None:
-        """Below it all is committed, as far as this node knows; None in a leader that has not committed in its epoch."""
+        """All records below are committed, as far as this node knows. None: a leader without a commit in its epoch."""
         state = self._state
         return high_watermark_told(state, state.role) if isinstance(state.role, Leader) else state.known_high_watermark
 
@@ -357,12 +371,12 @@ class RaftCore:
 
     @property
     def disk_trust(self) -> DiskTrust:
-        """How far this node may be trusted in the quorum (see `disk_trust`)."""
+        """The rights left to this node in the quorum after disk faults (see `disk_trust`)."""
         return self._state.disk_trust
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What an operator should know of this node's disk, of its snapshots, and of its dealings with other nodes."""
+        """The problems of this node's disk, of its snapshots, and between this node and other nodes."""
         state = self._state
         behind = (
             state.role.behind(state.latest_voters, state.me, state.now_ms) if isinstance(state.role, Leader) else []
@@ -378,49 +392,51 @@ class RaftCore:
 
     @property
     def is_loading_snapshot(self) -> bool:
-        """Whether a snapshot is being fetched or installed: the one download that there can be is this node's leader's."""
+        """True while the node fetches or installs a snapshot. A node downloads one snapshot at a time, from its leader."""
         role = self._state.role
         return self._state.installing is not None or (isinstance(role, Follower) and role.download is not None)
 
     @property
     def fetch_key(self) -> ReplicaKey:
-        """Under which key this node fetches: nobody's, while it may not acknowledge."""
+        """The key under which this node fetches: a random one while the node may not acknowledge."""
         return self._state.fetch_key
 
     @property
     def epoch_start_offset(self) -> Offset | None:
-        """When leading: where this epoch's first record stands."""
+        """The offset of the epoch's first record, on a leader."""
         return self._state.role.epoch_start_offset if isinstance(self._state.role, Leader) else None
 
     @property
     def last_quorum_round_began_ms(self) -> int | None:
-        """When leading: at this time, or later, a majority still followed this epoch (see `roles.Leader`)."""
+        """The newest time at or after which a majority still followed this leader (see `roles.Leader`). None on other
+        nodes.
+        """
         state = self._state
         return state.role.last_round_began_ms(state.latest_voters, state.me) if isinstance(state.role, Leader) else None
 
     @property
     def leader_heard_ms(self) -> int | None:
-        """When a leader last answered this node, or when leading a majority; None: not since it started."""
+        """When a leader last answered this node, or when this leader last had a majority. None: not since the start."""
         return self.last_quorum_round_began_ms if self.is_leading else self._state.heard_ms
 
     def keeps_majority_without(self, down: Collection[NodeId]) -> bool | None:
-        """Whether a majority of caught-up voters would be left if the nodes `down` were stopped; None: only a leader knows."""
+        """True if a majority of caught-up voters remains when the nodes in `down` stop. None: only a leader knows."""
         state = self._state
         return membership.keeps_majority_without(state, state.role, down) if isinstance(state.role, Leader) else None
 
     @property
     def stopped(self) -> str | None:
-        """Why this node has stopped, if it has."""
+        """The reason why this node has stopped; None: the node has not stopped."""
         return self._stopped
 
     def replicas(self) -> tuple[ReplicaStatus, ...]:
-        """For DescribeQuorum, on the leader only (empty elsewhere): itself first, then voters and observers by id."""
+        """The rows of DescribeQuorum, on the leader only: the leader first, then voters and observers by id."""
         return describe.replicas(self._state)
 
     def describe(self) -> str:
-        """This node as one fixed-width line."""
+        """This node as one line with fixed columns."""
         return describe.line(self._state, self._stopped)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError if the state contradicts itself; cheap enough to be called after every step."""
+        """Raises AssertionError if the state contradicts itself. Cheap enough for a call after every step."""
         describe.check_invariants(self._state)

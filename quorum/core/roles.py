@@ -1,18 +1,27 @@
-"""The six roles of a node, what it keeps in each, and which may follow which (KIP-595, KIP-996).
+"""The six roles of a node, the state kept in each role, and the allowed transitions between roles (KIP-595, KIP-996).
 
-        +--------------------------- a higher epoch, from anyone ---------------------------+
-        v                                                                                   |
-    UNATTACHED --timer--> PROSPECTIVE --majority would--> CANDIDATE --majority does--> LEADER
-        |  ^                 |   ^                            |                          |
-        |  +--nobody would---+   +----------lost--------------+                          v
-        v                    |   ^                                                    RESIGNED
-     FOLLOWER <--------------+   |                                                       |
-        +---leader is silent-----+                         UNATTACHED, one epoch on <----+
+    from any role: another node is in a higher epoch -> UNATTACHED;  a leader becomes known -> FOLLOWER
 
-A prospective node asks before it raises its epoch, so that a node which was cut off cannot depose a healthy leader when it
-comes back. A resigned one still owns its epoch: nobody else can have led it, and it must not lead it again.
+    UNATTACHED --election timeout--> PROSPECTIVE --pre-vote won--> CANDIDATE --vote won--> LEADER
+        ^                              ^  |  ^                         |                     |
+        +--------pre-vote lost---------|--+  +-------vote lost---------+                     | no quorum, asked, ...
+                                       |  |                                                  v
+    FOLLOWER ----leader silent---------+  |                                               RESIGNED
+        ^                                 |                                                  |
+        +--------pre-vote lost------------+        UNATTACHED, one epoch later <--waited-----+
 
-The table below is the law: every change of role names its edge, and one that is not in it is a bug.
+A prospective node asks for pre-votes before raising its epoch. A node that was cut off therefore cannot depose a
+healthy leader when it returns. A resigned leader still owns its epoch: no other node can have led the epoch, and the
+resigned leader must not lead the same epoch again.
+
+Example:
+
+    1. Voter 1 leads epoch 5 of {1,2,3}, and its process dies. Voter 2 is a follower.
+    2. Voter 2 gets no answer for the fetch timeout: FOLLOWER -> PROSPECTIVE (`LEADER_SILENT`), still in epoch 5.
+    3. Voter 3 grants the pre-vote: PROSPECTIVE -> CANDIDATE (`PRE_VOTE_WON`). Voter 2 saves epoch 6 and its own vote.
+    4. Voter 3 grants the vote: CANDIDATE -> LEADER (`VOTE_WON`). Voter 3 follows voter 2 (`LEARNED_LEADER`).
+
+The table `TRANSITIONS` is the law: every change of role names its edge, and a change outside the table is a bug.
 """
 
 from collections.abc import Mapping
@@ -39,24 +48,24 @@ class Role(Enum):
 
 
 class Why(Enum):
-    """What takes a node from one role to another."""
+    """The reason of a transition from one role to another. Operators read these sentences in log lines."""
 
-    HIGHER_EPOCH = "a higher epoch, its leader unknown"
-    LEARNED_LEADER = "somebody leads this epoch or a later one"
-    ELECTION_TIMEOUT = "no leader was heard of for an election timeout"
+    HIGHER_EPOCH = "another node is in a higher epoch, and the leader of that epoch is not known yet"
+    LEARNED_LEADER = "the node learned which node leads this epoch or a later one"
+    ELECTION_TIMEOUT = "the node heard of no leader for an election timeout"
     LEADER_SILENT = "the leader has not answered for the fetch timeout"
-    LEADER_GONE = "the leader's process is gone, or it has stepped down"
+    LEADER_GONE = "the leader's process has ended, or the leader has stepped down"
     PRE_VOTE_WON = "a majority would vote for this node"
-    PRE_VOTE_LOST = "a majority would not, or the election timeout passed"
+    PRE_VOTE_LOST = "no majority would vote for this node, or the election timeout passed"
     VOTE_WON = "a majority has voted for this node"
-    VOTE_LOST = "the election timeout passed without a majority"
-    QUORUM_LOST = "no majority has made progress for the check-quorum timeout"
-    ASKED = "asked to step down, or the process is going"
-    REMOVED = "a voter set without this leader is committed"
+    VOTE_LOST = "the election timeout passed before a majority had voted for this node"
+    QUORUM_LOST = "no majority of the voters has made progress for the check-quorum timeout"
+    ASKED = "the leader was asked to step down, or its process is shutting down"
+    REMOVED = "the voter set without this leader is committed"
     ACCUSED = "a majority of the voters has another history than this leader"
-    UNFIT = "its log is damaged, and until that is mended it neither leads nor runs"
-    STALLED = "its disk has not got further with a flush for too long, so that it could apply nothing"
-    REST_IS_OVER = "a resigned leader has given the others an election timeout"
+    UNFIT = "the log is damaged; the node neither leads nor campaigns until the log is repaired"
+    STALLED = "a flush has hung on the leader's disk for too long, so the leader could apply nothing"
+    REST_IS_OVER = "the resigned leader has waited an election timeout for the other voters"
 
 
 _U, _P, _C, _L, _F, _R = Role
@@ -67,9 +76,9 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_U, _P, Why.ELECTION_TIMEOUT),
         (_F, _P, Why.LEADER_SILENT),
         (_F, _P, Why.LEADER_GONE),
-        (_F, _U, Why.LEADER_SILENT),  # one that may not run, which asks around instead
+        (_F, _U, Why.LEADER_SILENT),  # a node not allowed to campaign asks other voters for a leader instead
         (_P, _C, Why.PRE_VOTE_WON),
-        (_P, _F, Why.PRE_VOTE_LOST),  # back to the leader that it knew
+        (_P, _F, Why.PRE_VOTE_LOST),  # back to the leader known before
         (_P, _U, Why.PRE_VOTE_LOST),
         (_C, _L, Why.VOTE_WON),
         (_C, _P, Why.VOTE_LOST),
@@ -83,45 +92,47 @@ TRANSITIONS: Final[frozenset[tuple[Role, Role, Why]]] = frozenset(
         (_R, _U, Why.REST_IS_OVER),
     }
 )
-"""Who may become what, and why."""
+"""All allowed transitions: role left, role entered, reason."""
 
 
 class Transition(NamedTuple):
-    """One change of role as it happened, for a log of them."""
+    """One change of role, for log lines."""
 
     at_ms: int
-    """The node's `now_ms`."""
+    """The node's `now_ms` at the change."""
     left: Role
     role: Role
     why: Why
     epoch: Epoch
     leader_id: NodeId | None
-    """Whom the node follows in its new role, or itself; None: nobody."""
+    """The leader in the new role: the followed node, or the node itself as leader. None: no leader."""
     log_end_offset: Offset
     had_leader: bool
-    """Whether the node has had a leader in the role that it left: it led, or its leader has answered it."""
+    """True if the node had a leader in the role left: the node led, or the leader had answered a fetch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Votes:
-    """The answers to one round of asking. Attributed, so that a repeated reply counts once."""
+    """The answers to one round of vote requests, by voter, so that a repeated reply counts once."""
 
     granted: frozenset[ReplicaKey]
     rejected: frozenset[ReplicaKey]
     ask_at_ms: Mapping[ReplicaKey, int]
-    """Whom to ask, again or for the first time, and when. Not in it: who has answered, or is being asked."""
+    """When to send a request to each voter. Voters with an answer, or with a request in flight, are left out."""
 
     def won(self, voters: VoterSet) -> bool:
         return sum(map(voters.contains, self.granted)) >= voters.majority
 
     def lost(self, voters: VoterSet) -> bool:
-        """Whether the rest could not make a majority any more."""
+        """True if the remaining voters can no longer make a majority."""
         return len(voters) - sum(map(voters.contains, self.rejected)) < voters.majority
 
 
 @dataclass(frozen=True, slots=True)
 class Unattached:
-    """Knows an epoch but nobody to follow; asks around, may vote, and runs when `election_deadline_ms` passes."""
+    """Knows its epoch but no leader. The node may vote, asks other voters for a leader, and campaigns at
+    `election_deadline_ms`.
+    """
 
     role: ClassVar[Role] = Role.UNATTACHED
     election_deadline_ms: int
@@ -129,20 +140,21 @@ class Unattached:
 
 @dataclass(frozen=True, slots=True)
 class Prospective:
-    """Asks who would vote for it in the next epoch. Keeps its epoch, its vote and what it knew of a leader."""
+    """Asks the voters for pre-votes in the next epoch. The node keeps its epoch, its vote, and the leader it knew."""
 
     role: ClassVar[Role] = Role.PROSPECTIVE
     votes: Votes
     deadline_ms: int
     suspicious: bool
-    """Its leader's process is gone; the others may not have noticed yet, so whoever refuses is asked again."""
+    """True if the leader's process is gone. Other voters may notice later, so a voter refusing the pre-vote is asked
+    again."""
     successors: tuple[NodeId, ...] = ()
-    """The order of succession, for the next time, should this node go back to its leader."""
+    """The order of succession from the last leader, kept in case the node returns to the same leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Has raised its epoch and voted for itself, durably, and asks for the others' votes."""
+    """Has saved a raised epoch with a vote for itself, and asks the other voters for votes."""
 
     role: ClassVar[Role] = Role.CANDIDATE
     votes: Votes
@@ -152,7 +164,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A snapshot on its way: everything before `position` is written. `size` is None until the first chunk is here."""
+    """A snapshot download: all bytes before `position` are written. `size` is None until the first chunk has arrived."""
 
     snapshot: OffsetAndEpoch
     position: int = 0
@@ -161,24 +173,28 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Fetches from `leader_id`; gives up on it at `fetch_deadline_ms`."""
+    """Fetches from `leader_id`, and gives up on the leader at `fetch_deadline_ms`."""
 
     role: ClassVar[Role] = Role.FOLLOWER
     leader_id: NodeId
     fetch_deadline_ms: int
     has_fetched: bool = False
-    """Whether the leader has answered well, or is given the time to; meanwhile this node would not vote for another."""
+    """True once the leader has answered well, or while the leader is given time to. Meanwhile the node grants no
+    pre-vote."""
     heard_ms: int | None = None
-    """When the leader last answered a fetch well; None: not since this node follows it. See `current_leader`."""
+    """When the leader last answered a fetch well. None: not since the node began to follow. For reports
+    (`current_leader`)."""
     campaign_at_ms: int | None = None
-    """Set while the leader is believed gone (design of the fast failover): when it is this node's turn to run."""
+    """When the node's turn to campaign comes, once the leader is believed gone (fast failover). None: the leader is
+    trusted."""
     successors: tuple[NodeId, ...] = ()
     read_token: int = 0
     verified: tuple[Offset | None, Offset] = (None, 0)
-    """The leader's high watermark in the last good reply, and the end up to which that reply showed the logs to agree."""
+    """The leader's high watermark in the last good reply, and the end up to which the reply proved both logs equal."""
     download: Download | None = None
     partial: PartialBatch | None = None
-    """What is here of a batch that comes in parts. Gone with the leader, and with anything else that the leader answers."""
+    """The received part of a batch sent in several parts. Any other answer of the leader discards the part, as does a
+    new leader."""
 
     @property
     def suspicious(self) -> bool:
@@ -187,7 +203,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class ParkedFetch:
-    """A fetch that waits for something to say, at most until `deadline_ms`."""
+    """A fetch waiting at the leader for news, until `deadline_ms` at most."""
 
     reply_to: int
     request: FetchRequest
@@ -202,34 +218,38 @@ class Leader:
     epoch_start_offset: Offset
     elected_ms: int
     replicas: dict[ReplicaKey, ReplicaProgress]
-    """Voters other than this node, and observers."""
+    """All voters other than this node, and the observers."""
     parked: dict[ReplicaKey, ParkedFetch]
     reads: ReadRounds
     changes: Changes = field(default_factory=Changes)
 
     def last_round_began_ms(self, voters: VoterSet, me: ReplicaKey) -> int | None:
-        """At this time, or later, a majority still followed this epoch; None: not shown yet; FOREVER_MS for a quorum of one.
+        """The newest time at or after which a majority still followed this epoch; None: not proven yet; FOREVER_MS: a
+        quorum of one.
 
-        It is the time when the replies left whose receipt the followers have since shown, not when their fetches came in: a
-        leader that was paused finds old fetches at its door, and they prove nothing about now.
+        The time is when the leader *sent* the replies whose receipt the followers have since proven, not when the
+        followers' fetches arrived. A paused leader finds old fetches in its receive queue, and old fetches prove
+        nothing about the present.
         """
         confirmed_ms = [self.replicas[voter].confirmed_ms for voter in voters.others(me)]
         return newest_of_majority(confirmed_ms, voters.needed_besides(me))
 
     def behind(self, voters: VoterSet, me: ReplicaKey, now_ms: int) -> list[NodeId]:
-        """The voters that fetch and fall behind all the same (`pace`)."""
+        """The voters which fetch and still fall behind (`pace`)."""
         return [key.node_id for key in voters.others(me) if self.replicas[key].falls_behind(now_ms)]
 
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """Has stepped down from this epoch, or led it before a restart; tells the others, and lets them go first."""
+    """Has stepped down from its epoch, or led the epoch before a restart. The node tells the others and lets them
+    campaign first.
+    """
 
     role: ClassVar[Role] = Role.RESIGNED
     deadline_ms: int
     preferred_successors: tuple[ReplicaKey, ...]
     tell_at_ms: Mapping[ReplicaKey, int]
-    """Who has yet to be told that the epoch is over, and when (again). Not in it: told, or being told."""
+    """When to send EndQuorumEpoch to each voter. Voters with the request answered or in flight are left out."""
 
 
 RoleState: TypeAlias = Unattached | Prospective | Candidate | Leader | Follower | Resigned

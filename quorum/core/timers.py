@@ -1,4 +1,8 @@
-"""What is due when, in each role. A timer that has fired is moved or gone, so that none stays due."""
+"""The timers of each role. A timer which has fired is moved or cleared, so that no timer stays due.
+
+Example: a follower has a fetch deadline. The deadline passes, `on_timer` makes the follower prospective, and the new
+role has an election deadline in the future instead.
+"""
 
 from typing import assert_never
 
@@ -9,7 +13,7 @@ from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned
 
 
 def next_deadline_ms(state: QuorumState) -> int | None:
-    """When the next of this role's timers is due; None if it has none."""
+    """When the next timer of the role is due; None: no timer."""
     if state.shutting_down and not isinstance(state.role, Resigned):
         return None
     fetch_ms = state.retry_at_ms if follower.may_fetch(state) else None
@@ -30,7 +34,9 @@ def next_deadline_ms(state: QuorumState) -> int | None:
 
 
 def on_timer(state: QuorumState) -> None:
-    """Everything that is due. A role that ends may leave one whose time has come as well; that is done too."""
+    """Handles every due timer. A role which ends may leave another due timer to the next role; that timer is handled as
+    well.
+    """
     if state.shutting_down and not isinstance(state.role, Resigned):
         return
     match state.role:
@@ -45,7 +51,7 @@ def on_timer(state: QuorumState) -> None:
         case Resigned(deadline_ms=deadline_ms) if (
             deadline_ms <= state.now_ms and state.has_next_epoch and not state.shutting_down
         ):
-            # It has waited long enough: in the next epoch it may run like anyone, and at once.
+            # The node has waited long enough. In the next epoch it may campaign like any other node, and at once.
             state.become_unattached(state.epoch + 1, Why.REST_IS_OVER)
             if state.may_campaign:
                 election.become_prospective(state, Why.ELECTION_TIMEOUT)

@@ -1,20 +1,22 @@
-"""Handing leadership over to a voter that was chosen for it (Raft 3.10 of Ongaro's thesis).
+"""Transfer of leadership to a chosen voter (Raft 3.10 of Ongaro's thesis).
 
-The leader waits until that voter can win, then resigns with it as the first of the successors: EndQuorumEpoch makes the first
-run at once, and the others wait for their turns. Nothing of this is needed for safety, which elections see to: a target
-that lacks something committed cannot win, whatever its leader believes. What is at stake is only whether it *does* win,
-and how much that was proposed, but not committed, is lost.
+The leader waits until the target can win an election, and then resigns with the target as first successor:
+EndQuorumEpoch makes the first successor campaign at once, and the others wait for their turns. Elections alone keep
+this safe: a target without a committed record cannot win, whatever its leader believes. The wait only decides whether
+the target *does* win, and how many proposed, uncommitted records are lost.
 
-Under load the target is never quite at the leader's end, for the leader goes on taking proposals. It need not be. What it
-needs is the votes of a majority, so the leader asks: how many voters cannot hold more than the target? A voter holds no more
-than the end that the leader had when it was last answered, and the target holds the first record of this epoch, so no
-older log is ahead of it either.
+Under load the target never quite reaches the leader's end, because the leader keeps taking proposals. The target need
+not reach the end; the target needs votes of a majority. So the leader counts the voters whose logs cannot be longer
+than the target's. A voter's log is no longer than the leader's log was at the leader's last answer to the voter. (The
+target holds the first record of the leader's epoch, so no older log is ahead either.)
 
-    leader  9    2 (target) fetched at 7, 3 was answered up to 7    2 and 3 can elect 2: now
-                 2 (target) fetched at 7, 3 was answered up to 9    3 would refuse 2: at the next fetch, perhaps
+    leader 1 ends at 9; the target 2 fetched at 7
+    1. voter 3 was last answered when the leader ended at 7:   2 and 3 can elect 2, so the leader resigns now
+    2. voter 3 was last answered when the leader ended at 9:   3 might refuse 2, so the leader waits for the next fetch
 
-Followers fetch after each batch, and about every other time it is the target that comes first. It must also hold what was
-in the log when the transfer was asked for: whoever asked after a write finds that write at the new leader.
+Followers fetch after each batch, and about every other time the target fetches first. The target must also hold all
+records present at the transfer request: a client which writes, and then requests the transfer, finds its write at the
+new leader.
 """
 
 from metadata_log.format.errors import ErrorCode
@@ -28,9 +30,9 @@ from quorum.core.roles import Leader, Why
 
 
 def targets(state: QuorumState, leadership: Leader, wanted: NodeId | None) -> tuple[ReplicaKey, ...]:
-    """The voters that may be handed the leadership, the furthest first: live and fit, and `wanted` only if that is said.
+    """The voters able to take over, the furthest first: live, fit, and named `wanted` unless that is None.
 
-    One that is unfit would not run, and all would have stood still for nothing.
+    An unfit voter would not campaign, and the cluster would stand still for nothing.
     """
     asked = [
         (key, leadership.replicas[key]) for key in state.latest_voters.others(state.me) if wanted in (None, key.node_id)
@@ -40,30 +42,32 @@ def targets(state: QuorumState, leadership: Leader, wanted: NodeId | None) -> tu
 
 
 def why_no_target(state: QuorumState, leadership: Leader, wanted: NodeId | None) -> str:
-    """Why there are no `targets`, in one sentence."""
+    """The reason, in one sentence, why `targets` is empty."""
     if wanted is None:
-        return "no other voter that could lead has fetched from this leader lately"
+        return "no other voter that is fit to lead has fetched from this leader lately"
     progress = next(leadership.replicas[key] for key in state.latest_voters.others(state.me) if key.node_id == wanted)
     if not leader.is_live(state, progress):
         return f"controller {wanted} has not fetched from this leader lately"
     if progress.damaged:
-        what = "its log is damaged, and not mended yet"
+        what = "its log is damaged and not repaired yet"
     else:
-        what = "its image differs from a majority's" if progress.image_differs else "it applies nothing any more"
+        what = "its image differs from a majority's" if progress.image_differs else "it has stopped applying records"
     return f"controller {wanted} would not lead: {what}"
 
 
 def go_on(state: QuorumState, leadership: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
-    """Resigns for the first target that can win; gives up when the time is over, and leads on."""
+    """Resigns for the first target able to win. After the request's timeout, gives up the transfer and continues to
+    lead.
+    """
     if request.target == state.me.node_id:
-        return _answer(state, leadership, change, ErrorCode.NONE, "it leads already")
+        return _answer(state, leadership, change, ErrorCode.NONE, "this controller leads already")
     for target in targets(state, leadership, request.target):
         if _can_win(state, leadership, target, change.asked_at_end):
             _answer(state, leadership, change, ErrorCode.NONE, f"stepped down for controller {target.node_id}")
             return leader.resign(state, leadership, Why.ASKED, first=target)
     if change.deadline_ms <= state.now_ms:
-        who = "no voter came" if request.target is None else f"controller {request.target} did not come"
-        text = f"{who} level within {request.timeout_ms} ms; this controller goes on leading"
+        who = "no voter caught up" if request.target is None else f"controller {request.target} did not catch up"
+        text = f"{who} within {request.timeout_ms} ms; this controller still leads"
         return _answer(state, leadership, change, ErrorCode.REQUEST_TIMED_OUT, text)
     return None
 

@@ -1,42 +1,44 @@
-"""Being asked: whether this node grants a vote or a pre-vote, and what it does when told that an epoch begins or ends.
+"""Requests about elections: votes, pre-votes, and another node's news that an epoch begins or ends.
 
-The law of a vote (Raft 5.2, 5.4.1): one per epoch, durable before it is spoken, and only for a candidate whose log is at least as
-up to date, because then a majority's votes are worth a log that holds everything committed. A pre-vote (KIP-996) is the
-same question in the conditional; it changes nothing here, neither epoch nor timer nor disk. How a vote becomes durable:
-`QuorumState.vote_for` puts `SaveElectionState` before the reply, and the node carries effects out in order. The vote
-that a candidate gives itself is in `election`.
+The law of a vote (Raft 5.2, 5.4.1): a node grants one vote per epoch, saves the vote before replying, and grants only
+to a candidate whose log is at least as up to date as its own. The votes of a majority then prove that the candidate
+holds all committed records. A pre-vote (KIP-996) asks the same question without consequences: neither epoch nor timer
+nor disk changes. `QuorumState.vote_for` queues `SaveElectionState` before the reply, and the node carries out effects
+in order. A candidate's vote for itself is in `election`.
 
                  vote                                          pre-vote
     leader       no                                            no
-    follower     no (it knows a leader)                        if up to date, and the leader has not answered it yet or is gone
-                                                               (a restarted one gives its leader a fetch timeout first)
-    candidate    no (it voted for itself)                      if up to date
+    follower     no (a follower knows a leader)                if up to date, and the leader is gone or has not answered yet
+                                                               (a restarted follower gives its leader a fetch timeout first)
+    candidate    no (a candidate voted for itself)             if up to date
     resigned     no                                            if up to date
     unattached   if up to date, no leader known in the epoch,  if up to date
-    prospective    and no other vote given in it               if up to date
+    prospective    and no other vote given in the epoch        if up to date
     lost a tail  never (see `disk_trust`)                      never
 
-An observer votes like a voter. Who asks counts only the votes of its own set, and asks this very replica only because that
-set names it; this node may simply not have the record yet that lets it vote. If it then refused, nobody might win:
+An observer votes like a voter. A candidate counts only the votes of its own voter set, and asks an observer only
+because the candidate's set names the observer. The observer may merely lack the record which makes it a voter. If
+observers refused, an election could fail for ever:
 
-    1 leads {1,2,3}, appends {1,2,3,4}; only 2 has that record when 1 dies.
-    2 needs three of {1,2,3,4}: itself, 3, and 4, which does not know that it votes.    3 lacks the record: 2 refuses it.
+    1. Node 1 leads {1,2,3} and appends the set {1,2,3,4}. Only node 2 has the record when node 1 dies.
+    2. Node 2 needs three votes of {1,2,3,4}: its own, and those of 3 and 4. Node 4 does not know that it is a voter.
+    3. Node 3 cannot win either: node 3 lacks the record, so node 2 refuses it.
 
-One vote an epoch, durable before it is spoken, holds for an observer too, so nothing is lost by it. (A node whose disk was
-replaced is not meant by those who ask for its former self: INVALID_VOTER_KEY.)
+"One vote per epoch, saved before the reply" holds for an observer, too, so such a vote is safe. (A node with a replaced
+disk refuses requests meant for its former self: INVALID_VOTER_KEY.)
 
-How much a stranger may do. Whoever reaches the port may say anything, and so may a disk that was cloned into the wrong place.
-A vote request of a replica outside the voter set is answered (this node's set may be the older one), but:
+Strangers have few rights. Any program can send requests to the port, and so can a node with a cloned disk. A node
+answers vote requests of replicas outside its voter set, because its own set may be the older one, but:
 
-  * It costs no healthy leader its term: while this node leads, or its leader answers it, such a request moves neither epoch nor
-    vote. (KRaft takes the epoch in, and has an election for it.) A voter that this node has not heard of yet loses nothing by
-    that: if its leader knows the newer set, it is the leader's to step down, and if the leader is gone, this node notices.
-  * An epoch is taken in only if it lies within reach (`epochs`). It is durable, and there is none after the last: one request
-    that named 2^63 - 1 would end all elections of the cluster for good, through every restart.
-  * That an epoch begins or ends is believed only of a replica that votes, or has voted, in this node's own log. Nobody else
-    could be followed anyway, and what a stranger claims must not look like a second leader, which stops the node. But where it
-    knows this very replica, it may lead a set that was formed while this node was away: then a node that has lost its
-    leader asks the stranger as well, and judges by what that answers.
+* A stranger costs no healthy leader its office. While the node leads, or its leader answers, a stranger's request moves
+  neither epoch nor vote. (KRaft adopts the epoch, and holds an election.) A new voter unknown to this node loses
+  nothing: a leader with the newer set steps down by itself, and without a leader this node notices the silence.
+* A node adopts an epoch only within reach (`epochs`). Epochs are durable, and no epoch follows the last one: a single
+  request naming 2^63 - 1 would otherwise end all elections of the cluster for good, even after restarts.
+* A node believes "epoch N begins" or "epoch N ends" only from a replica which is or was a voter in the node's own log.
+  The node could not follow any other replica anyway, and a stranger's claim must not look like a second leader, which
+  stops the node. A stranger may still lead a newer voter set, formed while this node was away. So if the stranger's
+  request names this very replica, a node without a leader asks the stranger as well, and judges by the answer.
 """
 
 from dataclasses import replace
@@ -58,14 +60,16 @@ from quorum.core.roles import Follower, Leader, Role, RoleState, Unattached, Why
 
 
 def is_up_to_date(candidate: OffsetAndEpoch, mine: OffsetAndEpoch) -> bool:
-    """Raft 5.4.1: the later last epoch wins; at equal epochs the longer log does."""
+    """Raft 5.4.1: the later last epoch wins; with equal epochs, the longer log wins."""
     return (candidate.epoch, candidate.offset) >= (mine.epoch, mine.offset)
 
 
 def grants(
     role: RoleState, election: ElectionState, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
 ) -> bool:
-    """The table above, for a node whose epoch is already the request's (or, for a pre-vote, not above it)."""
+    """The table above, for a node already in the request's epoch (for a pre-vote: in the request's epoch or an earlier
+    one).
+    """
     if not up_to_date:
         return False
     if pre_vote:
@@ -85,7 +89,7 @@ def on_vote_request(state: QuorumState, request: VoteRequest, reply_to: int) -> 
     def answer(error: ErrorCode, granted: bool = False) -> None:
         state.reply(reply_to, VoteResponse(error, state.epoch, state.leader_hint, granted))
 
-    # A pre-vote names the epoch that its sender is in, a vote the one that it wants to lead.
+    # A pre-vote names the sender's current epoch; a vote names the epoch the sender wants to lead.
     last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
     if not (0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0 and request.candidate.node_id >= 0):
         return answer(ErrorCode.INVALID_REQUEST)
@@ -113,12 +117,12 @@ def on_vote_request(state: QuorumState, request: VoteRequest, reply_to: int) -> 
 
 
 def _disputes_with(state: QuorumState, candidate: NodeId) -> bool:
-    """Whether this node has found another history at that one: it would not follow it (see `disputes`)."""
+    """True if the candidate has another history than this node, which would not follow it (see `disputes`)."""
     return any(dispute.with_whom == candidate for dispute in state.disputes.values())
 
 
 def _is_untimely(state: QuorumState, candidate: ReplicaKey) -> bool:
-    """A stranger runs while there is a leader that works."""
+    """True if a stranger campaigns while a working leader exists."""
     if state.latest_voters.contains(candidate):
         return False
     match state.role:
@@ -135,7 +139,7 @@ def _is_out_of_reach(state: QuorumState, epoch: Epoch) -> bool:
 
 
 def _refusal_of_leader(state: QuorumState, leader: ReplicaKey, epoch: Epoch) -> ErrorCode | None:
-    """Why nothing that `leader` says of `epoch` is taken in; None if it is. See the file's head."""
+    """The reason for ignoring `leader`'s news about `epoch`; None: believe it. See the file's head."""
     if epoch < 0 or leader.node_id < 0 or _is_out_of_reach(state, epoch):
         return ErrorCode.INVALID_REQUEST
     if epoch < state.epoch:
@@ -146,9 +150,9 @@ def _refusal_of_leader(state: QuorumState, leader: ReplicaKey, epoch: Epoch) -> 
 
 
 def _enter_epoch_of(state: QuorumState, leader: ReplicaKey, epoch: Epoch) -> None:
-    """`leader` itself says that it leads, or led, `epoch`, which is not below this node's."""
+    """Checks the claim of `leader` to lead, or to have led, `epoch`. The epoch is not below this node's."""
     if leader.node_id == state.me.node_id:
-        raise SafetyViolated(f"another node calls itself {leader}")
+        raise SafetyViolated(f"another node uses this node's id: {leader}")
     known = state.election.leader_id
     if epoch == state.epoch and known is not None and known != leader.node_id:
         raise SafetyViolated(f"epoch {epoch} has two leaders: {known} and {leader.node_id}")
@@ -176,13 +180,13 @@ def on_begin_quorum_epoch(state: QuorumState, request: BeginQuorumEpochRequest, 
     if request.epoch > state.epoch or state.role.role is not Role.FOLLOWER:
         state.become_follower(request.epoch, request.leader.node_id)
     elif isinstance(state.role, Follower) and state.role.suspicious and not state.disputes:
-        # It speaks, so it is there. If it does not lead any more, the next fetch will say so.
+        # The leader is alive. If it leads no longer, the next fetch will say so.
         state.role = replace(state.role, campaign_at_ms=None)
     return answer(ErrorCode.NONE)
 
 
 def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, reply_to: int) -> None:
-    """The leader steps down: the preferred successor runs at once, the next ones a little later each."""
+    """The leader steps down: the preferred successor campaigns at once, each next successor a little later."""
 
     def answer(error: ErrorCode) -> None:
         state.reply(reply_to, EndQuorumEpochResponse(error, state.epoch, state.leader_hint))
@@ -207,13 +211,15 @@ def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, repl
 
 
 def wait_of_rank(state: QuorumState, successors: tuple[NodeId, ...]) -> int:
-    """How long this node lets better successors go first, in milliseconds; one that is not listed goes last."""
+    """How many milliseconds this node waits for better successors. A node missing in the list waits longest."""
     rank = successors.index(state.me.node_id) if state.me.node_id in successors else len(successors)
     return rank * state.config.successor_wait_ms
 
 
 def suspect(state: QuorumState, role: Follower) -> None:
-    """The leader's process is gone, or leads no more: run when it is this node's turn, unless it answers before."""
+    """The leader's process is gone, or leads no longer: this node campaigns on its turn, unless the leader answers
+    first.
+    """
     if role.campaign_at_ms is None:
         turn_ms = state.now_ms + wait_of_rank(state, role.successors)
         state.role = replace(role, campaign_at_ms=turn_ms)

@@ -7,7 +7,7 @@ repetition writes a line of its own, so that the log does not end with the role 
 a minute says how many repetitions there were.
 
     12:00:00  role  was=follower role=prospective  reason="the leader has not answered for the fetch timeout"
-    12:00:00  role  was=prospective role=follower  reason="a majority would not, or the election timeout passed"
+    12:00:00  role  was=prospective role=follower  reason="no majority would vote for this node, or ..."
     12:00:02  repeated role changes  repeated=1    reason="the leader has not answered for the fetch timeout"
     12:01:02  repeated role changes  repeated=118  reason=...
 """

@@ -87,7 +87,7 @@ def test_no_third_answer_moves_nobody() -> None:
     effects = solo.respond(2, fetch, FetchResponse(ErrorCode.CHAIN_MISMATCH, 3, 2, fetch.number))
     assert sorted(questions(effects)) == [3]
     effects = says(solo, 3, questions(effects)[3], None)
-    assert none_of(StopNode, effects) and "nobody moves" in problem_texts(solo.core)
+    assert none_of(StopNode, effects) and "neither node moves" in problem_texts(solo.core)
     assert solo.core.role is Role.FOLLOWER and solo.log.end == 2
 
 
@@ -178,7 +178,7 @@ def test_a_follower_whose_history_was_changed_stops_and_the_others_go_on() -> No
     liar.log.rewrite(4)
     liar.boot_up()
     cluster.run(2_000)
-    assert liar.stopped is not None and "this node's history is not the quorum's" in liar.stopped
+    assert liar.stopped is not None and "this node has another history than the quorum" in liar.stopped
     assert leader.up.is_leading
     cluster.propose(leader.id)
     cluster.run(500)
@@ -191,7 +191,7 @@ def test_a_leader_whose_history_was_changed_is_deposed_and_nobody_follows_it() -
     ends = {node.id: node.log.end for node in cluster.nodes.values()}
     leader.lie(4)
     cluster.run(3_000)
-    assert leader.stopped is not None and "this node's history" in leader.stopped
+    assert leader.stopped is not None and "another history than the quorum" in leader.stopped
     others = [node for node in cluster.nodes.values() if node is not leader]
     assert all(node.stopped is None and node.log.end >= ends[node.id] for node in others)
     assert any(node.up.is_leading for node in others)

@@ -136,7 +136,7 @@ def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> No
         assert asked.position > 0
         effects = solo.step(SnapshotInstallFailed(WANTED, "no room", is_damaged=False))
         failed_ms = solo.now_ms
-        assert "is fetched again: no room" in problem_texts(solo.core)
+        assert "will be fetched again: no room" in problem_texts(solo.core)
         while none_of(SendRequest, effects := redirected(solo, fetch_in(effects))):
             assert solo.now_ms < failed_ms + NO_ROOM_REST_MS
             effects = solo.wait(solo.config.fetch_wait_ms)

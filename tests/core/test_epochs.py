@@ -93,7 +93,7 @@ def test_a_node_that_has_no_next_epoch_does_not_run_and_says_so(voters: int) -> 
         assert none_of(SaveElectionState, effects)
         assert not [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
         assert solo.core.role is (Role.RESIGNED if leader_id else Role.UNATTACHED)
-        assert "no epoch is left: this node does not run for leader" in problem_texts(solo.core)
+        assert "no epoch is left, so this node cannot campaign" in problem_texts(solo.core)
 
 
 def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
@@ -112,6 +112,6 @@ def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
 
 def test_a_node_complains_as_soon_as_the_end_is_in_sight() -> None:
     assert problem(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX - 1) == ""
-    assert problem(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX).startswith("of the epochs only 1,999,999 are left")
-    assert problem(EPOCH_MAX - 2).startswith("of the epochs only 1 are left")
+    assert problem(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX).startswith("the number of epochs left is 1,999,999")
+    assert problem(EPOCH_MAX - 2).startswith("the number of epochs left is 1 ")
     assert problem(EPOCH_MAX - 1).startswith("no epoch is left")

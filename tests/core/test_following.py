@@ -102,7 +102,7 @@ def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
     solo.good_answer(fetch, successors=(3, 1))
     solo.step(PeerRefused(2))
     assert solo.core.role is Role.FOLLOWER and named(solo) is None
-    assert "gone" in solo.core.followed(solo.now_ms).reason
+    assert "has stopped" in solo.core.followed(solo.now_ms).reason
 
 
 def test_who_has_just_started_follows_nobody() -> None:

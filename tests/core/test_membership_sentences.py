@@ -92,7 +92,7 @@ def at(host: str = "c4", port: int = 9093, listener: str = "CONTROLLER") -> tupl
 
 REFUSED = [
     ("it votes", add(3), ErrorCode.DUPLICATE_VOTER, "3/"),
-    ("another disk of a voter", strange(node_id=3), ErrorCode.DUPLICATE_VOTER, "must go first"),
+    ("another disk of a voter", strange(node_id=3), ErrorCode.DUPLICATE_VOTER, "remove the old voter first"),
     ("no directory id", strange(directory_id=ZERO_UUID), ErrorCode.INVALID_REQUEST, "directory_id"),
     ("a short directory id", strange(directory_id=b"4"), ErrorCode.INVALID_REQUEST, "directory_id"),
     ("negative id", strange(node_id=-1), ErrorCode.INVALID_REQUEST, "node_id"),
@@ -295,7 +295,7 @@ def test_a_newcomer_that_has_gone_silent_is_waited_for_too() -> None:
     assert "to fetch" in answer(solo.wait(100)).message
 
 
-@pytest.mark.parametrize(("stands_at", "word"), [(None, "to fetch"), (2, "stands at 2 of 4")])
+@pytest.mark.parametrize(("stands_at", "word"), [(None, "to fetch"), (2, "ends at 2 of 4")])
 def test_the_answer_says_what_was_waited_for(stands_at: int | None, word: str) -> None:
     solo = working_leader()
     solo.request(add(timeout_ms=300))
@@ -475,7 +475,7 @@ def test_a_voter_whose_log_is_damaged_is_no_target() -> None:
     said = answer(solo.request(transfer(2)))
     assert (said.error, said.message) == (
         ErrorCode.INVALID_REQUEST,
-        "controller 2 would not lead: its log is damaged, and not mended yet; nothing was done",
+        "controller 2 would not lead: its log is damaged and not repaired yet; nothing was done",
     )
     assert solo.core.is_leading
     solo.fetch(3, high_watermark=4, damaged=True)
@@ -505,7 +505,7 @@ def test_a_voter_that_applies_nothing_any_more_is_no_target_and_the_last_of_the_
     solo = working_leader()
     solo.append()
     solo.fetch(2, applied_offset=3)
-    assert "applies nothing" in answer(solo.request(transfer(2))).message
+    assert "stopped applying" in answer(solo.request(transfer(2))).message
     assert ended(solo.step(Resign(solo.core.epoch, "asked"))) == (3, 2), "although 2 is further"
 
 

@@ -1,4 +1,4 @@
-"""The timers of the quorum, in milliseconds (see `quorum/config.py` for their names in a config file)."""
+"""The quorum's timers, in milliseconds (see `quorum/config.py` for their names in a config file)."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from metadata_log.format.pieces import PIECE_BYTES_MIN
 
 
 class RaftConfig(NamedTuple):
-    """Defaults suit controllers in one region.
+    """The defaults suit controllers in one region.
 
-    Faster than Kafka's (2 s fetch timeout, 1-2 s elections) because a long poll is answered within 150 ms even when
-    nothing happens: silence is noticed sooner. A follower gives up on its leader after `fetch_timeout_ms`; a leader gives
-    up on its quorum after `check_quorum_ms`, which is longer, so that a new leader is chosen before the old one notices.
+    They are shorter than Kafka's (2 s fetch timeout, 1 to 2 s elections), because a leader answers a long poll within
+    150 ms even without news, so silence shows sooner. A follower gives up its leader after `fetch_timeout_ms`. A leader
+    gives up its quorum after `check_quorum_ms`, which is longer: a new leader is elected before the old leader notices.
     """
 
     fetch_wait_ms: int = 150
@@ -22,16 +22,17 @@ class RaftConfig(NamedTuple):
     request_timeout_ms: int = 500
     retry_backoff_ms: int = 30
     successor_wait_ms: int = 40
-    """After the leader's process is seen gone, the successor of rank i waits i times this before it pre-votes."""
+    """How long a successor waits per rank: after the leader's process is gone, rank i starts its pre-vote after i times
+    this."""
     watermark_linger_ms: int = 5
-    """How long a follower may wait to hear of a new high watermark: under load the next batch brings it along, which saves
-    half of all messages. 0: it is told at once."""
+    """How long a parked fetch may wait with a new high watermark. Under load the next batch carries the high watermark
+    along, which saves half of all messages. 0: answer at once."""
     auto_join: bool = False
-    """A controller that does not vote asks to be added once it has caught up (KIP-1186)."""
+    """True: a controller outside the voter set asks to be added once it has caught up (KIP-1186)."""
     also_ask: tuple[NodeId, ...] = ()
-    """Controllers that a node asks for the leader besides the voters of its own log, which may all have gone: a node that has
-    just been formatted knows only the first ones."""
+    """Controllers to ask for the leader, besides the voters in the node's own log. All voters in the log may be gone: a
+    newly formatted node knows only the first voters."""
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20
     piece_bytes_min: int = PIECE_BYTES_MIN
-    """No fetch asks for less, however slow the link is (`metadata_log.format.pieces`)."""
+    """Minimum number of bytes a fetch asks for, however slow the link is (`metadata_log.format.pieces`)."""

@@ -1,38 +1,40 @@
-"""How far a node may be trusted in the quorum, given what its disk has done to it (PAR/CTRL, FAST'18).
+"""The rights a node keeps in the quorum after a fault of its disk (PAR/CTRL, FAST'18).
 
-A voter's promises are its log and its vote. Both are promises because others count on them: what a majority holds is
-committed, and an election is safe because any majority of voters shares a node with any majority of holders. A node whose
-disk has broken such a promise must not be counted as if it had kept it.
+A voter makes promises: its log and its vote. Other nodes rely on both. Records held by a majority are committed, and an
+election is safe because any majority of voters shares a node with any majority of holders. A node with a broken promise
+on its disk must not be counted as if the promise were kept.
 
-    FULL         votes, acknowledges, runs for leader.
-    damaged      A range inside its log is unreadable, but what follows it is a valid chain. It still knows its true end, so its
-                 vote and its acknowledgements mean what they say. It could not serve its log to others: it never runs, and a
-                 leader that finds such damage resigns. Until the range is mended.
-    lost a tail  It may have acknowledged what its log no longer holds. Counted, it could make a majority with somebody who never
-                 had it, and what was committed would be gone: it neither votes, nor runs, nor acknowledges. It fetches
-                 under the name of an observer that is nobody, so that its leader cannot count it by mistake.
+    FULL         The node votes, acknowledges, and campaigns.
+    damaged      A range inside the log is unreadable, and a valid chain follows the range. The node still knows its true
+                 end, so its votes and acknowledgements are correct. But the node could not serve its log to others: until
+                 the range is repaired, the node does not campaign, and a leader resigns.
+    lost a tail  The node may have acknowledged records which its log no longer holds. Counted, it could make a majority
+                 with nodes which never had the records, and committed records would be lost. The node neither votes nor
+                 campaigns nor acknowledges. It fetches under a random key, so that no leader counts it by mistake.
 
-When a lost tail is made good. Let `epoch` be the node's epoch when the loss was found: all that it ever acknowledged, it has
-acknowledged in `epoch` or before. Where that ended, its disk does not know. The note that says how far the log was durable
-is not fsynced each time, so after a power cut it may be an older one:
+A node with a lost tail regains full trust later. Let `epoch` be the node's epoch when the loss was found: the node gave
+all of its acknowledgements in `epoch` or earlier. The node's disk does not know the end of the lost tail. The note with
+the durable end (`flushed`) is not fsynced after each append, so after a power cut the note may be an older one:
 
-    1 leads. 2 has all of it durably up to 100, which commits that; 3 has it up to 45. The power of 2 fails: the note says 40,
-    and the disk has nothing from 30 on. If 2 counted again as soon as it had 40, it could elect 3 once 1 is gone, and what is
-    committed from 45 on would be forgotten.
+    1. Node 1 leads {1,2,3}. Node 2 holds all records up to 100 durably, which commits them. Node 3 holds records up to 45.
+    2. The power of node 2 fails. Its note says 40, and its disk has no record from 30 on.
+    3. Suppose node 2 counts again as soon as it has records up to 40.
+    4. Node 1 dies. Node 2 elects node 3, and the committed records from 45 on are lost.
 
-So `end` is the greater of what the note says and of where its leader's log ended when that first answered a fetch since. All
-that this node has helped to commit, or may yet by an acknowledgement that is on its way, lies below that: a leader counts
-nobody beyond the end of its own log, and one of a later epoch holds what was committed before. (A tail that is torn above an
-older note, and was durable all the same, no node could tell from one that was not.) Either of these will do:
+So `end` is the greater of two offsets: the end in the note, and the end of the leader's log at the first answered fetch
+after the loss. All records which the node has helped to commit lie below `end`, including those whose acknowledgement
+is still in flight: a leader counts no voter beyond the end of its own log, and the leader of a later epoch holds all
+records committed before. (No node can tell a torn tail above an older note from a tail which was durable after all.)
+Each of these two conditions restores full trust:
 
-  * All below `end` is known to be committed, and is durable here. What is committed is one history, so this log holds
-    whatever this node has helped to commit. (That the log is as long again would not do: the acknowledgement of the lost
-    tail may still be on its way to a leader, which would count it.)
-  * A record of a later epoch is durable here. Its leader was elected without this node, holds all that was committed in
-    earlier epochs, and has sent it; what this node acknowledged since, it acknowledged to nobody.
+* All records below `end` are known to be committed, and are durable on this node. Committed records form one history,
+  so this log holds every record the node has helped to commit. (A log of the old length would not be enough: an
+  acknowledgement of the lost tail may still be on its way to a leader, which would count the acknowledgement.)
+* A record of a later epoch is durable on this node. The leader of that epoch was elected without this node, holds all
+  records committed in earlier epochs, and has sent them. No leader has counted this node since.
 
-A lost vote cannot be made good: `runtime.disk.lost_vote` gives such a directory another id, and with it the node is no voter
-until it is admitted again (KIP-853).
+A lost vote cannot be restored. `runtime.disk.lost_vote` gives such a directory a new id, and the node is no voter until
+it is admitted again (KIP-853).
 """
 
 from typing import Final, NamedTuple
@@ -41,9 +43,10 @@ from metadata_log.format.ids import Epoch, Offset
 
 
 class Lost(NamedTuple):
-    """All that the log once held durably lay below `end`, and it ends before that. `epoch` was the node's when that was found.
+    """A lost tail: all records once durable lay below `end`, and the log ends earlier. `epoch` was the node's epoch at
+    the loss.
 
-    That is certain once it `is_bounded` by what a leader has said since; until then `end` may be too low.
+    `end` is certain once `is_bounded` by an answer of a leader; before, `end` may be too low.
     """
 
     end: Offset
@@ -52,7 +55,7 @@ class Lost(NamedTuple):
 
 
 class DiskTrust(NamedTuple):
-    """What a node's disk leaves of its standing. See the file's head."""
+    """The rights left by a node's disk faults. See the file's head."""
 
     damaged: bool = False
     lost: Lost | None = None
@@ -70,14 +73,18 @@ class DiskTrust(NamedTuple):
         return self.lost is None and not self.damaged
 
     def bounded_by(self, leader_end: Offset) -> "DiskTrust":
-        """The leader's log ends at `leader_end`; what counts is where it ended when that was first heard."""
+        """Raises `end` to `leader_end`, the end of the leader's log. Only the first answer counts."""
         if self.lost is None or self.lost.is_bounded:
             return self
         return self._replace(lost=Lost(max(self.lost.end, leader_end), self.lost.epoch, is_bounded=True))
 
     def __str__(self) -> str:
-        """Empty for a node in full standing."""
-        lost = "" if self.lost is None else f"short of {self.lost.end}, which it may have had durably"
+        """The faults in words; empty for a node with full trust."""
+        lost = (
+            ""
+            if self.lost is None
+            else f"missing records below offset {self.lost.end} that this node may have acknowledged"
+        )
         return ", ".join(text for text in ("damaged" if self.damaged else "", lost) if text)
 
 

@@ -1,11 +1,13 @@
-"""Everything that the core may ask of the world, as values. `runtime.node` carries them out, in order.
+"""All effects of the core, as values. `runtime.node` carries out effects in order.
 
-Order is a promise: an effect is complete before the next one begins. `SaveElectionState` therefore stands before every
-message that speaks of the new epoch or vote, and that is how "disk before speech" holds for elections. For the log it holds
-because a follower asks for what comes after its *flushed* end, and a leader counts itself by its flushed end.
+The order is a promise: each effect is complete before the next one begins. `SaveElectionState` therefore precedes every
+message about the new epoch or vote, which gives "disk before speech" for elections. For the log, the same rule holds
+because a follower fetches from its *flushed* end, and a leader counts itself by its own flushed end.
 
-After `AppendBatches`, `AppendControl` and `TruncateLog` the node feeds back `Appended` or `Truncated` before anything else.
-`InstallSnapshot` only begins a job; `SnapshotInstalled` or `SnapshotInstallFailed` comes when that is over.
+After `AppendBatches`, `AppendControl` and `TruncateLog` the node feeds back `Appended` or `Truncated` before any other
+input. `InstallSnapshot` only starts a job; `SnapshotInstalled` or `SnapshotInstallFailed` reports the job's end.
+
+Example: voter 1 grants its vote to voter 2 in epoch 5. The list is [SaveElectionState(5, vote 2), Reply(granted)].
 """
 
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, 
 
 
 class ElectionState(NamedTuple):
-    """What a node must not forget: its epoch, whom it voted for in it, and who leads it. One atomic file."""
+    """The durable part of an election: epoch, vote in this epoch, leader of this epoch. One atomic file."""
 
     epoch: Epoch
     voted_for: ReplicaKey | None
@@ -27,14 +29,16 @@ class ElectionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SaveElectionState:
-    """Make `state` durable (file, fsync, rename, fsync of the directory) before going on to the next effect."""
+    """Make `state` durable (file, fsync, rename, fsync of the directory) before the next effect."""
 
     state: ElectionState
 
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Ask `destination`; the answer comes back as `ResponseReceived`, its absence after `timeout_ms` as `RequestFailed`."""
+    """Send `request` to `destination`. Feed the answer as `ResponseReceived`; without one in `timeout_ms`, feed
+    `RequestFailed`.
+    """
 
     destination: NodeId
     request: Request
@@ -43,7 +47,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Answer the request that came with `reply_to`."""
+    """Answer the request received with `reply_to`."""
 
     reply_to: int
     response: Response
@@ -51,9 +55,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithBatches:
-    """Answer a fetch with `response`, its batches filled in from the log at `offset` (uncommitted ones too).
+    """Answer a fetch with `response`, filled with the batches at `offset`, committed or not.
 
-    Or its part, where the first of them is larger than `max_bytes` and the asker takes parts (`pieces.as_asked`).
+    If the first batch is larger than `max_bytes`, and the asking replica accepts parts, a part is sent
+    (`pieces.as_asked`).
     """
 
     reply_to: int
@@ -65,9 +70,9 @@ class ReplyWithBatches:
 
 @dataclass(frozen=True, slots=True)
 class ReplyWithChunk:
-    """Answer a snapshot fetch with `response`, size and data filled in from the snapshot's file.
+    """Answer a snapshot fetch with `response`, filled with size and data of the snapshot's file.
 
-    SNAPSHOT_NOT_FOUND and POSITION_OUT_OF_RANGE are found by the node, which has the files.
+    The node has the files, so the node detects SNAPSHOT_NOT_FOUND and POSITION_OUT_OF_RANGE.
     """
 
     reply_to: int
@@ -78,16 +83,17 @@ class ReplyWithChunk:
 
 @dataclass(frozen=True, slots=True)
 class AppendBatches:
-    """A follower has fetched these; they continue the log."""
+    """Append fetched batches, which continue the follower's log."""
 
     batches: tuple[Batch, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AppendControl:
-    """As leader of `epoch`, append this control record: the one that opens the epoch, or a voter set.
+    """Append a control record as leader of `epoch`: the first record of the epoch, or a voter set.
 
-    A changed voter set stands last in its list but for answers: it goes to the log's end as the core knows it.
+    Only answers may follow a changed voter set in a list, because the set is appended at the log's end as known to the
+    core.
     """
 
     epoch: Epoch
@@ -96,14 +102,14 @@ class AppendControl:
 
 @dataclass(frozen=True, slots=True)
 class TruncateLog:
-    """Cut the log back to `end`, durably."""
+    """Truncate the log to `end`, durably."""
 
     end: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshotChunk:
-    """Write `data` at `position` of the `.part` file of `snapshot`; position 0 starts it anew."""
+    """Write `data` at `position` of the snapshot's `.part` file. Position 0 starts a new file."""
 
     snapshot: OffsetAndEpoch
     position: int
@@ -112,16 +118,18 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """The download is complete: verify it, make it durable, start the log at its end, load it. Then `SnapshotInstalled`."""
+    """The download is complete: verify the file, make it durable, start the log at its end, load it. Then
+    `SnapshotInstalled`.
+    """
 
     snapshot: OffsetAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipChanged:
-    """This node's view of who leads. `leading` is true once this node is elected; it may write at once.
+    """This node's view of the leader. `leading` is true once this node is elected and may append.
 
-    Announced for every change of (epoch, leader), also to None while there is none.
+    Announced for every change of (epoch, leader), including a change to no leader.
     """
 
     epoch: Epoch
@@ -131,21 +139,21 @@ class LeadershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class HighWatermarkAdvanced:
-    """Records below `high_watermark` are committed."""
+    """All records below `high_watermark` are committed."""
 
     high_watermark: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReadsConfirmed:
-    """A majority has said, asked after every `ConfirmReads` up to `token` had come in, that this node leads."""
+    """A majority has confirmed this node's leadership after every `ConfirmReads` up to `token` had arrived."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class StopNode:
-    """Something happened that safety does not survive (two leaders in one epoch, diverging chains): stop, and say why."""
+    """Stop the node and report `reason`: safety is broken (two leaders in one epoch, different chains)."""
 
     reason: str
 

@@ -1,7 +1,10 @@
-"""Everything that can happen to a Raft node, as values. `RaftCore.step` takes one of these and nothing else.
+"""All inputs of a Raft node, as values. `RaftCore.step` takes nothing else.
 
-The log's inputs (`Appended`, `Truncated`, `Flushed`, `LogStartMoved`, `SnapshotInstalled`) report what the log has
-done, whoever asked for it: the core never guesses the log's shape, it is told.
+The log's inputs (`Appended`, `Truncated`, `Flushed`, `LogStartMoved`, `SnapshotInstalled`) report changes of the log,
+whatever their cause. The core relies on the reports and never guesses the log's shape.
+
+Example: a client's batch is appended on leader 1. The runtime feeds Appended(shape), and after the flush
+Flushed(shape).
 """
 
 from dataclasses import dataclass
@@ -16,14 +19,17 @@ from quorum.core.protocol.messages import Request, Response
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time that `next_deadline_ms` named has come. (Fed after all other waiting inputs: a busy node is not a dead one.)"""
+    """The time named by `next_deadline_ms` has come. (Fed after all other waiting inputs: a busy node must not look
+    dead.)
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A request came in; `reply_to` is opaque and goes back in the `Reply`.
+    """A request arrived. `reply_to` is opaque and returns in the `Reply`.
 
-    For a fetch, `chain_at_offset` is this node's own chain at the asked offset: None where it has no batch boundary there.
+    For a fetch, `chain_at_offset` is this node's own chain at the requested offset; None without a batch boundary
+    there.
     """
 
     request: Request
@@ -41,7 +47,9 @@ class ResponseReceived:
 
 
 class Failure(Enum):
-    """Why a request has no answer. REFUSED: nobody listens there any more, which a paused or slow node does not cause."""
+    """The reason for a missing answer. REFUSED: no process listens on the port. A paused or slow node does not cause
+    REFUSED.
+    """
 
     TIMED_OUT = "timed out"
     BROKEN = "broken"
@@ -50,7 +58,7 @@ class Failure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """`request` to `destination` will not be answered."""
+    """No answer to `request` will come from `destination`."""
 
     destination: NodeId
     request: Request
@@ -59,14 +67,14 @@ class RequestFailed:
 
 @dataclass(frozen=True, slots=True)
 class PeerRefused:
-    """The stream to `node_id` broke and an immediate reconnect was refused: its process is gone (fast failover)."""
+    """The stream to `node_id` broke and an immediate reconnect was refused: the process is gone (fast failover)."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The log has grown, by a proposal, a control record or fetched batches. `control` lists what concerns the voter set."""
+    """The log grew by a proposal, a control record or fetched batches. `control` lists the records about the voter set."""
 
     shape: LogShape
     control: tuple[tuple[Offset, Voters | KRaftVersion], ...] = ()
@@ -74,14 +82,14 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class BatchesRefused:
-    """What was fetched does not continue the chain of this log, although each batch is whole; nothing was appended."""
+    """Fetched batches do not continue this log's chain, although each batch is intact. Nothing was appended."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The log was cut back, durably, as the core had asked."""
+    """The log was truncated durably, as requested by the core."""
 
     shape: LogShape
 
@@ -95,9 +103,10 @@ class Flushed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstalled:
-    """A snapshot is durable, and the log now starts at its end. The core has asked for it, or it covers damage in the log.
+    """A snapshot is durable, and the log starts at the snapshot's end. The core requested the snapshot, or it covers
+    damage.
 
-    Then the log above it may have been kept: `control` lists what concerns the voter set there.
+    In the second case the log above may have been kept: `control` lists its records about the voter set.
     """
 
     shape: LogShape
@@ -107,7 +116,7 @@ class SnapshotInstalled:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotInstallFailed:
-    """The downloaded snapshot did not verify (`is_damaged`), or there is no room for it or no download any more."""
+    """A downloaded snapshot failed verification (`is_damaged`), or the disk has no room, or the download is gone."""
 
     snapshot: OffsetAndEpoch
     reason: str
@@ -116,14 +125,14 @@ class SnapshotInstallFailed:
 
 @dataclass(frozen=True, slots=True)
 class LogStartMoved:
-    """A snapshot of this node's own became durable (`shape.snapshot`), or the log before one was dropped."""
+    """A snapshot of this node became durable (`shape.snapshot`), or the log before a snapshot was deleted."""
 
     shape: LogShape
 
 
 @dataclass(frozen=True, slots=True)
 class LogMended:
-    """Something that was damaged is in the log again, as it was: `control` lists what of it concerns the voter set."""
+    """A damaged part of the log was restored. `control` lists the restored records about the voter set."""
 
     shape: LogShape
     control: tuple[tuple[Offset, Voters | KRaftVersion], ...]
@@ -131,17 +140,17 @@ class LogMended:
 
 @dataclass(frozen=True, slots=True)
 class DamageFound:
-    """A range inside the log is unreadable, with a valid chain behind it: this node is not fit to lead (see `disk_trust`)."""
+    """A range inside the log is unreadable, with a valid chain behind it. This node must not lead (see `disk_trust`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamageRepaired:
-    """The damaged range is whole again, by its chain."""
+    """The damaged range is intact again, as its chain proves."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmReads:
-    """Somebody wants a linearizable read: ask the followers whether this node still leads. Tokens ascend."""
+    """A client wants a linearizable read: confirm with the followers that this node still leads. Tokens ascend."""
 
     token: int
 
@@ -156,7 +165,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class ShutDown:
-    """The process is going: hand over leadership if there is any, and start nothing new."""
+    """The process is shutting down: hand over the leadership, if any, and start nothing new."""
 
 
 Input: TypeAlias = (

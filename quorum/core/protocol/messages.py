@@ -1,14 +1,19 @@
-"""What the controllers say to each other: KRaft's RPCs, as values.
+"""The messages between controllers: KRaft's RPCs, as values.
 
-Every request names its sender and, where it is meant for one voter only, its receiver, both with directory ids. A reply
-always says the replier's epoch and the leader that it knows, because that is how nodes learn of each other's epochs.
-Cluster id and generation are checked at the wire before anything reaches the core.
+Every request names its sender, and a request for one voter only also names its receiver, both with directory ids. Every
+reply carries the replier's epoch and known leader, so that nodes learn each other's epochs. The wire checks cluster id
+and generation before a message reaches the core.
 
-Sources: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-996 (pre-vote), KIP-853 (changes
-of the voter set).
+Example, a fetch in epoch 6:
 
-Fetches never end, so the two that they are made of are tuples: a frozen dataclass of so many fields takes four times as
-long to make. The others are not, because tuples of different types may be equal.
+    1. Voter 2 sends FetchRequest(epoch 6, fetch_offset 9, last_fetched_epoch 6, chain).
+    2. Leader 1 answers FetchResponse(error NONE, epoch 6, leader 1, batches [9,11), high_watermark 9).
+
+Sources: KIP-595 (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch), KIP-630 (FetchSnapshot), KIP-996 (pre-vote), KIP-853
+(changes of the voter set).
+
+FetchRequest and FetchResponse are tuples for speed: building a frozen dataclass of this many fields takes four times as
+long. The other messages are dataclasses, because tuples of different types may compare equal.
 """
 
 from dataclasses import dataclass
@@ -23,7 +28,7 @@ from metadata_log.format.records import Voter
 
 @dataclass(frozen=True, slots=True)
 class VoteRequest:
-    """May `candidate` lead `epoch`? With `pre_vote`: would you say yes, if I asked? That changes nothing anywhere."""
+    """May `candidate` lead `epoch`? With `pre_vote`, the question is hypothetical and changes no state anywhere."""
 
     candidate: ReplicaKey
     receiver: ReplicaKey
@@ -43,7 +48,7 @@ class VoteResponse:
 
 @dataclass(frozen=True, slots=True)
 class BeginQuorumEpochRequest:
-    """`leader` leads `epoch`; come and fetch."""
+    """`leader` leads `epoch` and invites `receiver` to fetch."""
 
     leader: ReplicaKey
     receiver: ReplicaKey
@@ -59,7 +64,7 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """`leader` steps down from `epoch`; the successors are ranked by how far they have fetched."""
+    """`leader` steps down from `epoch`. The successors are ranked by the length of their logs."""
 
     leader: ReplicaKey
     epoch: Epoch
@@ -74,14 +79,16 @@ class EndQuorumEpochResponse:
 
 
 class FetchRequest(NamedTuple):
-    """Give me what comes after `fetch_offset`. From a voter it also says: below `fetch_offset` all is durable here.
+    """Asks for the records from `fetch_offset` on. A voter thereby states: all records below `fetch_offset` are durable
+    here.
 
-    `number` counts this replica's requests, so that a late or repeated answer is told from the awaited one. `chain` is
-    the hash of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply that it accepted
-    from this leader in this epoch: 0 if there was none. `incarnation` is drawn anew at every start of the process. `digest`
-    is that of the replica's image at `applied_offset`, empty where there is none; the core only carries it. `damaged`: its log
-    is (see `disk_trust`), so that it would not run for leader. `part_position`: so many bytes of the batch at `fetch_offset` the
-    replica holds already (`metadata_log.format.pieces`); None where it takes whole batches only, as an earlier release does.
+    `number` counts this replica's requests, to tell a late or repeated answer from the awaited one. `chain` is the hash
+    of the follower's history at `fetch_offset`. `read_token` repeats the token of the last reply accepted from this
+    leader in this epoch; 0: none. `incarnation` is a new random number for each process. `digest` is the digest of the
+    replica's image at `applied_offset`, empty without one; the core only carries both. `damaged`: the replica's log is
+    damaged (see `disk_trust`), so the replica would not campaign. `part_position`: how many bytes of the batch at
+    `fetch_offset` the replica holds already (`metadata_log.format.pieces`); None: the replica accepts whole batches
+    only, like an earlier release.
     """
 
     replica: ReplicaKey
@@ -102,12 +109,12 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """At most one of batches, part, diverging and snapshot.
+    """Carries at most one of batches, part, diverging and snapshot.
 
-    `high_watermark` is None until the leader has committed in its epoch. `successors` ranks the voters by progress, for
-    the day this leader is gone. `read_token` counts the leader's replies in this epoch; whoever repeats it has shown that it
-    accepted this one (see `quorum.core.protocol.reads`). `image_differs`: the images of a majority differ from the asker's.
-    `log_end` is where the leader's own log ends.
+    `high_watermark` is None until the leader has committed a record in its epoch. `successors` ranks the voters by the
+    length of their logs, for the case of the leader's failure. `read_token` counts the leader's replies in this epoch;
+    a follower repeating a token proves that it accepted the reply (see `quorum.core.protocol.reads`). `image_differs`:
+    the asking replica's image differs from a majority's. `log_end` is the end of the leader's own log.
     """
 
     error: ErrorCode
@@ -149,9 +156,10 @@ class FetchSnapshotResponse:
 
 @dataclass(frozen=True, slots=True)
 class ChainRequest:
-    """What is your chain at `offset`, if the record below it is of `epoch`? Anybody answers, whatever its role.
+    """Asks for the chain at `offset`, if the record below is of `epoch`. Nodes answer in any role.
 
-    Asked when two logs differ at equal (offset, epoch), which log matching rules out: somebody's disk or code has lied.
+    A node asks when two logs differ at equal (offset, epoch), which log matching rules out: a disk or a program has
+    returned wrong data.
     """
 
     replica: ReplicaKey
@@ -161,7 +169,7 @@ class ChainRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChainResponse:
-    """`chain` is None where this node's durable log has no batch boundary at that (offset, epoch)."""
+    """`chain` is None if this node's durable log has no batch boundary at (offset, epoch)."""
 
     error: ErrorCode
     epoch: Epoch
@@ -173,7 +181,7 @@ class ChainResponse:
 
 @dataclass(frozen=True, slots=True)
 class AddVoterRequest:
-    """Let `voter` vote. Answered when that is committed, or as soon as it is in the leader's log if not `ack_when_committed`."""
+    """Adds `voter`. Answered after the commit; without `ack_when_committed`, once the set is in the leader's log."""
 
     voter: Voter
     ack_when_committed: bool
@@ -182,7 +190,7 @@ class AddVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class RemoveVoterRequest:
-    """Let `voter`, this very replica, vote no more. Answered when that is committed."""
+    """Removes `voter`, exactly this replica. Answered after the commit."""
 
     voter: ReplicaKey
     timeout_ms: int
@@ -190,7 +198,7 @@ class RemoveVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpdateVoterRequest:
-    """A voter says in `epoch` where it is to be reached from now on. Answered when that is committed."""
+    """Replaces the endpoints of `voter`, as the voter itself asks in `epoch`. Answered after the commit."""
 
     voter: Voter
     epoch: Epoch
@@ -199,7 +207,7 @@ class UpdateVoterRequest:
 
 @dataclass(frozen=True, slots=True)
 class TransferLeadershipRequest:
-    """Let `target` lead; None: the voter that is furthest. Answered when the leader has stepped down for it."""
+    """Makes `target` the leader; None: the voter with the longest log. Answered when the leader has stepped down."""
 
     target: NodeId | None
     timeout_ms: int
@@ -207,10 +215,10 @@ class TransferLeadershipRequest:
 
 @dataclass(frozen=True, slots=True)
 class QuorumChangeResponse:
-    """What became of a change of the voters or of the leader; `message` says it in a sentence.
+    """The outcome of a change of the voters or of the leader; `message` is a sentence for the operator.
 
-    REQUEST_TIMED_OUT means "may have happened" where `offset` is given: there the record stands that makes the change,
-    or stood. Without an offset nothing was written.
+    REQUEST_TIMED_OUT with an `offset` means "may have happened": the record of the change is, or was, at `offset`.
+    Without an `offset` nothing was written.
     """
 
     error: ErrorCode
@@ -222,9 +230,11 @@ class QuorumChangeResponse:
 
 @dataclass(frozen=True, slots=True)
 class ReadLogRequest:
-    """Give `replica` what you hold durably of [offset, end_offset): it is damaged over there, and its chain proves what fits.
+    """Asks for the durable part of [offset, end_offset). The range is damaged in the log of `replica`, whose chain
+    proves each batch.
 
-    Asked of any voter, whoever leads. It is the disk's business, not Raft's: `runtime` asks and answers, the core never hears.
+    Sent to any voter, leader or not. Repair concerns the disk, not Raft: `runtime` asks and answers, and the core never
+    sees the request.
     """
 
     replica: ReplicaKey
@@ -235,10 +245,10 @@ class ReadLogRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadLogResponse:
-    """The first batches of what was asked for, at least one where there is no error.
+    """The first batches of the requested range, at least one without an error.
 
-    OFFSET_OUT_OF_RANGE: this node does not hold it (any more). STORAGE_ERROR: it is damaged here too. `snapshot` is the newest
-    that there is here, whatever becomes of the log.
+    OFFSET_OUT_OF_RANGE: this node does not hold the range, or no longer. STORAGE_ERROR: the range is damaged here, too.
+    `snapshot` is this node's newest snapshot, in any case.
     """
 
     error: ErrorCode
@@ -251,9 +261,11 @@ class ReadLogResponse:
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshotRequest:
-    """Give `replica` the bytes of `snapshot` from `position` on: its log is damaged below, and nobody's log reaches back there.
+    """Asks for the bytes of `snapshot` from `position` on. The log of `replica` is damaged below, and no log reaches
+    back far enough.
 
-    Asked of any voter, whoever leads, and the runtime's business as `ReadLogRequest` is: what a snapshot holds is committed.
+    Sent to any voter, leader or not, and handled by the runtime, like `ReadLogRequest`: a snapshot holds committed
+    records only.
     """
 
     replica: ReplicaKey
@@ -264,7 +276,9 @@ class ReadSnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshotResponse:
-    """`data` from `position` on, of a file of `size` bytes. SNAPSHOT_NOT_FOUND: it is not here (any more)."""
+    """`data` from `position` on, of a file of `size` bytes. SNAPSHOT_NOT_FOUND: this node does not have the file, or no
+    longer.
+    """
 
     error: ErrorCode
     epoch: Epoch
@@ -278,7 +292,7 @@ QuorumChangeRequest: TypeAlias = AddVoterRequest | RemoveVoterRequest | UpdateVo
 
 
 def place_of(request: "Request") -> Offset | None:
-    """Where the answerer's own chain is needed to judge `request`; None if it is not."""
+    """The offset at which the answering node's own chain is needed to judge `request`; None: not needed."""
     match request:
         case FetchRequest(fetch_offset=offset) | ChainRequest(offset=offset):
             return offset
@@ -305,5 +319,5 @@ Response: TypeAlias = (
     | QuorumChangeResponse
 )
 PeerRequest: TypeAlias = Request | ReadLogRequest | ReadSnapshotRequest
-"""What one controller may ask of another: the core's requests, and those that the runtime sees to by itself."""
+"""All requests between controllers: the core's, and those handled by the runtime alone."""
 PeerResponse: TypeAlias = Response | ReadLogResponse | ReadSnapshotResponse

@@ -1,12 +1,14 @@
-"""A problem of a controller: something that an operator should know, true of the node now.
+"""A problem of a controller: a current fault which an operator should know about.
 
-A problem has a code, which never changes, and a text, which may. Operators look the code up in the runbook and alert on it:
-`metaquorum_problem{code="disk_full"} 1`. A node has at most one problem of each code at a time; a text that concerns
+A problem has a code, which never changes, and a text, which may change. Operators look up the code in the runbook and
+set alerts on it: `metaquorum_problem{code="disk_full"} 1`. A node has at most one problem per code; a text about
 several nodes names them all.
 
-An example. The disk of controller 2 fills up. Its log says `problem code=disk_full`, `/readyz` answers 503 with the text, and
-`quorumctl quorum status` shows `Problem: 2: disk_full: the disk is full`. When there is room again, the log says
-`problem solved code=disk_full`.
+Example:
+
+    1. The disk of controller 2 fills up. Its log says `problem code=disk_full`, and `/readyz` answers 503 with the text.
+    2. `quorumctl quorum status` shows `Problem: 2: disk_full: the disk is full`.
+    3. The operator makes room. The log says `problem solved code=disk_full`.
 """
 
 from collections.abc import Iterable
@@ -15,7 +17,7 @@ from typing import Final, NamedTuple
 
 
 class ProblemCode(Enum):
-    """Every problem that a controller reports. `deploy/runbook.md` has a row for each, by its value."""
+    """All problems a controller reports. `deploy/runbook.md` has a row for each code."""
 
     DISK_FULL = "disk_full"
     """The disk has no room: the node votes, does not lead, and fetches nothing."""
@@ -24,13 +26,14 @@ class ProblemCode(Enum):
     LOG_DAMAGED = "log_damaged"
     """Records inside the log cannot be read: the node votes, and does not lead until they are repaired."""
     LOG_END_LOST = "log_end_lost"
-    """The log lacks records that the node may have acknowledged: the node does not vote until it has them again."""
+    """The log lacks records the node may have acknowledged. The node does not vote until the records are in the log
+    again."""
     REPLAY_STOPPED = "replay_stopped"
     """The node cannot apply a committed record: it replicates, and answers no reads."""
     IMAGE_DIFFERS = "image_differs"
-    """The node's image differs from that of a majority: the node applies nothing more until it is restarted."""
+    """The node's image differs from a majority's. The node applies no more records until a restart."""
     IMAGES_DISAGREE = "images_disagree"
-    """Two nodes have applied the same log to different images, and no majority says which image is right."""
+    """Two nodes have applied the same log to different images, and no majority shows the right one."""
     HISTORY_DISPUTED = "history_disputed"
     """Another node has a different record at the same offset and epoch. No log is cut."""
     SNAPSHOT_UNLOADABLE = "snapshot_unloadable"
@@ -46,7 +49,7 @@ class ProblemCode(Enum):
 
     @property
     def blocks_ready(self) -> bool:
-        """Whether a node with this problem does not do its part: `/readyz` then answers 503."""
+        """True if a node with this problem is not ready: `/readyz` then answers 503."""
         return self in _BLOCKING
 
 
@@ -70,7 +73,7 @@ class Problem(NamedTuple):
 
     @property
     def blocks_ready(self) -> bool:
-        """Whether the problem keeps the node from doing its part, in the quorum or for its readers."""
+        """True if the problem keeps the node from serving the quorum or its readers."""
         return self.code.blocks_ready
 
     def __str__(self) -> str:
@@ -78,10 +81,10 @@ class Problem(NamedTuple):
 
 
 def found(*each: tuple[ProblemCode, str | None]) -> tuple[Problem, ...]:
-    """The problems among these pairs: a pair without a text is none."""
+    """The problems among the given pairs. A pair without a text is no problem."""
     return tuple(Problem(code, text) for code, text in each if text)
 
 
 def texts(problems: Iterable[Problem]) -> str:
-    """The texts of `problems` in one line; empty if there are none."""
+    """The texts of `problems` in one line; empty without problems."""
     return "; ".join(problem.text for problem in problems)

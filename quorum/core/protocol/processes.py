@@ -1,44 +1,54 @@
-"""One key, one process: how a leader notices that a voter's disk was cloned.
+"""One process per replica key: how a leader detects that a voter's disk was cloned.
 
-A machine that was copied, disk and all, comes up as a voter that exists already: same node id, same directory id. Each of
-the two would acknowledge and vote in the other's name, so that two of three might be one. Identity cannot tell them apart,
-but behaviour can: every process draws an `incarnation` when it starts and says it in each fetch.
+A cloned machine starts with an existing voter's node id and directory id. Each of the two processes would acknowledge
+and vote in the other's name, so that two of three voters might be one. The identity is the same, but the behavior
+differs: every process draws a random `incarnation` at start and sends it in each fetch.
 
-    A A A | B B B B          a restart: A never comes back
-    A A A | B | A | B | A    two processes that live at the same time
+    A A A | B B B B          a restart: A never returns
+    A A A | B | A | B | A    two processes alive at the same time
 
-A new incarnation takes over at once, because a restart must not wait. One that was superseded and comes back is counted; a
-late fetch of a process that is gone does that too, but not often: its fetches had left before the new process started, one
-at a time. After `RETURNS_MAX` returns both are refused with INVALID_VOTER_KEY, and a replica that is told so stops: neither
-is more to be believed than the other. A person starts the right one again, which is a new incarnation.
+A new incarnation takes over at once, because a restart must not wait. The leader counts each return of a superseded
+incarnation. A late fetch of a dead process also looks like a return, but rarely: such fetches left before the new
+process started, one at a time. After `RETURNS_MAX` returns the leader refuses both processes with INVALID_VOTER_KEY,
+and a refused replica stops, because neither deserves more trust. An operator then starts the right process again, as a
+new incarnation.
 
-Until that is decided both are answered, and neither is counted: what the one has acknowledged the other, who may be the one
-that votes, need not hold. A living process asks again within its wait, so after a return nothing is in doubt any more when
-nobody has returned for the fetch timeout.
+Until the decision, the leader answers both processes and counts neither: records acknowledged by one may be missing at
+the other. A living process fetches again within its wait, so without a return for a fetch timeout no doubt remains.
+
+Example:
+
+    1. An operator clones voter 2's machine for a test and starts the copy. Incarnation B fetches as voter 2.
+    2. Original A fetches again: one return. Copy B fetches: two returns. Leader 1 counts neither.
+    3. After six returns leader 1 refuses both with INVALID_VOTER_KEY, and both processes stop.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
 RETURNS_MAX: Final = 6
+"""How many returns of superseded incarnations prove that two processes are alive."""
 PROCESSES_REMEMBERED: Final = 8
+"""Maximum number of incarnations remembered per key."""
 
 
 @dataclass(slots=True)
 class Processes:
-    """The processes that have fetched under one key in this epoch, the current one last, with their newest fetch's number."""
+    """The incarnations which have fetched under one key in this epoch, the current one last, each with its newest
+    number.
+    """
 
     newest_number: dict[int, int] = field(default_factory=dict)
     returns: int = 0
     returned_ms: int | None = None
-    """When one last came back that had been superseded."""
+    """When a superseded incarnation last returned."""
 
     def are_in_doubt(self, since_ms: int) -> bool:
-        """Whether one has come back after `since_ms`, so that two may live."""
+        """True if an incarnation has returned after `since_ms`, so that two processes may be alive."""
         return self.returned_ms is not None and self.returned_ms > since_ms
 
     def are_several(self, incarnation: int, number: int, now_ms: int) -> bool:
-        """Notes a fetch; says whether more than one process lives under this key."""
+        """Notes a fetch. Returns True if several processes use this key."""
         seen = self.newest_number
         if not seen or incarnation == next(reversed(seen)):
             seen[incarnation] = max(number, seen.get(incarnation, number))
@@ -48,7 +58,7 @@ class Processes:
             if len(seen) > PROCESSES_REMEMBERED:
                 del seen[next(iter(seen))]
         elif number > seen[incarnation]:
-            # (Not a repeated message of a process that is gone.)
+            # (A number already seen would be a repeated message of a dead process.)
             del seen[incarnation]
             seen[incarnation] = number
             self.returns, self.returned_ms = self.returns + 1, now_ms

@@ -1,6 +1,9 @@
-"""What a leader knows of each replica in its epoch, and what that says of the quorum.
+"""The leader's knowledge of each replica in the current epoch, and conclusions about the quorum.
 
-All of it is forgotten when the epoch ends: an acknowledgement given to an earlier leadership proves nothing (R12).
+The knowledge ends with the epoch: an acknowledgement given to an earlier leadership proves nothing (R12).
+
+Example, on leader 1: follower 2 fetches at 9, so `end_offset` is 9. The leader's log also ends at 9, so follower 2 is
+caught up now. Follower 2 repeats token 7, so it has accepted reply 7 and followed this epoch when reply 7 left.
 """
 
 from collections import deque
@@ -14,20 +17,21 @@ from quorum.core.protocol.pace import WINDOW_MS, Pace
 from quorum.core.protocol.processes import Processes
 
 FOREVER_MS = 1 << 62
-"""A time that never comes: when a quorum of one goes out of date."""
+"""A time which never comes: a quorum of one never expires."""
 
 INSTALL_MS_MAX = 60_000
-"""For so long a replica that stands at one position of a snapshot counts as getting further: it may be loading it."""
+"""How long a replica at one position of a snapshot counts as making progress: the replica may be loading the
+snapshot."""
 
 REPLIES_REMEMBERED = 8
-"""A follower has one fetch in flight, so only the newest reply matters; a few more serve late duplicates."""
+"""How many replies are remembered per replica. A follower has one fetch in flight; a few more serve late duplicates."""
 
 
 class ReplicaStatus(NamedTuple):
-    """One line of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch.
+    """One row of DescribeQuorum. Times are the leader's `now_ms`; None: never in this epoch.
 
-    A replica that the leader has not heard in its epoch may hold nothing, and counts so since the epoch began: a voter that is
-    dead, or cut off, is behind, and not unknown.
+    A replica not heard in this epoch may hold no records, and counts as behind since the epoch began. So a dead or
+    disconnected voter shows as behind, not as unknown.
     """
 
     node_id: NodeId
@@ -37,54 +41,55 @@ class ReplicaStatus(NamedTuple):
     last_caught_up_ms: int | None
     is_voter: bool
     lag: int
-    """Records between what it has acknowledged in this epoch, if anything, and the leader's end."""
+    """How many records the replica's acknowledged end in this epoch (0 without one) is behind the leader's end."""
     behind_since_ms: int
-    """When it last held all that the leader held; if never in this epoch, when that began."""
+    """When the replica last held all records of the leader; if never in this epoch, the epoch's beginning."""
     silent_at_ms: int
-    """From then on it is silent: it has not fetched, in this epoch, for as long as a leader gives its quorum."""
+    """From when on the replica is silent: the check-quorum time after its last fetch in this epoch."""
 
 
 @dataclass(slots=True)
 class ReplicaProgress:
-    """One replica, as its fetches in this epoch show it."""
+    """One replica, as known from its fetches in this epoch."""
 
     progress_ms: int
-    """When it last got further, or showed that there is nothing further to get (check-quorum; KAFKA-15911)."""
+    """When the replica last made progress, or proved to have nothing left to fetch (check-quorum; KAFKA-15911)."""
     end_offset: Offset | None = None
-    """Below this, its log is durable and is the leader's. Only grows: a late fetch proves less, but unproves nothing."""
+    """The replica's log below is durable and equal to the leader's. Only grows: a late fetch proves less and disproves
+    nothing."""
     last_fetch_ms: int | None = None
     last_caught_up_ms: int | None = None
     begun_ms: int | None = None
-    """When it was last sent BeginQuorumEpoch."""
+    """When the leader last sent BeginQuorumEpoch."""
     fetch_offset: Offset | None = None
     part: tuple[int, int] = (0, 0)
-    """Which process of it fetches, and how much of the batch at `fetch_offset` that process has ever held."""
+    """The fetching process, and how many bytes of the batch at `fetch_offset` this process has held at most."""
     told_end: Offset = 0
-    """The leader's log end when it was last answered."""
+    """The end of the leader's log at the leader's last answer."""
     snapshot_position: tuple[Offset, int] | None = None
     snapshot_since_ms: int = 0
-    """When it was first heard of at that position."""
+    """Since when the replica asks for the same snapshot position."""
     echoed_token: int = 0
     confirmed_ms: int | None = None
-    """When the newest reply left that it has proven to have accepted: then, or later, it followed this epoch."""
+    """When the newest provably accepted reply left. At this time or later, the replica followed this epoch."""
     image_differs: bool = False
-    """As the runtime has told (`runtime.digests`); each answer passes it on."""
+    """The runtime's verdict on the replica's image (`runtime.digests`); each answer carries the verdict."""
     damaged: bool = False
-    """Its log is, as it says itself."""
+    """The replica reports damage in its log."""
     applies_nothing: bool = False
-    """Its replay has stopped: it says how far its image reaches, and has no digest of it."""
+    """The replica's replay has stopped: the replica reports the end of its image without a digest."""
     pace: Pace = field(default_factory=Pace)
     processes: Processes = field(default_factory=Processes)
     sent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=REPLIES_REMEMBERED))
-    """Tokens of the newest replies and when they left."""
+    """The tokens of the newest replies, and when each reply left."""
 
     @property
     def is_unfit(self) -> bool:
-        """Whether it should leave the lead to others: its log is damaged, or its image is the odd one, or stands still."""
+        """True if the replica should not lead: a damaged log, a differing image, or a stopped replay."""
         return self.damaged or self.image_differs or self.applies_nothing
 
     def falls_behind(self, now_ms: int) -> bool:
-        """Whether it fetches and lacks more and more. One that has fallen silent does not: that is another matter."""
+        """True if the replica fetches and lacks more and more records. A silent replica is another problem."""
         return self.pace.falls_behind and self.last_fetch_ms is not None and now_ms - self.last_fetch_ms < WINDOW_MS
 
     @property
@@ -92,7 +97,7 @@ class ReplicaProgress:
         return self.sent[-1][0] if self.sent else 0
 
     def heard_fetch(self, request: FetchRequest, leader_end: Offset, now_ms: int) -> None:
-        """Notes a fetch, before it is known whether it is valid."""
+        """Notes a fetch, before judging its log."""
         offset, part = request.fetch_offset, (request.incarnation, request.part_position or 0)
         if offset != self.fetch_offset or part[0] != self.part[0]:
             self.part = (part[0], 0)
@@ -113,7 +118,7 @@ class ReplicaProgress:
         self.applies_nothing = request.applied_offset > 0 and not request.digest
 
     def echoed(self, read_token: int) -> None:
-        """It has accepted the reply that carried this token, if it is one that is remembered."""
+        """Notes that the replica has accepted the reply with `read_token`, if the leader remembers the reply."""
         for token, sent_ms in self.sent:
             if token == read_token and token > self.echoed_token:
                 self.echoed_token = token
@@ -128,7 +133,7 @@ class ReplicaProgress:
         self.last_fetch_ms = now_ms
 
     def acknowledged(self, offset: Offset) -> None:
-        """A valid fetch: everything below `offset` is durable there."""
+        """Notes a valid fetch: all records below `offset` are durable at the replica."""
         self.end_offset = offset if self.end_offset is None else max(self.end_offset, offset)
 
     def answered(self, token: int, leader_end: Offset, now_ms: int) -> None:
@@ -136,12 +141,12 @@ class ReplicaProgress:
         self.sent.append((token, now_ms))
 
     def silent_since_ms(self, elected_ms: int) -> int:
-        """Since when it has neither fetched nor been told who leads."""
+        """Since when the replica has neither fetched nor been sent BeginQuorumEpoch."""
         return max(elected_ms, self.last_fetch_ms or elected_ms, self.begun_ms or elected_ms)
 
 
 def newest_of_majority(times_ms: Iterable[int | None], needed: int) -> int | None:
-    """The newest time at which, or after which, `needed` of the voters did something; None if too few ever did."""
+    """The newest time at or after which `needed` of the voters acted; None: too few ever did."""
     if needed <= 0:
         return FOREVER_MS
     known = [time_ms for time_ms in times_ms if time_ms is not None]
@@ -150,7 +155,7 @@ def newest_of_majority(times_ms: Iterable[int | None], needed: int) -> int | Non
 
 
 def successors(voters: Iterable[ReplicaKey], replicas: dict[ReplicaKey, ReplicaProgress]) -> tuple[ReplicaKey, ...]:
-    """`voters`, the furthest first: whoever is ahead wins with the fewest refusals. Last come those that would not run."""
+    """The `voters`, longest log first: fewer refusals await such a candidate. Unfit voters come last."""
     ranked: list[tuple[bool, Offset, ReplicaKey]] = []
     for key in voters:
         progress = replicas.get(key)

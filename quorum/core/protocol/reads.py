@@ -1,16 +1,20 @@
-"""Linearizable reads: proving, after a question came in, that this node still leads (Raft 6.4).
+"""Linearizable reads: proving that this node still leads, after the read request arrived (Raft 6.4).
 
-A leader that was paused or cut off may answer from a past that others have already overwritten. So it asks: has a
-majority heard from me *since the read arrived*, and did it still follow me? In a quorum that pulls, nothing extra needs to
-be sent. Every fetch reply carries a counter, the read token, and a follower repeats in its next fetch the token of the
-last reply that it accepted. A fetch that repeats token t was therefore sent after reply t had left the leader, by a node
-that then still followed this epoch. A read is confirmed when a majority has repeated tokens above the mark, the value
-that the counter had when the round began.
+A leader which was paused or cut off may answer with state already overwritten by others. So the leader needs proof: a
+majority has followed this leader *since the read arrived*. In a pulling quorum the proof needs no extra message. Every
+fetch reply carries a counter, the read token, and a follower's next fetch repeats the token of the last accepted reply.
+A fetch repeating token t was therefore sent after reply t had left the leader, by a node still following this epoch. A
+round begins by noting the counter as its mark. The round's reads are confirmed once a majority has repeated tokens
+above the mark.
 
-    reply 7 -> B     read arrives: mark = 7     reply 8 -> B, 9 -> C (parked fetches, completed at once)
-    fetch(token 7) from B: an old echo, proves nothing     fetch(token 9) from C: confirmed, with the leader itself 2 of 3
+Example, leader A of {A,B,C}:
 
-One round is in flight; reads that come meanwhile wait for the next one, all together.
+    1. Reply 7 goes to B. A read arrives: mark = 7.
+    2. The parked fetches complete at once: reply 8 goes to B, reply 9 to C.
+    3. B's earlier fetch arrives with token 7: an old echo, which proves nothing.
+    4. C's fetch arrives with token 9: confirmed. With the leader itself, two of three have confirmed.
+
+One round is in flight at a time. Reads arriving meanwhile all wait for the next round.
 """
 
 from dataclasses import dataclass
@@ -18,15 +22,15 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ReadRounds:
-    """The leader's rounds in one epoch. `replies` is the token of the newest fetch reply; tokens begin at 1."""
+    """The leader's read rounds in one epoch. `replies` is the token of the newest fetch reply; tokens begin at 1."""
 
     replies: int = 0
     mark: int | None = None
-    """The counter when the round in flight began; None: no round is in flight."""
+    """The counter at the beginning of the round in flight. None: no round in flight."""
     token: int = 0
-    """What `ConfirmReads` said last for the round in flight."""
+    """The last `ConfirmReads` token of the round in flight."""
     waiting: int | None = None
-    """The newest `ConfirmReads` that waits for the next round."""
+    """The newest `ConfirmReads` token waiting for the next round."""
 
     def next_reply(self) -> int:
         self.replies += 1
@@ -37,18 +41,18 @@ class ReadRounds:
         self.waiting = token
 
     def begin(self) -> bool:
-        """Starts the waiting round, if there is one and none is in flight; says whether it did."""
+        """Starts the waiting round, if any, unless a round is in flight. Returns True if started."""
         if self.waiting is None or self.mark is not None:
             return False
         self.mark, self.token, self.waiting = self.replies, self.waiting, None
         return True
 
     def wants_token(self, newest_sent: int) -> bool:
-        """Whether a voter whose newest reply carried `newest_sent` has yet to be sent a token of the round in flight."""
+        """True if a voter with newest reply `newest_sent` still needs a token of the round in flight."""
         return self.mark is not None and newest_sent <= self.mark
 
     def confirm(self, echoes: int) -> int | None:
-        """Ends the round in flight and gives its token, if a majority has repeated tokens of at least `echoes`."""
+        """Ends the round in flight and returns its token, once a majority has repeated tokens of at least `echoes`."""
         if self.mark is None or echoes <= self.mark:
             return None
         self.mark = None

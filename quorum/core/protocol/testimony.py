@@ -1,4 +1,4 @@
-"""What the voters have said about a place where two logs differ. Who asks and who judges is told in `disputes`."""
+"""The voters' testimony about a place where two logs differ. The theory is in `disputes`."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from quorum.core.protocol.messages import ChainRequest, FetchRequest
 
 @dataclass(slots=True)
 class Dispute:
-    """At `offset`, below which is a record of `epoch`, this node has `chain`, and `with_whom` another."""
+    """At `offset`, above a record of `epoch`, this node has `chain`, and node `with_whom` has another."""
 
     offset: Offset
     epoch: Epoch
@@ -16,7 +16,7 @@ class Dispute:
     with_whom: NodeId
     said: dict[NodeId, bytes] = field(default_factory=dict)
     asked: set[NodeId] = field(default_factory=set)
-    """Who has been asked and has not answered yet."""
+    """The voters with a request in flight."""
 
     def is_at(self, request: ChainRequest | FetchRequest) -> bool:
         if isinstance(request, FetchRequest):

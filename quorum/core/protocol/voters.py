@@ -1,11 +1,14 @@
-"""Who votes: the set of voters, and how it has changed along the log (KIP-853).
+"""The voter set, and its changes along the log (KIP-853).
 
-A `Voters` record is in force as soon as it is appended, committed or not, and stops being so when it is truncated. The
-set is therefore a function of the log, and a node keeps it by offset: what counts is always the latest entry of *its own*
-log, and a snapshot embeds the set as of its end.
+A `Voters` record takes effect once appended, committed or not, and loses effect when truncated. The voter set is
+therefore a function of the log, and a node keeps all sets by offset. The latest set in the node's *own* log counts. A
+snapshot embeds the set as of the snapshot's end.
 
-    bootstrap {1,2,3} ....... offset 40: {1,2,3,4} ....... offset 90: {2,3,4}
-    truncate(60) takes the node back to {1,2,3,4}.
+Example:
+
+    1. Node 1 starts with the bootstrap set {1,2,3}.
+    2. Node 1 appends {1,2,3,4} at offset 40, and {2,3,4} at offset 90. The set {2,3,4} is in effect.
+    3. Another leader makes node 1 truncate to 60. The set {1,2,3,4} is in effect again.
 """
 
 from bisect import bisect_left
@@ -20,14 +23,16 @@ from metadata_log.format.records import Voter, Voters
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters at one moment. Two voters never share a node id: a replaced disk is removed first, then added."""
+    """The voters at one moment. Two voters never share a node id: to replace a disk, the old voter is removed, then the
+    new added.
+    """
 
     voters: tuple[Voter, ...]
     keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
     _others: dict[ReplicaKey, tuple[ReplicaKey, ...]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
-    """What `others` has answered: a leader asks several times a turn."""
+    """The cached results of `others`, which a leader calls several times per turn."""
 
     def __post_init__(self) -> None:
         ids = self.ids
@@ -41,22 +46,24 @@ class VoterSet:
 
     @property
     def majority(self) -> int:
-        """The least number of voters that any two such groups share one of."""
+        """The least number of voters such that any two groups of this size share a voter."""
         return len(self.voters) // 2 + 1
 
     def contains(self, replica: ReplicaKey) -> bool:
-        """Whether this very replica votes: the same node with another directory does not (its promises are lost)."""
+        """True if exactly this replica is a voter. The same node with another directory is not, because its promises
+        are lost.
+        """
         return replica in self.keys
 
     def others(self, me: ReplicaKey) -> tuple[ReplicaKey, ...]:
-        """The voters except `me`; all of them if `me` is none."""
+        """All voters except `me`. If `me` is no voter, all voters."""
         others = self._others.get(me)
         if others is None:
             others = self._others[me] = tuple(key for key in self.keys if key != me)
         return others
 
     def needed_besides(self, me: ReplicaKey) -> int:
-        """How many other voters make a majority together with `me`; all of a majority if `me` does not vote."""
+        """How many other voters make a majority together with `me`. If `me` is no voter, a whole majority."""
         return self.majority - (1 if self.contains(me) else 0)
 
     def key_of(self, node_id: NodeId) -> ReplicaKey | None:
@@ -71,17 +78,18 @@ class VoterSet:
 
 @dataclass(frozen=True, slots=True)
 class VoterHistory:
-    """The voter sets along one log: `bootstrap` in force from `start` on, each entry from its offset on (ascending).
+    """The voter sets along one log: `bootstrap` in effect from `start` on, each entry from its offset on (ascending).
 
-    With a snapshot, `start` is its end, also where the log reaches back further: what stands below is all in the set that the
-    snapshot embeds, and cannot outrank it. (The newest set below may be unreadable, and an older one not.)
+    With a snapshot, `start` is the snapshot's end, even if the log reaches back further. The snapshot's set includes
+    all earlier changes, so earlier entries must not override it. (The newest of the earlier entries may be unreadable
+    while an older one is readable.)
     """
 
     bootstrap: Voters
     entries: tuple[tuple[Offset, Voters], ...] = ()
     start: Offset = 0
     latest: VoterSet = field(init=False, repr=False, compare=False)
-    """What every count goes by."""
+    """The set used for every count."""
 
     def __post_init__(self) -> None:
         newest = self.entries[-1][1] if self.entries else self.bootstrap
@@ -89,26 +97,28 @@ class VoterHistory:
 
     @classmethod
     def from_snapshot(cls, voters: Voters, end: Offset, entries: Iterable[tuple[Offset, Voters]] = ()) -> Self:
-        """The history of a log with a snapshot that ends at `end` and embeds `voters`; `entries` are what the log says."""
+        """The history of a log with a snapshot ending at `end` and embedding `voters`; `entries` are the sets in the
+        log.
+        """
         return cls(voters, tuple(entry for entry in entries if entry[0] >= end), end)
 
     @property
     def latest_offset(self) -> Offset | None:
-        """Where the latest set stands in the log; None for the bootstrap one."""
+        """The offset of the latest set in the log. None: the bootstrap set."""
         return self.entries[-1][0] if self.entries else None
 
     def at(self, end: Offset) -> VoterSet:
-        """The set that the records below `end` (exclusive) make: what a snapshot that ends there embeds."""
+        """The set defined by the records below `end` (exclusive), as embedded by a snapshot ending there."""
         index = bisect_left(self.entries, end, key=lambda entry: entry[0])
         return VoterSet((self.entries[index - 1][1] if index else self.bootstrap).voters)
 
     def has_named(self, replica: ReplicaKey) -> bool:
-        """Whether this very replica votes, or has voted, as far as this log tells."""
+        """True if exactly this replica is or was a voter, as far as this log knows."""
         named = (self.bootstrap, *(voters for _, voters in self.entries))
         return any((each.node_id, each.directory_id) == tuple(replica) for voters in named for each in voters.voters)
 
     def last_named(self, node_id: NodeId) -> Voter | None:
-        """What the newest set that names `node_id` says of it; the latest may not name it any more."""
+        """The entry for `node_id` in the newest set with such an entry, which may not be the latest set."""
         newest_first = (*(voters for _, voters in reversed(self.entries)), self.bootstrap)
         return next((each for voters in newest_first for each in voters.voters if each.node_id == node_id), None)
 
@@ -117,16 +127,16 @@ class VoterHistory:
         return VoterHistory(self.bootstrap, (*self.entries, (offset, voters)), self.start)
 
     def fill(self, found: Iterable[tuple[Offset, Voters]]) -> "VoterHistory":
-        """Sets that stand in a part of the log which could not be read before, wherever that is."""
+        """Adds sets found in a part of the log which was unreadable before, wherever the part is."""
         entries = {**dict(self.entries), **{offset: voters for offset, voters in found if offset >= self.start}}
         return VoterHistory(self.bootstrap, tuple(sorted(entries.items(), key=lambda entry: entry[0])), self.start)
 
     def truncate(self, end: Offset) -> "VoterHistory":
-        """Forgets the sets at or above `end` (exclusive end of the log that remains)."""
+        """Drops the sets at or above `end` (the exclusive end of the remaining log)."""
         return VoterHistory(self.bootstrap, tuple(entry for entry in self.entries if entry[0] < end), self.start)
 
     def check_invariants(self) -> None:
-        assert self.bootstrap.voters, "a quorum of nobody"
+        assert self.bootstrap.voters, "a quorum without voters"
         assert not self.entries or self.entries[0][0] >= self.start, (self.start, self.entries)
         for before, after in pairwise(self.entries):
             assert before[0] < after[0], self.entries

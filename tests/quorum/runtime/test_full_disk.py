@@ -326,7 +326,7 @@ def test_a_snapshot_that_there_was_no_room_for_is_fetched_when_there_is(room_byt
     begun = [each for each in asked if each.position == 0]
     assert 3 < len(begun) <= 1 + 20_000 // NO_ROOM_REST_MS, "again and again, but not without a rest"
     assert lone.stopped is None
-    assert "is fetched again: [Errno 28]" in lone.problems[ProblemCode.SNAPSHOT_NOT_KEPT]
+    assert "will be fetched again: [Errno 28]" in lone.problems[ProblemCode.SNAPSHOT_NOT_KEPT]
     assert ProblemCode.SNAPSHOT_UNLOADABLE not in lone.problems
 
     disk.limit_space(None)

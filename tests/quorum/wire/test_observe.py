@@ -39,7 +39,7 @@ async def test_a_node_that_knows_its_leader_is_ready() -> None:
 
 async def test_a_node_that_does_not_do_its_part_is_not_ready_and_says_why() -> None:
     """Who restarts one node after the other waits for it; admin calls it still hands on, and nobody is to kill it."""
-    short = "the log is short of 7, which it had durably"
+    short = "the log is missing records below offset 7 that this node may have acknowledged"
     status = replace(FakeNode().status(), problems=(Problem(ProblemCode.LOG_END_LOST, short),))
     assert await told(status) == (None, short, None)
 
@@ -110,7 +110,9 @@ async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again
     silent = replace(
         well, replicas=tuple(replace(each, status="silent") if each.node_id == 2 else each for each in well.replicas)
     )
-    deposed = replace(well, role="resigned", leader=LeaderHint(None, 1, None), no_leader_reason="it leads no more")
+    deposed = replace(
+        well, role="resigned", leader=LeaderHint(None, 1, None), no_leader_reason="it led epoch 2 and has resigned"
+    )
     lines = await lines_of(FakeNode(), well, silent, silent, well, silent, deposed)
     assert [(line["event"], line["voter_id"]) for line in lines if "voter_id" in line] == [
         ("voter silent", 2),
@@ -118,4 +120,4 @@ async def test_a_leader_logs_which_voter_falls_silent_and_when_it_is_heard_again
         ("voter silent", 2),
     ]
     led = [(line["leader_id"], line.get("reason")) for line in lines if line["event"] == "leader"]
-    assert led == [(1, None), (None, "it leads no more")]
+    assert led == [(1, None), (None, "it led epoch 2 and has resigned")]

@@ -39,7 +39,7 @@ def test_each_change_has_its_reason() -> None:
         ("candidate", "leader", 2, 1),
     ]
     assert [line["reason"] for line in lines] == [
-        "no leader was heard of for an election timeout",
+        "the node heard of no leader for an election timeout",
         "a majority would vote for this node",
         "a majority has voted for this node",
     ]
@@ -85,5 +85,5 @@ def test_a_leader_that_loses_its_majority_says_so_once() -> None:
     solo = working_leader()
     lines = [line for line in lines_of(solo, 60_000) if line["event"] == "role"]
     reasons = [line["reason"] for line in lines]
-    assert reasons.count("no majority has made progress for the check-quorum timeout") == 1
+    assert reasons.count("no majority of the voters has made progress for the check-quorum timeout") == 1
     assert len(lines) <= 10 and solo.core.followed(solo.now_ms) != Followed(1)
