@@ -1,7 +1,7 @@
-"""Ground floor: what both daemons share. Config, logs, signals, clock, TLS, servers, health, metrics, dialing."""
+"""The service kit: config, logs, signals, clock, TLS, servers, health, metrics and channels, shared by both daemons."""
 
 import os
 
-# gRPC's native code writes lines of its own to stderr, past every logger and in another form; it reads this when it is
-# first imported. What matters comes as an error that we report (a port in use, a refused handshake).
+# gRPC's native code writes its own lines to stderr, past the loggers and in another format. gRPC reads this variable at its first
+# import. Every problem that matters also raises an error that we report (a port in use, a refused handshake).
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -1,1 +1,1 @@
-"""What both daemons share as processes: clock, configuration, logs, metrics, signals."""
+"""The process of a daemon: clock, configuration, logs, metrics, signals."""

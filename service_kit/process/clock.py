@@ -1,8 +1,12 @@
-"""The real clock; the only file that reads one. Everything else is told the time as `now_ms`.
+"""The real clock. No other file reads a clock: all other code gets the time as `now_ms`.
 
-Two clocks, never mixed: `now_ms` measures waits and leases, `wall_ms` labels records for people. `now_ms` runs on
-CLOCK_BOOTTIME where there is one, because it goes on while a laptop or a virtual machine is suspended: a broker that
-slept through its session must find its lease over when it wakes (CLOCK_MONOTONIC would say that no time had passed).
+There are two clocks, and code never mixes them. `now_ms` measures waits and leases; `wall_ms` labels records for people.
+
+`now_ms` uses CLOCK_BOOTTIME if the system has it, because that clock runs on while the machine is suspended:
+
+    1. A broker on a laptop has a lease until 5 s. At 2 s the laptop is suspended for an hour.
+    2. The laptop wakes up. CLOCK_BOOTTIME shows an hour more, so the broker finds its lease over and refuses clients.
+    3. CLOCK_MONOTONIC would still show 2 s: the broker would serve for 3 s more, although it was fenced long ago.
 """
 
 import time
@@ -17,17 +21,17 @@ class RealClock:
     __slots__ = ()
 
     def now_ms(self) -> int:
-        """Milliseconds since some fixed moment; never goes back, and goes on while the machine sleeps (on Linux)."""
+        """Milliseconds since a fixed moment; never goes back, and runs on while the machine sleeps (on Linux)."""
         return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
     def cpu_us(self) -> int:
-        """Microseconds that the calling thread has worked; what it waited does not count."""
+        """Microseconds of CPU time of the calling thread; waiting does not count."""
         return time.thread_time_ns() // 1_000
 
     def elapsed_us(self) -> int:
-        """Microseconds since some fixed moment, to measure how long something took; the machine's sleep does not count."""
+        """Microseconds since a fixed moment, to measure durations; the machine's sleep does not count."""
         return time.monotonic_ns() // 1_000
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970 UTC, as the machine believes; may jump either way."""
+        """Milliseconds since 1970 UTC by the machine's clock; may jump in both directions."""
         return time.time_ns() // 1_000_000

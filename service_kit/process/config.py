@@ -1,10 +1,15 @@
-"""How settings become a typed, checked object; every mistake in them is named at once.
+"""Conversion of settings to a typed, checked configuration; all mistakes are reported at once.
 
-A daemon describes its configuration as a `Config` model (pydantic). A field `fetch_timeout_ms` is the key
-`fetch.timeout.ms`, a model inside a model is a section: `tls: TlsSection` with `key_file` is `tls.key.file`. Where a field
-wants a list, text is split at commas, as Kafka has it. Unknown keys, missing keys, wrong types and values out of range are
-all collected into one `ConfigErrors`, each with the file and line, variable or option that it came from. The exit code of
-a daemon that is configured wrongly is `run.EXIT_CONFIG`.
+A daemon describes its configuration as a `Config` model (pydantic). A field `fetch_timeout_ms` is the key `fetch.timeout.ms`. A
+model inside of a model is a section: `tls: TlsSection` with the field `key_file` is the key `tls.key.file`. Text for a list
+field is split at commas, as in Kafka.
+
+Unknown keys, missing keys, wrong types and values out of range are collected into one `ConfigErrors`, each with its file and
+line, variable or option. A daemon with a wrong configuration exits with `run.EXIT_CONFIG`. For example:
+
+    2 mistakes in the configuration:
+      broker.yaml:3: node.id: a number expected, not true
+      --set: num.partition: no such key; did you mean num.partitions?
 """
 
 import difflib
@@ -27,7 +32,7 @@ _SHOWN_CHARS_MAX: Final = 80
 
 
 class Config(BaseModel):
-    """Base of a daemon's configuration. Frozen; knows where each of its values came from."""
+    """Base of a daemon's configuration. Frozen; keeps the origin of each value."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, arbitrary_types_allowed=True)
 
@@ -46,10 +51,10 @@ M = TypeVar("M", bound=Config)
 
 
 def load_config(model: type[M], path: Path | None, env: Mapping[str, str], overrides: Sequence[str] = ()) -> M:
-    """The configuration that file (if any), environment and `--set key=value` say together.
+    """Loads the configuration from the file (if any), the environment and `--set key=value`.
 
     Raises:
-        ConfigErrors: naming everything that is wrong with it.
+        ConfigErrors: the configuration is wrong; the error lists every mistake.
     """
     settings, problems = read_settings(path, env, overrides)
     fields = dict(_fields(model))
@@ -75,7 +80,7 @@ def load_config(model: type[M], path: Path | None, env: Mapping[str, str], overr
 
 
 def effective(config: Config) -> list[EffectiveValue]:
-    """Every key with the value in force and where it came from; secrets are hidden."""
+    """Returns every key with its value and origin; secrets are hidden."""
     rows = []
     for key, field in sorted(dict(_fields(type(config))).items()):
         value: Any = config
@@ -87,12 +92,12 @@ def effective(config: Config) -> list[EffectiveValue]:
 
 
 class _Field(NamedTuple):
-    """A leaf of a model."""
+    """A field of the model that is no section."""
 
     path: tuple[str, ...]
     wants_list: bool
     wants_number: bool
-    """Pydantic would take `true` for 1."""
+    """True for a number. (Pydantic alone would take `true` for 1.)"""
 
 
 def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, _Field]]:
@@ -109,7 +114,7 @@ def _fields(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The model, if the field is one (or one that may be None)."""
+    """The model of a section, or of a section that may be None; None for other fields."""
     for each in _alternatives(annotation):
         if isinstance(each, type) and issubclass(each, BaseModel):
             return each
@@ -157,7 +162,7 @@ def _problems(
         text = each["msg"].removeprefix("Value error, ")
         text = text[:1].lower() + text[1:] if each["msg"] == text else text
         if each["type"] == "missing":
-            text = "required, and not given"
+            text = "required, but not given"
         elif setting is not None and not _is_secret(key) and each["type"] != "value_error":
             shown = repr(each["input"])
             text += f", not {shown if len(shown) <= _SHOWN_CHARS_MAX else shown[:_SHOWN_CHARS_MAX] + '...'}"

@@ -1,7 +1,7 @@
-"""Where nodes are, as people write it: `host:port`, `id@host:port`, `LISTENER://host:port`.
+"""Addresses of nodes as text: `host:port`, `id@host:port`, `LISTENER://host:port`.
 
-IPv6 addresses stand in brackets: `[::1]:9093`. Lists are separated by commas, as Kafka has them. Whatever cannot be read
-is a `BadEndpoint` (a `ValueError`, so that pydantic shows its text) that quotes what was given and says what is expected.
+IPv6 addresses have brackets: `[::1]:9093`. Lists are separated by commas, as in Kafka. Invalid text raises `BadEndpoint` (a
+`ValueError`, so that pydantic shows the message), which quotes the text and names the expected form.
 """
 
 import ipaddress
@@ -13,15 +13,15 @@ T = TypeVar("T")
 PORT_MAX: Final = 65_535
 NODE_ID_MAX: Final = (1 << 31) - 1
 HOST_CHARS_MAX: Final = 253
-"""RFC 1035's limit for a name."""
+"""Maximum length of a host name (RFC 1035)."""
 
 
 class BadEndpoint(ValueError):
-    """Text that is no address."""
+    """A text that is not an address of the expected form."""
 
 
 class HostPort(NamedTuple):
-    """A host and a port; port 0, where it is allowed, stands for "any free one"."""
+    """A host and a port; port 0 stands for any free port if it is allowed."""
 
     host: str
     port: int
@@ -31,17 +31,17 @@ class HostPort(NamedTuple):
 
     @property
     def target(self) -> str:
-        """As gRPC wants it."""
+        """The address in gRPC's form."""
         return str(self)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only processes of this machine can reach it."""
+        """True if only processes of this machine can connect."""
         return is_loopback(self.host)
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for all addresses of a machine: something to bind, nothing to call."""
+        """True for an address that means all addresses of a machine: a server can listen on it, a client cannot call it."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
@@ -49,7 +49,7 @@ class HostPort(NamedTuple):
 
 
 class NodeAddress(NamedTuple):
-    """Where one node is reached."""
+    """A node's id and address."""
 
     node_id: int
     address: HostPort
@@ -59,7 +59,7 @@ class NodeAddress(NamedTuple):
 
 
 class Listener(NamedTuple):
-    """What a node binds or advertises under a name."""
+    """A named address that a node listens on or advertises."""
 
     name: str
     address: HostPort
@@ -69,10 +69,10 @@ class Listener(NamedTuple):
 
 
 def parse_host_port(text: str, *, any_port: bool = False) -> HostPort:
-    """`host:port` or `[ipv6]:port`. Port 0 only if `any_port`.
+    """Parses `host:port` or `[ipv6]:port`. Port 0 is allowed only with `any_port`.
 
     Raises:
-        BadEndpoint: if it is neither.
+        BadEndpoint: the text has neither form.
     """
     host, colon, port = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
@@ -84,15 +84,15 @@ def parse_host_port(text: str, *, any_port: bool = False) -> HostPort:
     if not (port.isascii() and port.isdigit() and len(port) <= 5) or int(port) > PORT_MAX:
         raise BadEndpoint(f"not a port (1 to {PORT_MAX}): {_shown(port)} in {_shown(text)}")
     if int(port) == 0 and not any_port:
-        raise BadEndpoint(f"port 0 is nothing to call: {_shown(text)}")
+        raise BadEndpoint(f"port 0 cannot be called: {_shown(text)}; give the real port")
     return HostPort(host, int(port))
 
 
 def parse_node_address(text: str) -> NodeAddress:
-    """`id@host:port`, as in Kafka's `controller.quorum.voters`.
+    """Parses `id@host:port`, as in Kafka's `controller.quorum.voters`.
 
     Raises:
-        BadEndpoint: if it is not of that form.
+        BadEndpoint: the text does not have this form.
     """
     node_id, at, address = text.strip().partition("@")
     if not at or not (node_id.isascii() and node_id.isdigit() and len(node_id) <= 10) or int(node_id) > NODE_ID_MAX:
@@ -101,10 +101,10 @@ def parse_node_address(text: str) -> NodeAddress:
 
 
 def parse_listener(text: str) -> Listener:
-    """`NAME://host:port`; port 0 is allowed.
+    """Parses `NAME://host:port`; port 0 is allowed.
 
     Raises:
-        BadEndpoint: if it is not of that form.
+        BadEndpoint: the text does not have this form.
     """
     name, slashes, address = text.strip().partition("://")
     if not slashes or not (name.isascii() and name.replace("_", "").replace("-", "").isalnum() and len(name) <= 64):
@@ -113,10 +113,10 @@ def parse_listener(text: str) -> Listener:
 
 
 def parse_list(text: str | Iterable[object], parse: Callable[[str], T]) -> tuple[T, ...]:
-    """The entries of a list, written with commas or already a list, each read by `parse`.
+    """Parses the entries of a list, given as text with commas or as a list, with `parse`.
 
     Raises:
-        BadEndpoint: for an empty list or entry, or what `parse` raises.
+        BadEndpoint: the list or an entry is empty, or `parse` has raised it.
     """
     entries = text.split(",") if isinstance(text, str) else [str(entry) for entry in text]
     if not any(entry.strip() for entry in entries):
@@ -127,7 +127,7 @@ def parse_list(text: str | Iterable[object], parse: Callable[[str], T]) -> tuple
 
 
 def is_loopback(host: str) -> bool:
-    """Whether `host` is an address that only this machine reaches. A name counts only if it is `localhost`."""
+    """Tells whether only this machine can reach `host`. Of all names only `localhost` counts."""
     if host == "localhost":
         return True
     try:

@@ -1,11 +1,12 @@
-"""Logs that people and machines can read, and that never make the event loop wait.
+"""Logs for people and machines that never delay the event loop.
 
-A line is made where it happens, put on a bounded queue, and written to stderr by a thread. If the terminal or the pipe
-behind stderr is stuck, lines are dropped and counted; a Raft leader that waits for a log shipper would lose its followers.
+The calling thread formats a line and puts it into a bounded queue; another thread writes the lines to stderr. If the terminal
+or the pipe behind stderr is stuck, lines are dropped and counted. (A Raft leader that waited for a log shipper would lose its
+followers.)
 
     2026-11-21T08:50:00.123Z info quorum.runtime.loop "became leader" node_id=1 role=leader epoch=7 offset=42
 
-Libraries that log by the standard library (grpc, asyncio) end up in the same place. Use it as
+Libraries that use the standard library's logging (grpc, asyncio) write to the same place. Usage:
 
     log = get_logger(__name__)
     log.info("became leader", epoch=7, offset=42)
@@ -27,7 +28,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 QUEUE_LINES_MAX: Final = 10_000
 STOP_WAIT_S: Final = 2.0
-"""How long a stop waits for a terminal that is stuck."""
+"""How long a stop waits for a stuck terminal."""
 FORMATS: Final = ("auto", "json", "logfmt", "text")
 LEVELS: Final = ("debug", "info", "warning", "error")
 _FIRST: Final = ("ts", "level", "logger", "event", "node_id", "role", "epoch", "offset")
@@ -40,13 +41,13 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 class Logs:
-    """The process's logging, from `start` (or `with`) to `stop`. One at a time."""
+    """The process's logging, from `start` (or `with`) to `stop`. Only one instance at a time may be started."""
 
     def __init__(
         self, level: str = "info", log_format: str = "auto", *, stream: TextIO | None = None, **fields: object
     ) -> None:
-        """`fields` (such as node_id, role) stand on every line. `log_format`: json, logfmt (also called text), or auto: logfmt
-        on a terminal, else json."""
+        """`fields` (such as node_id, role) are on every line. `log_format`: json, logfmt (or text, its other name), or auto:
+        logfmt on a terminal, else json."""
         assert level in LEVELS, level
         assert log_format in FORMATS, log_format
         self._stream = sys.stderr if stream is None else stream
@@ -74,17 +75,17 @@ class Logs:
         self._shared = shared
 
     def bind(self, **fields: object) -> None:
-        """Changes the fields that stand on every line; None takes one away."""
+        """Changes the fields on every line; None removes a field."""
         self._fields = {name: value for name, value in (self._fields | fields).items() if value is not None}
 
     def set_level(self, level: str) -> None:
-        """From now on (SIGHUP)."""
+        """Changes the level from now on (SIGHUP)."""
         assert level in LEVELS, level
         logging.getLogger().setLevel(getattr(logging, level.upper()))
 
     @property
     def dropped(self) -> int:
-        """Lines that nobody could take in time."""
+        """How many lines were dropped because the writer was too slow."""
         return self._handler.dropped
 
     def start(self) -> Self:
@@ -93,8 +94,8 @@ class Logs:
         self._level_before = root.level
         root.addHandler(self._handler)
         root.setLevel(self._level)
-        # Never debug: grpc's servers log *themselves* while they are being freed, and whichever handler keeps that record
-        # (pytest's does) crashes the process later.
+        # Never debug: at that level grpc's servers log *themselves* while they are being freed, and a handler that keeps such a
+        # record (pytest's does) crashes the process later.
         logging.getLogger("grpc").setLevel(logging.INFO)
         logging.captureWarnings(True)
         structlog.configure(
@@ -110,7 +111,7 @@ class Logs:
         return self
 
     def stop(self) -> None:
-        """Writes what is queued, and gives the process's logging back."""
+        """Writes the queued lines, and restores the process's logging."""
         root = logging.getLogger()
         root.removeHandler(self._handler)
         root.setLevel(self._level_before)
@@ -133,7 +134,7 @@ class Logs:
 
 
 class _DroppingHandler(QueueHandler):
-    """Formats on the spot (later the fields could have changed) and never waits."""
+    """Formats in the calling thread (later the fields could have changed), and never waits."""
 
     dropped = 0
 
@@ -150,7 +151,7 @@ class _DroppingHandler(QueueHandler):
 
 
 class _Writer:
-    """The thread that writes. (The standard QueueListener cannot be stopped while its queue is full or its stream stuck.)"""
+    """The writing thread. (The standard QueueListener cannot be stopped while its queue is full or its stream is stuck.)"""
 
     def __init__(self, lines: "queue.Queue[logging.LogRecord | None]", stream: TextIO) -> None:
         self._lines = lines
@@ -161,7 +162,7 @@ class _Writer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Writes what is queued, if the stream takes it in time; what a stuck one does not take is lost."""
+        """Writes the queued lines if the stream takes them in time; otherwise they are lost."""
         try:
             self._lines.put(None, timeout=STOP_WAIT_S)
         except queue.Full:

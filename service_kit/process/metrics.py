@@ -1,4 +1,4 @@
-"""The Prometheus page of one node, made from a table: each row is one metric, and says how its value is read.
+"""The Prometheus page of one node, made from a table: each row is one metric, with a function that reads its value.
 
     Metric("current_epoch", Kind.GAUGE, "The epoch that this node is in.", lambda node: node.status().epoch)
 
@@ -27,11 +27,11 @@ PREFIX: Final = "metaquorum"
 
 S = TypeVar("S")
 Reading: TypeAlias = float | Mapping[Labels, float] | Counter | Histogram | None
-"""What a row reads: one number (None: this node does not know it; shown as NaN), or one for each combination of labels."""
+"""The reading of a row: one number (None: unknown to this node, shown as NaN), or a number for each combination of labels."""
 
 
 class Kind(Enum):
-    """What a metric is to Prometheus."""
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     """A number that only grows. Its name ends in `_total`."""

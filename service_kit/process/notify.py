@@ -1,7 +1,7 @@
-"""Tells systemd how the daemon is (sd_notify(3)): a datagram to the socket that `NOTIFY_SOCKET` names.
+"""Notifications to systemd (sd_notify(3)): a datagram to the socket in `NOTIFY_SOCKET`.
 
-Say `READY=1` once the node knows a leader or is one, `STATUS=...` when its role changes, `STOPPING=1` at the start of a
-stop, `WATCHDOG=1` from the loop that must keep turning. Without systemd all of these do nothing.
+`READY=1` once the node knows a leader or is the leader; `STATUS=...` when its role changes; `STOPPING=1` at the start of a stop;
+`WATCHDOG=1` regularly from the event loop. Without systemd a notification does nothing.
 """
 
 import os
@@ -9,7 +9,7 @@ import socket
 
 
 def notify(state: str) -> bool:
-    """Sends `state` (such as `READY=1`; several lines are fine). False if nobody listens; never raises for that."""
+    """Sends `state` (such as `READY=1`, or several lines). Returns False, and never raises, if no supervisor receives it."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return False
@@ -21,5 +21,5 @@ def notify(state: str) -> bool:
             sender.connect(address)
             sender.send(state.encode())
     except OSError:
-        return False  # a supervisor that has gone is no reason for a node to stop
+        return False  # a node goes on without its supervisor
     return True

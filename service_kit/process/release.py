@@ -1,11 +1,11 @@
-"""Which release this is, for `--version`: the daemons and `quorumctl` say it in the same words."""
+"""The release, for `--version`: the same line for the daemons and `quorumctl`."""
 
 import platform
 
 
 def release() -> str:
-    """The version of the installed package, as pip knows it; `not installed` where the code runs from a bare checkout."""
-    from importlib import metadata  # costs more than a whole `quorumctl` command; only this question needs it
+    """The version of the installed package from pip's metadata; `not installed` in a bare checkout."""
+    from importlib import metadata  # imported here because the import takes longer than a whole `quorumctl` command
 
     try:
         return metadata.version("metaquorum")

@@ -1,8 +1,8 @@
-"""How a daemon's process starts and how it says why it ended.
+"""The start of a daemon's process, and its exit codes.
 
-A process that may have too few files open does not start either: it would run out of them at some vote (`descriptors`).
+A daemon does not start if it may have too few files open: it would run out of files for some later vote (`descriptors`).
 
-Asserts are part of the protection of the log, in production too, so a process under `python -O` refuses to start.
+A daemon does not start under `python -O` either: asserts protect the log in production too.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from service_kit.process.settings import ConfigErrors
 
 EXIT_OK: Final = 0
 EXIT_FAILURE: Final = 1
-"""It could not go on; starting it again may help."""
+"""A failure; starting the daemon again may help."""
 EXIT_USAGE: Final = 2
 EXIT_CONFIG: Final = 78
-"""EX_CONFIG: a configuration or a directory that a restart will not mend; supervisors should not try."""
+"""EX_CONFIG: a configuration or a directory that a restart does not repair; supervisors should not try."""
 EXIT_INTERRUPTED: Final = 130
 
 
 def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Runs `main` on an event loop (uvloop where there is one), and gives its exit code.
+    """Runs `main` on an event loop (uvloop if it is installed), and returns its exit code.
 
-    `ConfigErrors` are written to stderr, one a line, and become EXIT_CONFIG.
+    `ConfigErrors` are written to stderr, one mistake per line, and become EXIT_CONFIG.
     """
     problem = refusal(debug=__debug__) or too_few(raise_file_limit())
     if problem is not None:
@@ -42,21 +42,21 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def refusal(*, debug: bool) -> str | None:
-    """Why this interpreter must not run a daemon, or None."""
+    """The reason why this interpreter must not run a daemon; None if it may."""
     if debug:
         return None
     return "refusing to start under python -O: asserts guard the log and must stay on"
 
 
 def config_report(errors: ConfigErrors) -> str:
-    """All mistakes for a person's eyes, one a line, after a line that says how many."""
+    """The mistakes for people, one per line, after a line with their number."""
     count = len(errors.problems)
     title = "1 mistake in the configuration" if count == 1 else f"{count} mistakes in the configuration"
     return "\n".join([title + ":", *(f"  {problem}" for problem in errors.problems)]) + "\n"
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop's loop (streams: 2.9 times as many round trips, measured), or asyncio's own where uvloop is not to be had."""
+    """Returns uvloop's event loop (measured: 2.9 times as many round trips on streams), or asyncio's without uvloop."""
     try:
         import uvloop
     except ImportError:

@@ -1,10 +1,13 @@
-"""Where settings come from: a YAML file, then the environment, then `--set`; each later one wins. Each knows its origin.
+"""Settings from a YAML file, the environment and `--set`; a later source wins. Each setting keeps its origin.
 
-Keys are Kafka's, with dots: `controller.quorum.voters`. A file may write them flat or nested, and the three of
-`metadata.log.dir`, `metadata_log_dir` and `METAQUORUM__METADATA__LOG__DIR` are one key: case, `_`, `-` and `__` do not
-count. No key may be given twice in one file: YAML itself would silently take the last.
+Keys are Kafka's, with dots: `controller.quorum.voters`. A file may write keys flat or nested. Case, `_`, `-` and `__` do not
+matter: `metadata.log.dir`, `metadata_log_dir` and `METAQUORUM__METADATA__LOG__DIR` are the same key. A file must not give a key
+twice, because YAML alone would silently take the last one:
 
-Nothing is judged here but the form; what the keys mean is the business of `config`.
+    1. broker.yaml has `node.id: 101` in line 1 and `node_id: 102` in line 9.
+    2. YAML knows them as two different keys. Here both are `node.id`, and line 9 is reported: given already at broker.yaml:1.
+
+This file checks only the form of settings; `config` checks their meaning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +23,7 @@ ENVIRONMENT_PREFIX: Final = "METAQUORUM__"
 
 
 class Setting(NamedTuple):
-    """One value, as its source has it (text from environment and command line, typed from YAML)."""
+    """One value in the form of its source: text from the environment and the command line, typed from YAML."""
 
     key: str
     value: object
@@ -30,20 +33,20 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One mistake."""
+    """One mistake in a configuration."""
 
     key: str
-    """Empty where it is not about one key."""
+    """The key; empty if the mistake is not about one key."""
     text: str
     origin: str
-    """Empty where nobody wrote anything: a required key that is missing."""
+    """The origin of the setting; empty for a required key that is missing."""
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.origin, self.key, self.text) if part)
 
 
 class ConfigErrors(Exception):
-    """Everything that is wrong with a configuration, at once."""
+    """All mistakes of a configuration."""
 
     def __init__(self, problems: Sequence[ConfigProblem]) -> None:
         assert problems
@@ -52,14 +55,14 @@ class ConfigErrors(Exception):
 
 
 def canonical_key(text: str) -> str:
-    """The one spelling of a key: lower case with dots."""
+    """The canonical spelling of a key: lower case with dots."""
     return text.strip().lower().replace("__", ".").replace("_", ".").replace("-", ".")
 
 
 def read_settings(
     path: Path | None, environment: Mapping[str, str], overrides: Sequence[str]
 ) -> tuple[dict[str, Setting], list[ConfigProblem]]:
-    """What the sources say together, by canonical key, and what could not be read. Without `path` there is no file."""
+    """Reads all sources: the settings by canonical key, and the mistakes. Without `path` there is no file."""
     settings: dict[str, Setting] = {}
     problems: list[ConfigProblem] = []
     for source in (_from_file(path), _from_environment(environment), _from_overrides(overrides)):
@@ -135,23 +138,23 @@ def _from_yaml(text: str, path: Path) -> Iterator[Setting | ConfigProblem]:
 
 
 def _unfit(text: str, path: Path) -> ConfigProblem | None:
-    """What would make reading costly: a kilobyte of aliases can stand for gigabytes of settings, and deep nesting takes
-    PyYAML quadratic time and then the stack."""
+    """Finds a part of the file that would be costly to read: a kilobyte of aliases can stand for gigabytes of settings, and deep
+    nesting takes PyYAML quadratic time and then the stack."""
     depth = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         origin = _line(path, event.start_mark.line) if event.start_mark else str(path)
         if isinstance(event, yaml.AliasEvent):
-            return ConfigProblem("", "anchors and aliases are not for config files", origin)
+            return ConfigProblem("", "anchors and aliases are not allowed in config files", origin)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEPTH_MAX:
-            return ConfigProblem("", "nested too deeply", origin)
+            return ConfigProblem("", f"nested too deeply (more than {DEPTH_MAX} levels)", origin)
     return None
 
 
 def _flattened(
     loader: yaml.SafeLoader, mapping: yaml.MappingNode, prefix: str, path: Path
 ) -> Iterator[Setting | ConfigProblem]:
-    """The leaves of a mapping: scalars and lists."""
+    """Yields the leaves of a mapping: scalars and lists."""
     for key_node, value_node in mapping.value:
         origin = _line(path, key_node.start_mark.line)
         if not isinstance(key_node, yaml.ScalarNode):

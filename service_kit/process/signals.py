@@ -1,8 +1,8 @@
-"""What a daemon does when it is told something by signal.
+"""A daemon's reactions to signals.
 
-SIGTERM and SIGINT ask it to stop in order; the second of them ends the process at once with 128 + the signal's number.
-SIGHUP asks it to read again what may change. SIGUSR1 writes the stack of every thread to stderr, also when the event loop
-hangs: that is done by the interpreter itself, without waiting for the loop.
+SIGTERM, SIGINT   stop in order; a second one ends the process at once, with exit code 128 + the signal's number
+SIGHUP            read changed files again
+SIGUSR1           write the stack of every thread to stderr. The interpreter does so itself, even if the event loop hangs
 """
 
 import asyncio
@@ -28,9 +28,9 @@ def handling_signals(
     *,
     exit_now: Callable[[int], object] = _exit_now,
 ) -> Iterator[None]:
-    """Handles the signals inside of the block; must be entered on a running event loop of the main thread.
+    """Handles the signals inside of the block. Enter it on a running event loop of the main thread.
 
-    `on_stop` is called once, on the loop. Without `on_hangup` SIGHUP is ignored.
+    `on_stop` is called once, on the event loop. Without `on_hangup` SIGHUP is ignored.
     """
     loop = asyncio.get_running_loop()
     asked = False

@@ -1,1 +1,1 @@
-"""What both daemons share as gRPC servers and clients."""
+"""gRPC servers and clients of both daemons."""

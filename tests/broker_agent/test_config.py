@@ -159,7 +159,7 @@ def test_what_is_missing_is_said() -> None:
         ({"metadata__fetch__max__wait__ms": "4000"}, "no room for three fetches"),
         ({"listeners": "A://localhost:1,A://localhost:2"}, "named twice"),
         ({"controller__quorum__bootstrap__servers": "c1"}, "host:port"),
-        ({"controller__quorum__bootstrap__servers": "c1:0"}, "nothing to call"),
+        ({"controller__quorum__bootstrap__servers": "c1:0"}, "port 0 cannot be called"),
         ({"node__id": "-1"}, "greater than or equal to 0"),
         ({"log__level": "loud"}, "one of debug, info"),
         ({"tls__private__key": "/k.pem"}, "tls"),
