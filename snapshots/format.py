@@ -1,21 +1,27 @@
-"""A snapshot's name and its parts: the state of the cluster at one offset, as batches of canonical records (KIP-630).
+"""The format of a snapshot: the state of the cluster at one offset, as batches of canonical records (KIP-630).
 
     00000000000000001234-0000000007.checkpoint        the state after [0, 1234); the record at 1233 is of epoch 7
-                                   .checkpoint.part   the same, not whole yet
+                                   .checkpoint.part   the same, not complete yet
 
-An epoch has ten digits in the name, or as many as it needs; snapshots are ordered by number, not by name.
+An epoch has ten digits in the name, or more if needed. Snapshots are ordered by number, not by name.
 
     control batch   SnapshotHeader
-    control batch   KRaftVersion, Voters              the quorum as of that offset
+    control batch   KRaftVersion, Voters              the quorum at that offset
     data batches    canonical records in canonical order
-    control batch   SnapshotFooter                    the log's chain at the end offset, the image's digest, the number of records
+    control batch   SnapshotFooter                    the log's chain at the end offset, the image's digest, the number
+        of records
 
-The batches are the log's own format, with a chain of their own from a constant. *Nothing here comes from the machine that
-writes*: epoch and time are those of the log just below the end, base offsets count the file's records, and where one batch
-ends and the next begins follows from the records alone. So every node's snapshot at one offset is the same file, byte for
-byte, and so is the one that a Spark job folds from the log.
+The batches have the log's format, with a chain of their own that begins with a constant.
 
-The bootstrap checkpoint `0-0` is written when a directory is formatted and holds the first voter set. It is never served.
+*Every node writes the same bytes*, because nothing in the file depends on the machine: epoch and time come from the log
+just below the end, base offsets count the records in the file, and the records alone decide where a batch ends. A Spark
+job that folds the log writes the same bytes, too. Example:
+  1. controllers 1, 2 and 3 reach the snapshot mark at 1233, and each writes `...1234-0000000007.checkpoint`;
+  2. broker 7 downloads the first half of that file from controller 1, which then dies;
+  3. broker 7 downloads the second half from controller 2, and the whole file verifies.
+
+The bootstrap checkpoint `0-0` is written when a directory is formatted, and has the first voter set. Nodes never send
+it.
 """
 
 import hashlib
@@ -37,29 +43,28 @@ BOOTSTRAP_END: Final = OffsetAndEpoch(0, 0)
 FIRST_CHAIN: Final = hashlib.sha256(b"metaquorum snapshot 1").digest()
 DATA_BATCH_RECORDS: Final = 1_000
 DATA_BATCH_BYTES: Final = 512 << 10
-"""A data batch is closed when it holds so many records, or when the next one would take it past so many bytes; a record that
-is larger than that stands alone."""
+"""Maximum number of records and bytes in a data batch. A single record that is larger gets a batch of its own."""
 _NAME: Final = re.compile(r"([0-9]{20})-([0-9]{10}|[1-9][0-9]{10,18})\.checkpoint(\.part)?")
-"""An epoch above ten digits has no leading zero: each snapshot has one name only."""
+"""Pattern of snapshot names. An epoch above ten digits has no leading zero, so each snapshot has one name only."""
 
 
 class SnapshotCorrupt(LogFormatError):
-    """A snapshot that is not what it should be. The text names file and position."""
+    """A snapshot is damaged. The text names file and position."""
 
     file: str = ""
     position: int = 0
-    """The byte in `file` at which the part begins that is wrong."""
+    """The byte in `file` at which the damaged part begins."""
 
     @classmethod
     def at(cls, file: str, position: int, reason: str) -> "SnapshotCorrupt":
-        """The error for damage at a known place."""
+        """Make the error for damage at a known place."""
         error = cls(f"{file}, position {position}: {reason}")
         error.file, error.position = file, position
         return error
 
 
 class SnapshotMeta(NamedTuple):
-    """What a snapshot says besides its records; all of it from the log."""
+    """The content of a snapshot apart from its records. All of it comes from the log."""
 
     end: OffsetAndEpoch
     timestamp_ms: int
@@ -79,7 +84,7 @@ def part_name(end: OffsetAndEpoch) -> str:
 
 
 def parse_name(name: str) -> tuple[OffsetAndEpoch, bool] | None:
-    """(end, whether it is a part) of a snapshot's file name; None for any other name."""
+    """Parse a snapshot's file name into its end, and True if it is a `.part`; None for any other name."""
     match = _NAME.fullmatch(name)
     if match is None or int(match[2]) > EPOCH_MAX:
         return None
@@ -87,17 +92,17 @@ def parse_name(name: str) -> tuple[OffsetAndEpoch, bool] | None:
 
 
 def genesis(cluster_id: str, voters: Voters) -> bytes:
-    """The chain before the first record of a cluster that was formatted with these voters."""
+    """Return the chain before the first record of a cluster that was formatted with these voters."""
     return genesis_chain(cluster_id, encode_record(voters))
 
 
 def snapshot_batches(
     meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
 ) -> Iterator[Batch]:
-    """The batches of the snapshot, in order, made as they are asked for.
+    """Make the batches of a snapshot, in order, one at a time.
 
-    `records` are the canonical ones in canonical order. `digest` is the image's, where somebody has kept it; without it it
-    is computed on the way.
+    `records` are the canonical records in canonical order. `digest` is the image's digest; None: it is computed from
+    the records.
     """
     sealer = _Sealer(meta)
     header = SnapshotHeader(FORMAT_VERSION, meta.end.offset, meta.end.epoch, meta.timestamp_ms)
@@ -124,7 +129,7 @@ def snapshot_batches(
 
 
 class _Sealer:
-    """Makes the next batch of one snapshot."""
+    """Makes the batches of one snapshot, one after the other."""
 
     def __init__(self, meta: SnapshotMeta) -> None:
         self._meta = meta

@@ -1,7 +1,8 @@
-"""When a snapshot is due, and which ones may go.
+"""The rules for making and deleting snapshots.
 
-Both are judged by the log alone, its bytes and its own time, so that an idle cluster makes no snapshots and a wrong clock
-deletes nothing. Whether a metadata transaction is open, in which no mark may stand, is for the caller to know.
+Both rules look only at the log: its bytes, and the time in its batches. So an idle cluster makes no snapshots, and a
+wrong clock deletes nothing. The caller checks that no metadata transaction is open, because a snapshot mark must not be
+inside one.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,16 @@ from metadata_log.format.ids import OffsetAndEpoch
 
 
 class MarkPolicy(NamedTuple):
-    """The leader's judgement, made from the log: a mark is due after so many bytes, or so much time with any bytes at all."""
+    """When the leader appends a snapshot mark: after `bytes_between` bytes, or after `interval_ms` if the log has grown
+    at all.
+    """
 
     bytes_between: int = 20 << 20
     interval_ms: int = 3_600_000
-    """0: time alone never makes a snapshot due."""
+    """How long after the last mark a grown log gets the next one. 0: never because of time."""
 
     def due(self, bytes_since_mark: int, ms_since_mark: int) -> str | None:
-        """Why a mark is due, for the record; None: it is not. An idle log, with nothing since the last mark, never is."""
+        """Return why a mark is due, for the record; None if none is due. A log without new bytes never needs a mark."""
         if bytes_since_mark <= 0:
             return None
         if bytes_since_mark >= self.bytes_between:
@@ -30,7 +33,7 @@ class MarkPolicy(NamedTuple):
 
 
 class SnapshotSize(NamedTuple):
-    """What retention needs to know of one snapshot."""
+    """The facts about one snapshot that retention needs."""
 
     end: OffsetAndEpoch
     size: int
@@ -38,16 +41,18 @@ class SnapshotSize(NamedTuple):
 
 
 class RetentionPolicy(NamedTuple):
-    """How much history a node keeps: log and snapshots together, and by the log's time. Soft limits: the newest stays."""
+    """How much history a node keeps: log and snapshots together. The limits are soft: the newest snapshot always
+    stays.
+    """
 
     max_bytes: int = 100 << 20
     max_age_ms: int = 7 * 24 * 3_600_000
 
     def expired(self, snapshots: Sequence[SnapshotSize], log_bytes: int) -> tuple[OffsetAndEpoch, ...]:
-        """The oldest snapshots that are over the limits; never the newest. `snapshots` ascend.
+        """Return the oldest snapshots that are over the limits; never the newest. `snapshots` ascend.
 
-        Age is counted in the log's own time, against the newest snapshot: all nodes judge alike, and a clock that is
-        wrong deletes nothing.
+        Age is the difference to the newest snapshot in the log's time. So all nodes decide alike, and a wrong clock
+        deletes nothing.
         """
         total = log_bytes + sum(snapshot.size for snapshot in snapshots)
         gone: list[OffsetAndEpoch] = []
@@ -57,7 +62,8 @@ class RetentionPolicy(NamedTuple):
             if total <= self.max_bytes and not too_old:
                 break
             gone.append(snapshot.end)
-            # The log below the next snapshot goes with this one. Without counting it, a log that is a little over the limit
-            # would lose all snapshots but one, and every broker that was away for a minute would have to load that.
+            # The log below the next snapshot is deleted together with this snapshot, so count it. Otherwise a log
+            # slightly over the limit would lose all snapshots but one, and every broker that was away for a minute
+            # would have to load that one.
             total -= snapshot.size + log_bytes * (following.end.offset - snapshot.end.offset) // span
         return tuple(gone)

@@ -1,9 +1,11 @@
-"""Reads a snapshot and believes nothing: every CRC, the chain, the order of the parts, the count and the digest are checked.
+"""Reading a snapshot, with all checks: every CRC, the chain, the order of the parts, the count and the digest.
 
-The file is read in windows, never at once; a batch's length is checked before anybody allocates by it.
+The file is read in windows, and a batch's length is checked before memory is allocated for it.
 
-    read_snapshot    all of the file is verified before the first record is given out
-    read_meta        only the first two batches and the footer, each by its CRC: for files that were verified before
+    read_snapshot    verifies the whole file before it returns the first record
+    read_records     checks CRCs and chain while it reads: for files that were verified before
+    read_meta        reads only the first two batches and the footer, each with its CRC: for files that were verified
+        before
 """
 
 import hashlib
@@ -35,13 +37,13 @@ from snapshots.format import (
 
 _WINDOW_BYTES: Final = 4 << 20
 _FOOTER_SIZES: Final = tuple(HEADER_BYTES + 3 + 2 * (2 + DIGEST_BYTES) + count_bytes for count_bytes in (1, 2, 3, 5, 9))
-"""The sizes that a footer's batch can have: MessagePack writes a count in one of these lengths."""
+"""Possible sizes of a footer's batch: MessagePack writes a count in one of these lengths."""
 
 assert _WINDOW_BYTES >= BATCH_BYTES_MAX
 
 
 class SnapshotContents(NamedTuple):
-    """A snapshot that has been verified; `records` are decoded as they are drawn."""
+    """A verified snapshot; `records` are decoded while the caller reads them."""
 
     meta: SnapshotMeta
     digest: bytes
@@ -50,11 +52,12 @@ class SnapshotContents(NamedTuple):
 
 
 def read_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = False) -> SnapshotContents:
-    """The snapshot at `end`, verified first as a whole (CRCs, chain, digest, count), then decoded as it is drawn.
+    """Verify the snapshot at `end` as a whole (CRCs, chain, digest, count), then decode its records while the caller
+    reads them.
 
     Raises:
-        SnapshotCorrupt: naming file and position.
-        FileNotFoundError: if there is none.
+        SnapshotCorrupt: the snapshot is damaged; the text names file and position.
+        FileNotFoundError: the snapshot does not exist.
     """
     name = part_name(end) if part else snapshot_name(end)
     file = directory.open(name)
@@ -66,21 +69,21 @@ def read_snapshot(directory: Directory, end: OffsetAndEpoch, *, part: bool = Fal
 
 
 def read_records(directory: Directory, end: OffsetAndEpoch) -> Iterator[MetadataRecord]:
-    """The records of a snapshot; CRCs and chain are checked as they are drawn, the digest is not.
+    """Read the records of a snapshot. CRCs and chain are checked while reading; the digest is not checked.
 
     Raises:
-        SnapshotCorrupt: naming file and position.
-        UnsupportedRecord: one of them is from the future.
+        SnapshotCorrupt: the snapshot is damaged; the text names file and position.
+        UnsupportedRecord: a record was written by a newer release.
     """
     return _records(directory, snapshot_name(end))
 
 
 def read_meta(directory: Directory, end: OffsetAndEpoch) -> SnapshotMeta:
-    """What a snapshot says besides its records, from its head and its footer: a few reads, however large it is.
+    """Read the header, quorum and footer of a snapshot: a few reads, however large the file is.
 
     Raises:
-        SnapshotCorrupt: one of those is damaged. What lies between them is not looked at.
-        FileNotFoundError: if there is none.
+        SnapshotCorrupt: one of these is damaged. The batches between them are not read.
+        FileNotFoundError: the snapshot does not exist.
     """
     name = snapshot_name(end)
     path = f"{directory.path_text}/{name}"
@@ -103,10 +106,10 @@ def read_meta(directory: Directory, end: OffsetAndEpoch) -> SnapshotMeta:
 
 
 def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
-    """Every batch of a snapshot's file with its position; CRC and chain checked, the order of the parts not.
+    """Read every batch of a snapshot's file with its position. Check CRC and chain, but not the order of the parts.
 
     Raises:
-        SnapshotCorrupt: naming file and position.
+        SnapshotCorrupt: the file is damaged; the text names file and position.
     """
     size, position, chain = file.size(), 0, FIRST_CHAIN
     window, window_start = b"", 0
@@ -127,18 +130,20 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
 
 @contextmanager
 def unreadable_is_damaged() -> Iterator[None]:
-    """For whom another snapshot will do, or the same from another node. (A start that fails with the disk's own error is tried
-    again, and the next read may succeed; one that finds damage is not.)
+    """Treat an unreadable sector as damage, for a caller that can use another snapshot, or a copy from another node.
+
+    A process that ends with the disk's own error is restarted, and its next read may succeed. A process that ends with
+    damage is not restarted.
 
     Raises:
-        SnapshotCorrupt: in place of the disk's error.
+        SnapshotCorrupt: instead of the disk's error.
     """
     try:
         yield
     except OSError as e:
         if not is_unreadable(e):
             raise
-        raise SnapshotCorrupt(f"what the disk cannot read is as good as damaged: {e}") from e
+        raise SnapshotCorrupt(f"the disk cannot read the snapshot, which is treated as damaged: {e}") from e
 
 
 def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter, SnapshotMeta]:
@@ -151,7 +156,7 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
             raise SnapshotCorrupt.at(path, position, "something follows the footer")
         if batch.base_offset != offset or batch.epoch != end.epoch:
             raise SnapshotCorrupt.at(
-                path, position, f"a batch {batch} where offset {offset} of epoch {end.epoch} comes next"
+                path, position, f"a batch {batch} where offset {offset} of epoch {end.epoch} is expected"
             )
         offset = batch.end_offset
         if header is None:
@@ -174,15 +179,18 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
 
 
 def _check_sums(footer: SnapshotFooter, count: int, digest: bytes, path: str, position: int) -> None:
-    """The digest was kept along with the image, not made of the bytes: a record that went wrong before it was packed shows here,
-    and nowhere else."""
+    """Compare count and digest with the footer.
+
+    The footer's digest was kept with the image, not computed from the bytes. So only this check finds a record that was
+    wrong before it was packed.
+    """
     if footer.record_count != count or footer.digest != digest:
         reason = f"{count} records with digest {digest.hex()[:16]}; the footer says {footer.record_count} and "
         raise SnapshotCorrupt.at(path, position, reason + footer.digest.hex()[:16])
 
 
 def _hash_records(batch: Batch, path: str, position: int) -> tuple[int, int]:
-    """The sum of the records' hashes: each over its own bytes, as they were packed."""
+    """Return the sum of the records' hashes, each over the record's packed bytes, and the number of records."""
     try:
         packed = split_payload(batch.payload, batch.record_count)
     except LogFormatError as e:

@@ -1,7 +1,11 @@
-"""The snapshots of one node: which there are, which is whole, and how one arrives in pieces.
+"""The snapshots of one node: which exist, which are intact, and how one is downloaded in chunks.
 
-Chosen by number, believed by checksum: `newest_valid` goes down from the newest until one verifies, and a bad one never
-leads to the removal of a good one. Names that are not snapshots' are none of its business.
+*A snapshot is chosen by its number and trusted by its checksums.* `newest_valid` verifies from the newest snapshot down
+until one is intact. A damaged snapshot never causes the deletion of an intact one. Example: a node has snapshots at
+100, 200 and 300, and 300 is damaged. `newest_valid` returns 200, and retention deletes at most 100: 300 does not count
+as the newest, and stays for inspection.
+
+Files with other names are ignored.
 """
 
 from collections.abc import Iterable
@@ -39,17 +43,17 @@ __all__ = [
 Names: TypeAlias = list[str]
 
 PART_BYTES_MAX: Final = 8 << 30
-"""No download is believed beyond this size."""
+"""Maximum size of a download."""
 COPY_BYTES: Final = 1 << 20
 BOOTSTRAP_KRAFT_VERSION: Final = 1
 
 
 class SnapshotNotFound(LookupError):
-    """There is no such snapshot here (any more)."""
+    """This node does not have the snapshot (any more)."""
 
 
 class PositionOutOfRange(ValueError):
-    """The snapshot does not reach to that position, or the chunk does not continue what is here."""
+    """The position is beyond the snapshot's end, or the chunk does not continue the download."""
 
 
 class SnapshotStore:
@@ -59,18 +63,18 @@ class SnapshotStore:
         self.directory = directory
         self._sizes: dict[OffsetAndEpoch, SnapshotInfo] = {}
         self._part: tuple[OffsetAndEpoch, File, int] | None = None
-        """The download under way: whose, into what, and how far."""
+        """The running download: its snapshot, its file, and how many bytes have arrived."""
         self._writing: set[OffsetAndEpoch] = set()
-        """Those that `write` is busy with, perhaps on another thread: their parts are not to be discarded."""
+        """Snapshots that `write` is writing, perhaps on another thread. Their `.part` files must not be deleted."""
         self._rotten: set[OffsetAndEpoch] = set()
-        """Those that were found damaged since this process started."""
+        """Snapshots that were found damaged since this process started."""
         self._verified: set[OffsetAndEpoch] = set()
-        """Those that this process has written itself, or has found whole."""
+        """Snapshots that this process has written or verified."""
 
     # --- which there are -------------------------------------------------------------------------------------------
 
     def list(self) -> tuple[SnapshotInfo, ...]:
-        """All but the bootstrap one, by end offset and epoch. Unverified."""
+        """Return all snapshots except the bootstrap one, by end offset and epoch. They are not verified."""
         ends = sorted(
             parsed[0]
             for parsed in map(parse_name, self.directory.names())
@@ -79,11 +83,11 @@ class SnapshotStore:
         return tuple(self._info(end) for end in ends)
 
     def files(self) -> tuple[tuple[str, int], ...]:
-        """The file names and sizes of those that are believed to be whole, oldest first; not the bootstrap one's."""
+        """Return names and sizes of the snapshots not known to be damaged, oldest first, without the bootstrap one."""
         return tuple((snapshot_name(info.end), info.size) for info in self.list() if info.end not in self._rotten)
 
     def withdraw(self, end: OffsetAndEpoch) -> None:
-        """It is damaged: nobody is given it any more."""
+        """Mark a snapshot as damaged: this node does not send it any more."""
         self._verified.discard(end)
         self._rotten.add(end)
 
@@ -100,25 +104,28 @@ class SnapshotStore:
             except OSError as e:
                 if not is_unreadable(e):
                     raise
-                return SnapshotInfo(end, file.size(), 0)  # not kept: the next read may tell
+                return SnapshotInfo(end, file.size(), 0)  # not cached: the next read may succeed
             finally:
                 file.close()
         return known
 
     def newest_valid(self) -> SnapshotInfo | None:
-        """The newest snapshot that verifies as a whole; None if none does."""
+        """Return the newest snapshot that verifies as a whole; None if none does."""
         for info in reversed(self.list()):
             if self._is_whole(info.end):
                 return info
         return None
 
     def newest_at_start(self, log_start: Offset) -> SnapshotInfo | None:
-        """As `newest_valid`; but one that the disk cannot read, asked twice, is passed over like a damaged one.
+        """Return the newest snapshot that verifies. Skip a snapshot that the disk cannot read, even at a second
+        attempt, like a damaged one.
 
-        Provided that it can be done without: an older one, or nothing, reaches up to `log_start`, where the log goes on.
+        A skipped snapshot must not be needed: an older snapshot, or none, has to reach up to `log_start`, where the log
+        begins.
 
         Raises:
-            OSError: it cannot. A start that fails with that is tried again, and the next read may succeed.
+            OSError: the unreadable snapshot is needed. A process that ends with this error is restarted, and the next
+                read may succeed.
         """
         unreadable: OSError | None = None
         found: SnapshotInfo | None = None
@@ -145,10 +152,11 @@ class SnapshotStore:
         return True
 
     def read_meta(self, end: OffsetAndEpoch) -> SnapshotMeta:
-        """What the snapshot says besides its records. Verifies the whole of it, once in the life of this store.
+        """Return the content of a snapshot apart from its records. The first call for a snapshot verifies the whole
+        file.
 
         Raises:
-            SnapshotCorrupt: if it does not verify.
+            SnapshotCorrupt: the snapshot does not verify.
         """
         if end in self._verified:
             return read_meta(self.directory, end)
@@ -159,16 +167,16 @@ class SnapshotStore:
     # --- the first voter set ---------------------------------------------------------------------------------------
 
     def write_bootstrap(self, voters: Voters) -> None:
-        """The `0-0` checkpoint, written when a directory is formatted: who votes before the log says so."""
+        """Write the `0-0` checkpoint when a directory is formatted: the voters until the log has a voter set."""
         chain = bytes(CHAIN_BYTES)
         meta = SnapshotMeta(BOOTSTRAP_END, 0, chain, voters, BOOTSTRAP_KRAFT_VERSION)
         write_records(self.directory, meta, ())
 
     def bootstrap(self) -> SnapshotMeta | None:
-        """The `0-0` checkpoint; None where the directory was not formatted.
+        """Return the content of the `0-0` checkpoint; None if the directory was not formatted.
 
         Raises:
-            SnapshotCorrupt: if it does not verify.
+            SnapshotCorrupt: the checkpoint does not verify.
         """
         if not self.directory.exists(snapshot_name(BOOTSTRAP_END)):
             return None
@@ -177,11 +185,12 @@ class SnapshotStore:
     # --- serving ---------------------------------------------------------------------------------------------------
 
     def read_chunk(self, end: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """(size of the whole file, bytes from `position`, at most `max_bytes`).
+        """Return the size of the whole file, and at most `max_bytes` bytes from `position` on.
 
         Raises:
-            SnapshotNotFound: also for the bootstrap one, which is nobody else's, and where the disk cannot read it.
-            PositionOutOfRange: if `position` is negative or beyond the end; at the end there are no bytes.
+            SnapshotNotFound: the snapshot does not exist, is damaged or unreadable, or is the bootstrap one, which is
+                never sent.
+            PositionOutOfRange: `position` is negative or beyond the end. (At the end there are no bytes, and no error.)
         """
         if end == BOOTSTRAP_END or end in self._rotten:
             raise SnapshotNotFound(f"there is no snapshot {end} here")
@@ -204,7 +213,7 @@ class SnapshotStore:
     # --- writing and receiving -------------------------------------------------------------------------------------
 
     def write(self, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
-        """Writes the snapshot of `image`; may run on another thread. See `writer`."""
+        """Write the snapshot of `image`; may run on another thread. See `writer`."""
         self._writing.add(meta.end)
         try:
             was_there = self.directory.exists(snapshot_name(meta.end))
@@ -216,10 +225,10 @@ class SnapshotStore:
         return info
 
     def write_part(self, end: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """A chunk of a download. Position 0 begins it anew, and drops any other that was under way.
+        """Store a chunk of a download. Position 0 begins a new download and drops any other one.
 
         Raises:
-            PositionOutOfRange: if the chunk does not continue what is here, or the download grows beyond all bounds.
+            PositionOutOfRange: the chunk does not continue the download, or the download exceeds PART_BYTES_MAX.
         """
         if position == 0:
             self._drop_part()
@@ -227,18 +236,21 @@ class SnapshotStore:
             file.truncate(0)
             self._part = (end, file, 0)
         if self._part is None or self._part[0] != end or self._part[2] != position:
-            raise PositionOutOfRange(f"a chunk of snapshot {end} at {position}, which continues nothing here")
+            raise PositionOutOfRange(
+                f"a chunk of snapshot {end} at {position} does not continue the download; it was not stored"
+            )
         if position + len(data) > PART_BYTES_MAX:
-            raise PositionOutOfRange(f"snapshot {end} is said to be larger than {PART_BYTES_MAX} bytes")
+            raise PositionOutOfRange(f"snapshot {end} is larger than {PART_BYTES_MAX} bytes; this chunk was not stored")
         file = self._part[1]
         file.write_at(position, data)
         self._part = (end, file, position + len(data))
 
     def resume_part(self, above: Offset) -> tuple[OffsetAndEpoch, int] | None:
-        """The newest download, or snapshot of one's own, that was broken off by the end of a process: whose, and how far.
+        """Find the newest `.part` file that an earlier process left (a download, or a snapshot of its own). Return its
+        end and size.
 
-        It goes on from there: all nodes write the same bytes, and the whole is verified in the end. What ends at or below
-        `above` is of no use any more, and goes, as do all others.
+        The download continues there: all nodes write the same bytes, and the whole file is verified at the end. A part
+        that ends at or below `above` is useless. All parts but the newest useful one are deleted.
         """
         found = [parsed[0] for parsed in map(parse_name, self.directory.names()) if parsed is not None and parsed[1]]
         newest = max((end for end in found if end.offset > above), default=None)
@@ -260,23 +272,23 @@ class SnapshotStore:
         return newest, file.size()
 
     def drop_part(self, upto: Offset) -> None:
-        """A download that ends at or below `upto` is of no use any more."""
+        """Delete the running download if it ends at or below `upto`."""
         if self._part is not None and self._part[0].offset <= upto:
             self._drop_part()
 
     def part_bytes(self, end: OffsetAndEpoch) -> int:
-        """How much is here of the download of `end`; 0 if another one is under way, or none."""
+        """Return how many bytes of the download of `end` have arrived; 0 if none or another one is running."""
         return self._part[2] if self._part is not None and self._part[0] == end else 0
 
     def complete_part(self, end: OffsetAndEpoch, chain: bytes | None = None) -> SnapshotMeta:
-        """The download is whole: verified, made durable, and renamed into place. Its records are for `read_records` to read.
+        """Finish a download: verify it, make it durable, and rename it. Read its records with `read_records`.
 
-        With `chain` it must also be of the history that has this chain at `end`. May run on another thread: from its beginning on
-        the part is nobody else's.
+        `chain` is the chain that the log has at `end`, if known; the snapshot must have the same one. May run on
+        another thread: from the beginning of this call no other code uses the part.
 
         Raises:
-            SnapshotCorrupt: if it does not verify; the part is gone.
-            SnapshotNotFound: if nothing of it is here.
+            SnapshotCorrupt: the snapshot does not verify; the part was deleted.
+            SnapshotNotFound: no download of this snapshot is running.
         """
         part = self._part
         if part is None or part[0] != end:
@@ -288,7 +300,9 @@ class SnapshotStore:
             with unreadable_is_damaged():
                 meta = read_snapshot(self.directory, end, part=True).meta
             if chain not in (None, meta.chain):
-                raise SnapshotCorrupt(f"snapshot {end} is of another history than this log, by its chain")
+                raise SnapshotCorrupt(
+                    f"snapshot {end} has another chain than this log at its end; the download was deleted"
+                )
             file.flush()
             self.directory.rename(part_name(end), snapshot_name(end))
             self.directory.flush()
@@ -310,7 +324,7 @@ class SnapshotStore:
             self.directory.remove(part_name(end))
 
     def discard_parts(self) -> None:
-        """Forgets downloads and snapshots that were being written when the process died."""
+        """Delete unfinished downloads and snapshots."""
         self._drop_part()
         for name in self.directory.names():
             parsed = parse_name(name)
@@ -318,7 +332,7 @@ class SnapshotStore:
                 self.directory.remove(name)
 
     def drop_unfinished(self, end: OffsetAndEpoch) -> None:
-        """What `write` has left of a snapshot that there was no room for; a download that is under way stays."""
+        """Delete the remains of a snapshot that did not fit on the disk. A running download stays."""
         is_download = self._part is not None and self._part[0] == end
         if not is_download and self.directory.exists(part_name(end)):
             self.directory.remove(part_name(end))
@@ -326,22 +340,23 @@ class SnapshotStore:
     # --- retention -------------------------------------------------------------------------------------------------
 
     def retain(self, policy: RetentionPolicy, *, log_bytes: int) -> Names:
-        """Drops what is over the limits, oldest first; never the newest that verifies. Returns the names.
+        """Delete snapshots over the limits, oldest first, but never the newest intact one. Return their names.
 
-        Those above the newest whole one are damaged: they neither count nor go, for a person to look at.
+        Snapshots above the newest intact one are damaged. They do not count and are not deleted, so that a person can
+        inspect them.
         """
         try:
             with unreadable_is_damaged():
                 newest = self.newest_valid()
         except SnapshotCorrupt:
-            return []  # nobody knows which is the newest whole one: the scrub finds out
+            return []  # the newest intact snapshot is not known; the scrub will find out
         if newest is None:
             return []
         sizes = [SnapshotSize(info.end, info.size, info.timestamp_ms) for info in self.list() if info.end <= newest.end]
         return self.drop(policy.expired(sizes, log_bytes))
 
     def drop(self, ends: Iterable[OffsetAndEpoch]) -> Names:
-        """Removes these snapshots and returns their names."""
+        """Delete these snapshots and return their names."""
         names = []
         for end in ends:
             name = snapshot_name(end)
@@ -357,7 +372,7 @@ class SnapshotStore:
 
 
 def _timestamp_ms(file: File) -> int:
-    """The log time that the file's first batch carries; 0 where it is unreadable (verification will say so)."""
+    """Return the log time in the file's first batch; 0 if that batch is damaged, which verification reports."""
     try:
         return decode(file.read_at(0, BATCH_BYTES_MAX)).last_timestamp_ms
     except LogFormatError:
@@ -365,8 +380,10 @@ def _timestamp_ms(file: File) -> int:
 
 
 def _write_again(file: File) -> None:
-    """Makes all of it dirty: an fsync that failed before has left it in the page cache, marked clean and not on the disk, and
-    the fsync that completes the download would report success and prove nothing.
+    """Write the whole file again, so that the next fsync writes it to the disk.
+
+    After a failed fsync in an earlier process, the bytes are in the page cache only, marked clean. The fsync that
+    completes the download would report success and prove nothing.
     """
     position, size = 0, file.size()
     while position < size:

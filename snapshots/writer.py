@@ -1,6 +1,7 @@
-"""Writes a snapshot so that it is there whole or not at all: `.part`, fsync, rename, fsync of the directory.
+"""Writing a snapshot: after any crash the snapshot exists as a whole or not at all.
 
-Touches the immutable image and a file of its own, so it may run on any thread.
+The order is: write `.part`, fsync, rename, fsync of the directory. The writer uses only the immutable image and a file
+of its own, so it may run on any thread.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from snapshots.format import SnapshotMeta, part_name, snapshot_batches, snapshot_name
 
 WRITE_BYTES = 1 << 20
-"""Batches are gathered to writes of about this size."""
+"""About how many bytes the writer collects for one write."""
 
 
 class SnapshotInfo(NamedTuple):
@@ -25,7 +26,7 @@ class SnapshotInfo(NamedTuple):
 
 
 def write_image(directory: Directory, meta: SnapshotMeta, image: MetadataImage) -> SnapshotInfo:
-    """The snapshot of `image`, which must be the state at `meta.end`."""
+    """Write the snapshot of `image`, which must be the state at `meta.end`."""
     assert image.provenance.offset == meta.end.offset, (image.provenance, meta.end)
     return write_records(directory, meta, image.canonical_records(), image.digest_bytes)
 
@@ -33,10 +34,10 @@ def write_image(directory: Directory, meta: SnapshotMeta, image: MetadataImage) 
 def write_records(
     directory: Directory, meta: SnapshotMeta, records: Iterable[MetadataRecord], digest: bytes | None = None
 ) -> SnapshotInfo:
-    """The snapshot of these canonical records. Where there is one at this end already, nothing is done.
+    """Write the snapshot of these canonical records. Do nothing if a snapshot with this end exists.
 
     Raises:
-        OSError, FlushFailed: the disk's; a `.part` file may be left, which the next start removes.
+        OSError, FlushFailed: the disk failed; a `.part` file may remain, which the next start removes.
     """
     name = snapshot_name(meta.end)
     if directory.exists(name):

@@ -1,4 +1,4 @@
-"""`quorum-offline`: the batch jobs over a metadata log. They read a node's directory, live or copied, and write elsewhere.
+"""`quorum-offline`: batch jobs over a metadata log. They read a node's directory, live or copied, and write elsewhere.
 
 Exit codes: 0 clean, 10 the audit has findings, 1 the job failed, 2 wrong usage.
 """
@@ -45,7 +45,7 @@ def _spark_options(command: F) -> F:
 
 
 class Failed(click.ClickException):
-    """One line, exit code 1."""
+    """The job failed: one line, exit code 1."""
 
     exit_code = EXIT_FAILED
 
@@ -107,7 +107,9 @@ def audit(
 
 @main.command()
 @click.argument("directory")
-@click.option("--out", "out_dir", required=True, type=click.Path(file_okay=False), help="Where the checkpoint goes.")
+@click.option(
+    "--out", "out_dir", required=True, type=click.Path(file_okay=False), help="The directory for the checkpoint."
+)
 @click.option("--at-mark", type=click.Choice(["last"]), help="Compact to the last snapshot mark (the default).")
 @click.option("--offset", type=click.IntRange(1), help="Compact to this end offset instead, the end of a batch.")
 @_spark_options
@@ -123,7 +125,7 @@ def compact(
 ) -> None:
     """Folds a log into a snapshot file.
 
-    It is the very file that the controllers write at the same offset. DIRECTORY is a node's data directory, or its
+    The result is the same file that the controllers write at that offset. DIRECTORY is a node's data directory, or its
     @metadata directory.
     """
     if at_mark and offset is not None:
@@ -166,8 +168,10 @@ def compact(
 @click.option("--batches", is_flag=True, help="One line per batch instead of one per record.")
 @click.option("--from-offset", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--to-offset", type=click.IntRange(0), help="Exclusive.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many lines.")
-@click.option("--all", "beyond", is_flag=True, help="Also what is above the durable end, which may be half written.")
+@click.option("--limit", type=click.IntRange(1), help="Print at most this many lines.")
+@click.option(
+    "--all", "beyond", is_flag=True, help="Also print batches above the durable end, which may be half written."
+)
 @_common
 def dump(
     directory: str, batches: bool, from_offset: int, to_offset: int | None, limit: int | None, beyond: bool, output: str
@@ -182,7 +186,7 @@ def dump(
             if limit is not None and number >= limit:
                 break
             click.echo(line)
-    except BrokenPipeError:  # `dump | head`: nobody reads on, and nobody wants a traceback at exit
+    except BrokenPipeError:  # `dump | head` has closed the pipe: end without a traceback
         sys.stdout = None
     except (LogFormatError, OSError) as e:
         raise Failed(str(e)) from None
@@ -190,7 +194,7 @@ def dump(
 
 @contextmanager
 def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[SparkSession, Callable[[str], None]]]":
-    """A Spark session, and a way to say what is going on: on stderr, where a person is looking."""
+    """Start a Spark session, and a function that shows progress on stderr if stderr is a terminal."""
     from snapshots.offline.session import start_session
 
     with _progress() as step:
@@ -209,10 +213,10 @@ def _session(master: str | None, shuffle_partitions: int) -> "Iterator[tuple[Spa
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Turns what a log or a disk did wrong into one line and exit code 1, also where it was a task of Spark that met it.
+    """Turn an error of the log or the disk into one line and exit code 1, even if a Spark task met it.
 
-    Spark wraps the error of a task into the traceback of the worker and of the JVM. The line that names the place is the
-    worker's `LogFormatError`; anything else is a mistake of the job, and keeps its traceback.
+    Spark wraps the error of a task into tracebacks of the worker and of the JVM. The worker's `LogFormatError` in it
+    names the place. Any other error is a mistake in the job, and keeps its traceback.
     """
     from pyspark.errors import PySparkException
 
@@ -229,11 +233,11 @@ def failing_in_one_line() -> Iterator[None]:
 
 @contextmanager
 def _needing(extra: str) -> Iterator[None]:
-    """Names what is to be installed where a package that the job needs is not here."""
+    """Say what to install if a package that the job needs is missing."""
     try:
         yield
     except ModuleNotFoundError as e:
-        raise Failed(f"there is no {e.name} here; install it from a checkout: pip install '.[{extra}]'") from None
+        raise Failed(f"the package {e.name} is missing; install it from a checkout: pip install '.[{extra}]'") from None
 
 
 @contextmanager

@@ -1,11 +1,12 @@
-"""Compacts a log to the very snapshot that the controllers write at the same offset, byte for byte.
+"""Compaction: fold a log into the same snapshot, byte for byte, that the controllers write at that offset.
 
-    batches     judged first: a log with damage below the offset is refused, not compacted
-    entities    folded in parallel, sorted into canonical order
-    one task    writes the file, as `snapshots.writer` does; it is read again and verified
+    1  judge     check all batches: a log with damage below the offset is refused
+    2  fold      fold the entities in parallel, and sort the results into canonical order
+    3  write     one task writes the file as `snapshots.writer` does, then reads and verifies it
 
-So it is an independent proof of the controllers' state: other code paths, another machine, the same bytes. It reads a
-directory, live or copied, and writes elsewhere, always; to install the file is somebody's deliberate act.
+So compaction proves the controllers' state independently: other code, another machine, the same bytes. The job only
+reads the node's directory, live or copied, and always writes elsewhere. An operator may install the file, but no job
+does.
 """
 
 import contextlib
@@ -34,11 +35,11 @@ WRITTEN: Final = (Column("name", "string"), Column("size", "long"), Column("reco
 
 
 class CannotCompact(Exception):
-    """The log cannot be compacted to that offset; the text says why, and where the damage is if it is damage."""
+    """The log cannot be compacted to that offset. The text says why, and names the place of damage."""
 
 
 class Compacted(NamedTuple):
-    """What came out."""
+    """The result of a compaction."""
 
     path: Path
     end: OffsetAndEpoch
@@ -47,11 +48,11 @@ class Compacted(NamedTuple):
     digest: bytes
     chain: bytes
     same_as_source: bool | None
-    """Whether it equals the source's own snapshot at this offset, byte for byte; None where the source has none."""
+    """True if the file equals the source's own snapshot at this offset, byte for byte; None if the source has none."""
 
 
 class _Place(NamedTuple):
-    """What the log says of the offset that is compacted to."""
+    """The end of the compacted log: its offset and epoch, the time and the chain there."""
 
     end: OffsetAndEpoch
     timestamp_ms: int
@@ -59,27 +60,31 @@ class _Place(NamedTuple):
 
 
 def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, out_dir: str) -> Compacted:
-    """Folds the log in `source_dir` up to `end_offset` (None: the last snapshot mark) into a checkpoint in `out_dir`.
+    """Fold the log in `source_dir` up to `end_offset` (None: the last snapshot mark) into a checkpoint in `out_dir`.
 
-    `out_dir` is written by one task and verified by the driver: on a cluster of machines, a volume that they share.
+    One task writes `out_dir`, and the driver verifies the file. In a cluster of machines `out_dir` must be a shared
+    volume.
 
     Raises:
-        CannotCompact: no such offset or mark, damage below it, or no snapshot under a log that starts above 0.
-        LogFormatError: the directory holds no log, or its snapshot is damaged.
+        CannotCompact: the offset or mark does not exist, the log is damaged below it, or a log that starts above 0 has
+            no snapshot.
+        LogFormatError: the directory has no log, or its snapshot is damaged.
     """
     log = find_log(source_dir)
     if Path(out_dir).resolve() == Path(log.path).resolve():
-        raise CannotCompact("the output directory is the log's own; a job writes elsewhere")
+        raise CannotCompact("the output directory is the log's own directory; choose another one. Nothing was written")
     limit: Offset | str = "flushed" if end_offset is None else end_offset
     found = read_punctuation(spark, [log.path], limit).get(log.node, NO_PUNCTUATION)
     wanted = end_offset if end_offset is not None else _last_mark(found, log)
     if log.durable_end is not None and wanted > log.durable_end:
-        raise CannotCompact(f"offset {wanted} lies above {log.durable_end}, up to which the log is durable")
+        raise CannotCompact(
+            f"offset {wanted} is above the durable end {log.durable_end} of the log; nothing was written"
+        )
     base = _base(log, wanted)
     place = _judge(spark, log, wanted)
     invisible = found.invisible(wanted)
     if invisible and invisible[-1][1] == wanted and not _is_aborted(found, wanted):
-        raise CannotCompact(f"offset {wanted} lies inside a metadata transaction")
+        raise CannotCompact(f"offset {wanted} is inside a metadata transaction; nothing was written")
     entities = read_entities(
         spark,
         log.path,
@@ -96,31 +101,31 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
 def _last_mark(found: Punctuation, log: NodeLog) -> Offset:
     marks = [mark for mark in found.marks() if log.durable_end is None or mark <= log.durable_end]
     if not marks:
-        raise CannotCompact(
-            f"{log.path}: no snapshot mark in what is left of the log; say with --offset where to compact"
-        )
+        raise CannotCompact(f"{log.path}: the log has no snapshot mark; give the offset with --offset")
     return marks[-1]
 
 
 def _is_aborted(found: Punctuation, end: Offset) -> bool:
-    """Whether the range that ends at `end` ends with an abort rather than with the log."""
+    """Return True if the range that ends at `end` ends with an abort, not with the end of the log."""
     from metadata_log.format.records import AbortTransaction
 
     return any(p.offset + 1 == end and isinstance(p.record, AbortTransaction) for p in found.markers)
 
 
 def base_of(log: NodeLog) -> OffsetAndEpoch | None:
-    """The snapshot that the log stands on: the oldest at or above its start; None where the log starts at 0.
+    """Return the snapshot below the log: the oldest at or above the log's start; None if the log starts at 0.
 
     Raises:
-        CannotCompact: the log starts above 0 and there is none.
+        CannotCompact: the log starts above 0 and has no such snapshot.
     """
     if log.start_offset == 0:
         return None
     for end in log.snapshots:
         if end.offset >= log.start_offset:
             return end
-    raise CannotCompact(f"{log.path}: the log starts at {log.start_offset}, and there is no snapshot at or above that")
+    raise CannotCompact(
+        f"{log.path}: the log starts at {log.start_offset}, and the directory has no snapshot at or above that offset"
+    )
 
 
 def _base(log: NodeLog, wanted: Offset) -> SnapshotMeta | None:
@@ -128,15 +133,15 @@ def _base(log: NodeLog, wanted: Offset) -> SnapshotMeta | None:
     if end is None:
         return None
     if wanted <= end.offset:
-        raise CannotCompact(f"offset {wanted} is not above the snapshot {end} that the log stands on")
+        raise CannotCompact(f"offset {wanted} is not above the snapshot {end} at which the log starts")
     return read_snapshot(log.directory, end).meta
 
 
 def _judge(spark: "SparkSession", log: NodeLog, wanted: Offset) -> _Place:
-    """Damage below `wanted` is refused; what stands just below it is told.
+    """Refuse damage below `wanted`; return epoch, time and chain just below `wanted`.
 
     Raises:
-        CannotCompact: see there.
+        CannotCompact: the log is damaged, has gaps, or no batch ends at `wanted`.
     """
     from pyspark.sql import functions as f
 
@@ -165,14 +170,16 @@ def _judge(spark: "SparkSession", log: NodeLog, wanted: Offset) -> _Place:
 
 
 def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | None) -> SnapshotMeta:
-    """As a controller would fill it in: the quorum in force at the end, by the log, the base or the bootstrap checkpoint."""
+    """Return the snapshot's metadata as a controller would write it: the quorum from the log, the base or the bootstrap
+    checkpoint.
+    """
     if base is None and log.has_bootstrap:
         base = read_meta(log.directory, BOOTSTRAP_END)
     until = place.end.offset
     voters: Voters | None = found.last_before(Voters, until) or (base.voters if base else None)
     version: KRaftVersion | None = found.last_before(KRaftVersion, until)
     if voters is None:
-        raise CannotCompact(f"{log.path}: nothing tells the voter set: neither log, snapshot nor bootstrap checkpoint")
+        raise CannotCompact(f"{log.path}: the voter set is unknown: log, snapshot and bootstrap checkpoint have none")
     kraft_version = version.level if version else base.kraft_version if base else 1
     return SnapshotMeta(place.end, place.timestamp_ms, place.chain, voters, kraft_version)
 
@@ -180,10 +187,10 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
 def _write(log: NodeLog, canonical: "DataFrame", meta: SnapshotMeta, out_dir: str) -> Compacted:
     name = snapshot_name(meta.end)
     with contextlib.suppress(FileNotFoundError):
-        (Path(out_dir) / name).unlink()  # of an earlier run: this one is to prove itself
+        (Path(out_dir) / name).unlink()  # delete the file of an earlier run, so that this run proves its own bytes
     written = RealDirectory(out_dir)
     if not canonical.mapInArrow(_Writer(out_dir, meta), spark_schema(WRITTEN)).collect():
-        write_records(written, meta, ())  # nothing to fold: Spark then runs no task at all
+        write_records(written, meta, ())  # without records to fold Spark runs no task
     contents = read_snapshot(written, meta.end)
     path = Path(out_dir) / name
     same = _same(log, meta.end, path) if meta.end in log.snapshots else None

@@ -1,20 +1,21 @@
-"""`spark.read.format("metadata_log")`: a node's log as tables, read in parallel, without dying on damage.
+"""The Spark data source `metadata_log`: a node's log as tables, read in parallel, with damage as rows.
 
     spark.read.format("metadata_log").option("path", DIR).option("mode", "records").load()
 
 Options:
     path          a data directory, an `@metadata` directory, or a JSON list of several
     mode          batches (default), records, entities or activity: see `schema`
-    until         flushed (default: what was durable when the reading began), end, an offset, or a JSON object {path: offset}
+    until         flushed (default: the durable end when the reading begins), end, an offset, or a JSON object {path:
+        offset}
     since         an offset; only for entities
     types         type numbers, comma-separated; only for records
     invisible     JSON list of [from, to) offset ranges to leave out; only for entities
-    base          name of the snapshot that the log stands on, to be read before it; only for entities
-    first_ms, bucket_ms    where time begins and how finely it is cut; only for activity
-    split_bytes   about how large a stretch one task reads (32 MiB)
+    base          name of the snapshot below the log, to be read first; only for entities
+    first_ms, bucket_ms    begin and length of the time buckets; only for activity
+    split_bytes   about how many bytes one task reads (32 MiB)
 
-One `InputPartition` is one stretch of a file between two batch boundaries. Planning reads names and headers in the driver's
-planner; workers open the files themselves, so a log in an object store is read where the workers are.
+One `InputPartition` is a part of a file between two batch boundaries. The driver plans with file names and headers
+only. The workers open the files themselves, so a log in an object store is read by the workers.
 """
 
 import json
@@ -41,7 +42,7 @@ SPLIT_BYTES: Final = 32 << 20
 
 
 class Settings(NamedTuple):
-    """The options, understood."""
+    """The parsed options."""
 
     paths: tuple[str, ...]
     mode: str
@@ -56,7 +57,11 @@ class Settings(NamedTuple):
 
 
 def parse_options(options: Mapping[str, str]) -> Settings:
-    """Raises ValueError: an option that makes no sense."""
+    """Parse the options.
+
+    Raises:
+        ValueError: an option has an invalid value.
+    """
     path = options.get("path")
     if not path:
         raise ValueError('metadata_log: say which log with .option("path", DIRECTORY)')
@@ -84,7 +89,7 @@ def parse_options(options: Mapping[str, str]) -> Settings:
 
 
 class Stretch(InputPartition):  # type: ignore[misc]
-    """What one task reads: a stretch of a segment, or (stretch None) the base snapshot."""
+    """The input of one task: a part of a segment, or (stretch None) the base snapshot."""
 
     def __init__(self, node: str, directory: str, stretch: FileRange | None, until: Offset | None) -> None:
         super().__init__((node, directory, stretch, until))
@@ -95,7 +100,7 @@ class Stretch(InputPartition):  # type: ignore[misc]
 
 
 class MetadataLogSource(DataSource):  # type: ignore[misc]
-    """See the file's head."""
+    """The data source; see the top of this file."""
 
     @classmethod
     def name(cls) -> str:
@@ -109,7 +114,7 @@ class MetadataLogSource(DataSource):  # type: ignore[misc]
 
 
 class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
-    """Plans the stretches, and reads one."""
+    """Plans the tasks, and reads the input of one task."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -146,7 +151,7 @@ class MetadataLogReader(DataSourceReader):  # type: ignore[misc]
         try:
             file = directory.open(name)
         except FileNotFoundError:
-            return  # retired since the planning: whoever needs it will miss it
+            return  # retired since the planning; a job that needs the file finds the gap
         try:
             scanned = scan(file, stretch, partition.until)
             if settings.mode == "batches":

@@ -1,4 +1,4 @@
-"""Prints a log as lines, damage included; reads the files itself, without Spark or Java."""
+"""Print a log as lines, damage included. Reads the files without Spark or Java."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from snapshots.offline.scan import FileRange, Scanned, scan
 
 
 def batch_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool) -> Iterator[str]:
-    """One line per batch."""
+    """Return one line per batch."""
     for name, scanned in _scan(find_log(path), since, to, beyond):
         batch = scanned.batch
         if as_json:
@@ -24,7 +24,7 @@ def batch_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_js
 
 
 def record_lines(path: str, since: Offset, to: Offset | None, beyond: bool, as_json: bool) -> Iterator[str]:
-    """One line per record."""
+    """Return one line per record."""
     for name, scanned in _scan(find_log(path), since, to, beyond):
         for row in record_rows("", name, scanned):
             _, file, position, offset, epoch, timestamp, _, type_name, version, _, _, data, error = row

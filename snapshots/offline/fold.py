@@ -1,10 +1,11 @@
-"""Folding a log entity by entity, in parallel, by the rules of `metadata_log.image.entities`.
+"""Fold a log entity by entity, in parallel, with the rules of `metadata_log.image.entities`.
 
     entities --repartition(entity), sort(entity, generation, offset)--> one pass per task, entity after entity
 
-`fold_records` gives the canonical records that a snapshot is made of. `fold_digests` gives the image's digest at any number
-of offsets in the same pass (each task a partial sum: the digest is a plain sum, so the driver adds a few numbers), and what
-the audit wants to know of the state at the last of them.
+`fold_records` returns the canonical records of a snapshot. `fold_digests` returns the image's digest at any number of
+offsets in one pass, and the state at the last offset for the audit. Example: two tasks fold topics A and B; task 1
+returns the sum of the hashes of A's records, task 2 that of B's. The driver adds the two numbers: the digest is a plain
+sum.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ FOLDED: Final = (
     Column("value", "binary", True),
     Column("text", "string", True),
 )
-"""What `fold_digests` gives out: see `_Totals`."""
+"""The output of `fold_digests`: see `_Totals`."""
 
 _DECODE_RECORDS: Final = 500
 _DECODE_BYTES: Final = 256 << 10
@@ -43,7 +44,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 class Event(NamedTuple):
-    """One record of one entity, in the order in which they took effect."""
+    """One record of one entity. The records of an entity are ordered by generation and offset."""
 
     generation: int
     offset: Offset
@@ -64,7 +65,7 @@ def read_entities(
     base: str | None = None,
     invisible: Iterable[tuple[Offset, Offset]] = (),
 ) -> "DataFrame":
-    """The entities table of [since, until), and of the snapshot `base` before it."""
+    """Return the entities table of [since, until), preceded by the snapshot `base`."""
     options: dict[str, object] = {"until": until, "since": since, "invisible": [list(each) for each in invisible]}
     if base is not None:
         options["base"] = base
@@ -73,33 +74,33 @@ def read_entities(
 
 
 def fold_records(entities: "DataFrame", every_topic: Iterable[Placed]) -> "DataFrame":
-    """The canonical records, in one partition, in canonical order."""
+    """Return the canonical records, in one partition, in canonical order."""
     run = _RecordsFold(_every_topic_events(every_topic))
     folded = entities.mapInArrow(run, spark_schema(CANONICAL))
     return folded.repartition(1).sortWithinPartitions("order_key")
 
 
 class FoldResult(NamedTuple):
-    """What is left of a log when all entities are folded."""
+    """The result of folding all entities of a log."""
 
     digests: dict[Offset, tuple[bytes, int]]
     """Digest and number of canonical records at each cut."""
     misfits: tuple[tuple[Offset, str, str], ...]
-    """(offset, entity, reason) of records that do not fit what came before."""
+    """(offset, entity, reason) of records that do not fit the earlier ones."""
     brokers: dict[int, bool]
-    """Registered brokers at the last cut: whether each is fenced."""
+    """Registered brokers at the last cut: True if fenced."""
     in_isr: dict[int, str]
-    """Brokers in any ISR that they share or lead at the last cut, with one partition as an example."""
+    """Brokers in any ISR that has other members or a leader at the last cut, with one partition as an example."""
     replicas: dict[int, str]
     """Brokers with any replica at the last cut, with an example."""
     ever: frozenset[int]
-    """Brokers that were ever registered, as far back as the log and its base go."""
+    """Brokers that were ever registered, in the log and the snapshot below it."""
     record_types: dict[str, int]
-    """How many canonical records of each type there are at the last cut."""
+    """How many canonical records of each type exist at the last cut."""
 
 
 def fold_digests(entities: "DataFrame", every_topic: Iterable[Placed], cuts: Iterable[Offset]) -> FoldResult:
-    """Digests at each of `cuts`, misfits, and the state at the last cut."""
+    """Return the digests at each of `cuts`, the misfits, and the state at the last cut."""
     ordered = tuple(sorted(set(cuts)))
     run = _DigestsFold(_every_topic_events(every_topic), ordered)
     rows = entities.mapInArrow(run, spark_schema(FOLDED)).toArrow().to_pylist()
@@ -140,7 +141,9 @@ def _every_topic_events(placed: Iterable[Placed]) -> tuple[Event, ...]:
 
 
 def _groups(batches: Batches, every_topic: tuple[Event, ...]) -> Iterator[EntityGroup]:
-    """The entities of one task, each with all its events in order. Sorted input; an entity lies in one task wholly."""
+    """Return the entities of one task, each with all its events in order. The input is sorted, and an entity is in one
+    task as a whole.
+    """
 
     def rows() -> Iterator[tuple[str, Event]]:
         for batch in batches:
@@ -178,7 +181,7 @@ def _decode(events: list[Event]) -> Iterator[tuple[Offset, Any]]:
 
 
 class _RecordsFold:
-    """Entities to canonical records. An object and not a closure, so that workers find it by its name."""
+    """Folds entities into canonical records. A class instead of a closure, so that workers find it by name."""
 
     def __init__(self, every_topic: tuple[Event, ...]) -> None:
         self._every_topic = every_topic
@@ -203,7 +206,7 @@ def _record_batch(schema: pa.Schema, *columns: list[Any]) -> pa.RecordBatch:
 
 
 class _DigestsFold:
-    """Entities to partial sums; one RecordBatch per task, at its end."""
+    """Folds entities into partial sums; returns one RecordBatch per task, at the end."""
 
     def __init__(self, every_topic: tuple[Event, ...], cuts: tuple[Offset, ...]) -> None:
         self._every_topic = every_topic
@@ -218,7 +221,7 @@ class _DigestsFold:
 
 
 class _Totals:
-    """What one task has summed up."""
+    """The sums of one task."""
 
     def __init__(self, cuts: tuple[Offset, ...]) -> None:
         self._cuts = cuts
@@ -271,7 +274,8 @@ class _Totals:
             elif isinstance(record, RegisterBroker):
                 self._brokers[record.broker_id] = record.fenced
             elif isinstance(record, Partition):
-                # The last member of an ISR stays in it, leading nothing: else nobody would know who has the data.
+                # The last member of an ISR stays in the ISR even when fenced and without leadership, so that the log
+                # still says who has the data.
                 for broker_id in record.isr if len(record.isr) > 1 or record.leader in record.isr else ():
                     self._examples.setdefault(("isr", broker_id), f"{topic}-{record.partition}")
                 for broker_id in record.replicas:

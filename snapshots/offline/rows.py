@@ -1,7 +1,7 @@
-"""From what was scanned to the rows of the tables in `schema`. No Spark in here: `dump` uses these without it.
+"""Convert scanned batches to rows of the tables in `schema`. No Spark here, because `dump` works without Spark.
 
-What cannot be decoded becomes a row with an error in the tables for people, and is left out of those for folding; whoever
-folds looks at the batches first.
+A batch or record that cannot be decoded becomes a row with an error in the tables for people. The tables for folding
+leave it out, so a job that folds checks the table `batches` first.
 """
 
 import json
@@ -33,17 +33,17 @@ FROM_LOG: Final = 1
 
 
 def entity_text(key: EntityKey) -> str:
-    """A key as one string, for grouping and for people: `["topic", "..."]`, compact."""
+    """Convert a key to one string, for grouping and for people: `["topic", "..."]`, compact."""
     return json.dumps(key, ensure_ascii=False, separators=(",", ":"))
 
 
 def entity_of(text: str) -> EntityKey:
-    """The key behind `entity_text`."""
+    """Convert the result of `entity_text` back to a key."""
     return tuple(json.loads(text))
 
 
 def batch_row(node: str, file: str, scanned: Scanned) -> Row:
-    """One row of `batches`."""
+    """Return one row of `batches`."""
     batch = scanned.batch
     place = (node, file, scanned.position, scanned.length)
     if batch is None:
@@ -57,13 +57,13 @@ def batch_row(node: str, file: str, scanned: Scanned) -> Row:
 
 
 def peek_type(packed: bytes) -> int:
-    """The type number of a packed record without decoding it; -1 where that takes decoding."""
+    """Return the type number of a packed record without decoding the record; -1 if that is not possible."""
     at = 1 if packed[0] & 0xF0 == 0x90 else 3
     return packed[at] if len(packed) > at and packed[at] < 0x80 else -1
 
 
 def record_rows(node: str, file: str, scanned: Scanned, types: frozenset[int] | None = None) -> Iterator[Row]:
-    """The rows of `records` for one batch; with `types`, only records of those."""
+    """Return the rows of `records` for one batch; with `types`, only records of these types."""
     batch = scanned.batch
     if batch is None:
         if types is None:
@@ -102,10 +102,10 @@ def _error_row(node: str, file: str, scanned: Scanned, error: str | None) -> Row
 def entity_rows(
     batch: Batch, since: Offset, until: Offset, invisible: Iterable[tuple[Offset, Offset]]
 ) -> Iterator[Row]:
-    """The rows of `entities` for one batch: records in [since, until) that are not in `invisible` ranges.
+    """Return the rows of `entities` for one batch: records in [since, until) that are not in `invisible` ranges.
 
     Raises:
-        LogFormatError: it does not decode.
+        LogFormatError: the batch cannot be decoded.
     """
     if batch.is_control or batch.end_offset <= since or batch.base_offset >= until:
         return
@@ -125,14 +125,16 @@ def entity_rows(
 
 
 def snapshot_entity_rows(records: Iterable[tuple[MetadataRecord, bytes]]) -> Iterator[Row]:
-    """The rows of `entities` for the canonical records of a snapshot, each with its bytes."""
+    """Return the rows of `entities` for the canonical records of a snapshot, each with its bytes."""
     for place, (record, payload) in enumerate(records):
         for key in entity_keys(record):
             yield (entity_text(key), FROM_SNAPSHOT, place, payload)
 
 
 def activity(batches: Iterable[Batch], first_ms: int, bucket_ms: int) -> Counter[tuple[str, int]]:
-    """How often each kind of thing happened, by stretch of time: record types, and what they mean."""
+    """Return the number of events of each kind in each time bucket: record types, and events such as a fenced
+    broker.
+    """
     counts: Counter[tuple[str, int]] = Counter()
     for batch in batches:
         bucket = max(0, batch.last_timestamp_ms - first_ms) // bucket_ms

@@ -1,9 +1,10 @@
-"""Reads one stretch of a segment's file and goes on after damage: what cannot be read becomes a `Scanned` with an error.
+"""Scan a part of a segment's file, and go on after damage: a damaged place becomes a `Scanned` with an error.
 
     [ header | batch | batch | ~~~~~~~ | batch | 0 0 0 0
-                               ^ error   ^ found again by looking for the next intact batch of a later offset
+                               ^ error   ^ found by searching the next intact batch with a later offset
 
-Damage does not cascade: after it the chain before the next batch is unknown, and that batch is not blamed for it.
+One damaged batch is one error. Example: the batch of 40..49 is damaged. The scan reports 40..49, and does not know the
+chain at 50. So it does not report the intact batch of 50..59 as one with a broken chain.
 """
 
 import re
@@ -20,41 +21,42 @@ from metadata_log.store.segment import SEGMENT_HEADER_BYTES, base_offset_of, unp
 _WINDOW_BYTES: Final = 4 << 20
 _CHAIN_AT: Final = 48
 _BATCH_BEGINS: Final = re.compile(rb"(?=\x01[\x00\x01]\x00\x00)")
-"""Looked ahead for, not consumed: where a record ends with 01, the batch after it begins with the next byte."""
+"""Pattern for the beginning of a batch, with a lookahead: if a record ends with 01, the next batch begins one byte
+later."""
 _PLACE_AT: Final = 16
 _PLACE: Final = struct.Struct(">QI")
-"""Base offset and record count, as they stand in a batch's header."""
+"""Base offset and record count, as in a batch's header."""
 
 
 class Scanned(NamedTuple):
-    """A batch, or a place where there should be one."""
+    """A batch, or a damaged place where a batch should be."""
 
     position: int
     length: int
     batch: Batch | None
-    """None where there is damage."""
+    """None for a damaged place."""
     expected_offset: Offset | None
-    """Where the log stands just before: known as long as there was no damage."""
+    """The end of the batch before; None after damage."""
     previous_chain: bytes | None
-    """The chain before, as the file has it: its header's, or the previous batch's. None after damage."""
+    """The chain before, from the file's header or the previous batch; None after damage."""
     chain_ok: bool | None
-    """None where `previous_chain` is unknown, or the batch is."""
+    """True if the batch continues `previous_chain`; None if that or the batch is unknown."""
     error: str | None
 
 
 class FileRange(NamedTuple):
-    """A stretch of a segment's file from one batch boundary to another."""
+    """A part of a segment's file, from one batch boundary to another."""
 
     name: str
     start: int
     stop: int
     expected_offset: Offset | None
     previous_chain: bytes | None
-    """Both unknown (None) at a file's start: its header tells."""
+    """Chain and expected offset are None at the start of a file: the file's header has them."""
 
 
 class Window:
-    """A file read forward in large pieces."""
+    """A file that is read forward in large blocks."""
 
     def __init__(self, file: File) -> None:
         self._file = file
@@ -62,7 +64,7 @@ class Window:
         self._start = 0
 
     def at(self, position: int, length: int) -> tuple[bytes, int]:
-        """Bytes, and the place in them that is `position`; at least `length` of them from there on, unless the file ends."""
+        """Return bytes, and the index of `position` in them. At least `length` bytes follow, unless the file ends."""
         at = position - self._start
         if not 0 <= at <= len(self._data) - length:
             self._data = self._file.read_at(position, max(length, _WINDOW_BYTES))
@@ -71,9 +73,10 @@ class Window:
 
 
 def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
-    """Stretches of about `split_bytes` that begin and end at batch boundaries, by the headers alone; nothing is believed.
+    """Split a file into parts of about `split_bytes` at batch boundaries. Only headers are read, and nothing is
+    checked.
 
-    Where the headers stop making sense, the rest is one stretch.
+    From the first header that cannot be right, the rest of the file is one part.
     """
     size = file.size()
     ranges: list[FileRange] = []
@@ -97,9 +100,9 @@ def split(file: File, name: str, split_bytes: int) -> list[FileRange]:
 
 
 def scan(file: File, stretch: FileRange, until: Offset | None = None) -> Iterator[Scanned]:
-    """The batches of one stretch, in order; ends at the zero tail, or where the log stands at `until`.
+    """Scan the batches of one part of a file, in order. End at the zero tail, or when the log reaches `until`.
 
-    A batch that begins below `until` is given out whole.
+    A batch that begins below `until` is returned as a whole.
     """
     position, expected, chain = stretch.start, stretch.expected_offset, stretch.previous_chain
     if position == 0:
@@ -151,9 +154,10 @@ def _is_zero(file: File, position: int, stop: int) -> bool:
 
 
 def _next_intact(file: File, position: int, stop: int, above: Offset | None) -> int | None:
-    """The nearest place after `position` where an intact batch of a later offset begins; None if there is none.
+    """Return the nearest position after `position` where an intact batch with a later offset begins; None if there is
+    none.
 
-    The damaged batch's own length is not asked: a flipped bit in it may point at a later batch, past intact ones.
+    The damaged batch's own length is not used: one wrong bit in it could skip intact batches.
     """
     overlap = BATCH_BYTES_MAX
     start = position + 1

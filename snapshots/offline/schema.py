@@ -1,12 +1,12 @@
-"""The tables that a metadata log is read as, each column said once, for Arrow and for Spark.
+"""The tables of a metadata log. Each column is defined once, for Arrow and for Spark.
 
-Spark takes a Python source's Arrow batches only if they equal the declared schema in names, types and nullability, so both
-schemas are made from one list.
+Spark accepts the Arrow batches of a Python source only if names, types and nullability equal the declared schema. So
+both schemas are made from one list.
 
-    batches     one row per batch, and per place where there should be one
-    records     one row per record, as people and queries want it
-    entities    one row per record and entity that it changes: what a fold needs, and no more
-    activity    how many records of which kind there were in each stretch of time
+    batches     one row per batch, and per damaged place
+    records     one row per record, for people and queries
+    entities    one row per record and entity that the record changes: the input of a fold
+    activity    how many events of each kind each time bucket has
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -67,7 +67,8 @@ ENTITIES: Final = (
     Column("offset", "long"),
     Column("payload", "binary"),
 )
-"""`generation` 0: from a snapshot that the log stands on, `offset` being the place in it; 1: from the log."""
+"""`generation` 0: a record of the snapshot below the log, and `offset` is its number in that snapshot; 1: a record of
+the log."""
 
 ACTIVITY: Final = (
     Column("kind", "string"),
@@ -89,12 +90,12 @@ _ARROW: Final = {
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """The columns as Arrow has them."""
+    """Return the columns as an Arrow schema."""
     return pa.schema([pa.field(column.name, _ARROW[column.type_name], column.nullable) for column in columns])
 
 
 def spark_schema(columns: tuple[Column, ...]) -> "StructType":
-    """The columns as Spark has them."""
+    """Return the columns as a Spark schema."""
     from pyspark.sql import types as t
 
     spark_types = {
@@ -110,7 +111,7 @@ def spark_schema(columns: tuple[Column, ...]) -> "StructType":
 
 
 class BatchBuilder:
-    """Collects rows and gives them out as Arrow RecordBatches of bounded size."""
+    """Collects rows and returns them as Arrow RecordBatches of bounded size."""
 
     ROWS: Final = 10_000
     BYTES: Final = 8 << 20
@@ -129,7 +130,7 @@ class BatchBuilder:
         return len(self._rows) >= self.ROWS or self._bytes >= self.BYTES
 
     def take(self) -> pa.RecordBatch:
-        """All rows so far, as one RecordBatch."""
+        """Return all rows so far, as one RecordBatch."""
         columns = zip(*self._rows, strict=True) if self._rows else [()] * len(self._schema)
         arrays = [pa.array(values, type=field.type) for values, field in zip(columns, self._schema, strict=True)]
         self._rows, self._bytes = [], 0

@@ -1,8 +1,9 @@
-"""The Spark session that the jobs run in: local unless told otherwise, quiet, in UTC.
+"""The Spark session of the jobs: local unless told otherwise, quiet, in UTC.
 
-Settings that are not taste: workers run `python3` from the PATH unless told the driver's own interpreter, and then miss
-Arrow; filters are not pushed into Python sources unless switched on; a checkout that is not installed must be on the
-workers' path too.
+Three settings are necessary:
+  * workers must use the driver's Python, or they run `python3` from the PATH, which may lack Arrow;
+  * filter pushdown for Python sources must be switched on;
+  * a source checkout that is not installed must be on the workers' PYTHONPATH too.
 """
 
 import os
@@ -23,10 +24,10 @@ LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 def start_session(
     master: str | None = None, *, app_name: str = "metaquorum offline", shuffle_partitions: int | None = None
 ) -> "SparkSession":
-    """A session with the `metadata_log` data source. `master` None: as spark-submit says, else `local[*]`.
+    """Start a session with the `metadata_log` data source. `master` None: the master of spark-submit, else `local[*]`.
 
     Raises:
-        JavaNotFound: its text says what to install.
+        JavaNotFound: no Java was found; the text says what to install.
     """
     require_java()
     python_path = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -1,8 +1,9 @@
-"""The first look at one log, which every job begins with: its batches, and the records that concern all others.
+"""The first step of every job: the batches of a log, and the *punctuation*, the records that concern all entities.
 
-Batches are judged in Spark and only what is needed comes to the driver: a handful of numbers, and the *punctuation*: control
-records (who leads, who votes, where the marks are), the markers of transactions, and the rare `ClearElr` that speaks of every
-topic at once. They must be known before the rest can be folded entity by entity.
+Spark checks the batches, and only a few numbers come to the driver, with the punctuation: control records (leaders,
+voters, snapshot marks), the markers of transactions, and each `ClearElr` that concerns every topic. A fold by entity
+needs these first. Example: an aborted transaction at 40..49 changes topic A and broker 7. The fold of A and the fold of
+broker 7 both have to leave out 40..49, and only the markers tell.
 """
 
 import json
@@ -33,7 +34,7 @@ PUNCTUATION: Final = frozenset(TYPE_NUMBERS[cls] for cls in (*_CONTROL, *TRANSAC
 
 
 class Placed(NamedTuple):
-    """A record, and where it stands."""
+    """A record with its place in the log."""
 
     offset: Offset
     epoch: Epoch
@@ -43,14 +44,14 @@ class Placed(NamedTuple):
 
 
 class Punctuation(NamedTuple):
-    """The records of one node's log that concern all others, by offset."""
+    """The records of one node's log that concern all entities, by offset."""
 
     control: tuple[Placed, ...]
     markers: tuple[Placed, ...]
     every_topic: tuple[Placed, ...]
 
     def invisible(self, until: Offset) -> list[tuple[Offset, Offset]]:
-        """The offset ranges below `until` that never took effect.
+        """Return the offset ranges below `until` that had no effect.
 
         Raises:
             LogFormatError: the markers do not pair.
@@ -63,17 +64,17 @@ class Punctuation(NamedTuple):
         return invisible_ranges(markers, until)
 
     def marks(self) -> list[Offset]:
-        """The ends that snapshots may have: just after each mark."""
+        """Return the possible ends of snapshots: just after each mark."""
         return [placed.offset + 1 for placed in self.control if isinstance(placed.record, SnapshotMark)]
 
     def last_before(self, kind: type[ControlRecord], until: Offset) -> Any:
-        """The newest control record of this kind below `until`; None if there is none."""
+        """Return the newest control record of this type below `until`; None if there is none."""
         found = [p.record for p in self.control if isinstance(p.record, kind) and p.offset < until]
         return found[-1] if found else None
 
 
 def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: object) -> "DataFrame":
-    """One of the tables in `schema` over these directories."""
+    """Return one of the tables in `schema` over these directories."""
     reader = spark.read.format("metadata_log").option("path", json.dumps(paths)).option("mode", mode)
     for key, value in options.items():
         reader = reader.option(key, str(value))
@@ -81,7 +82,7 @@ def read_table(spark: "SparkSession", paths: list[str], mode: str, **options: ob
 
 
 def read_punctuation(spark: "SparkSession", paths: list[str], until: Offset | str) -> dict[str, Punctuation]:
-    """The punctuation of each node's log, by the node's name; of what can be decoded."""
+    """Return the punctuation of each node's log, by the node's name. Records that cannot be decoded are left out."""
     types = ",".join(map(str, sorted(PUNCTUATION)))
     table = read_table(spark, paths, "records", until=until, types=types)
     columns = ("node", "offset", "epoch", "timestamp", "payload")

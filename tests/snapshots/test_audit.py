@@ -190,7 +190,7 @@ def test_a_rewritten_history_is_found_and_the_odd_one_out_named(spark: "SparkSes
     assert not any(node in ("controller 1", "controller 3") for _, node in rules)
     differs = next(f for f in result.findings if f.rule == "history-differs")
     assert (differs.offset, differs.file) == (batch.base_offset, segments(quorum[1])[0].name)
-    assert "odd one out" in differs.detail
+    assert "most nodes have the other chain" in differs.detail
 
 
 def test_a_doctored_snapshot_is_found_by_the_fold(spark: "SparkSession", quorum: list[Path]) -> None:

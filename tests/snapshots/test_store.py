@@ -115,7 +115,7 @@ def test_what_is_of_another_history_than_the_log_is_not_kept() -> None:
     store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
     end = write(there, 500)
     store.write_part(end, 0, there.read_chunk(end, 0, 1 << 24)[1])
-    with pytest.raises(SnapshotCorrupt, match="another history"):
+    with pytest.raises(SnapshotCorrupt, match="another chain than this log"):
         store.complete_part(end, bytes(32))
     assert disk.names() == [] and store.list() == ()
 

@@ -1,1 +1,1 @@
-"""The offline audit: checks, findings, report."""
+"""The offline audit: checks, findings and report."""

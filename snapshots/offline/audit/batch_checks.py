@@ -1,6 +1,7 @@
-"""The laws of a log that its batches alone can show, on each node and between nodes, over the table `batches`.
+"""Checks of batches, on each node and between nodes, over the table `batches`.
 
-A place is reported once, by the most telling rule: a missing batch breaks offsets and chain, and is called a gap.
+Each damaged place is reported once, by the rule that says most. Example: the batch of 40..49 is missing. The batch of
+50..59 then begins at a wrong offset and has a wrong previous chain; the audit reports one `offset-gap`.
 """
 
 from collections import Counter
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FINDINGS_MAX: Final = 1_000
-"""Of each kind; a log that is damaged throughout needs no longer list."""
+"""Maximum number of findings of each kind."""
 
 
 def with_history(batches: "DataFrame") -> "DataFrame":
-    """Each batch with what stood before it on the same node."""
+    """Add to each batch the values of the batches before it on the same node."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
@@ -35,7 +36,9 @@ def with_history(batches: "DataFrame") -> "DataFrame":
 
 
 def check_batches(history: "DataFrame") -> list[Finding]:
-    """Damage, gaps, broken chains, epochs and times that go back; `history` is `with_history`'s."""
+    """Find damage, gaps, broken chains, and epochs and times that decrease. `history` is the result of
+    `with_history`.
+    """
     from pyspark.sql import functions as f
 
     comes_next = f.coalesce("before_end", "expected_offset")
@@ -65,7 +68,7 @@ def _batch_finding(row: dict[str, Any]) -> Finding:
     batch = f"[{row['base_offset']}, {row['end_offset']})"
     details = {
         "damaged-batch": row["error"],
-        "offset-gap": f"the batch {batch} stands where offset {row['comes_next']} comes next",
+        "offset-gap": f"the batch {batch} is at a place where offset {row['comes_next']} is expected",
         "segment-chain": f"the segment that begins with {batch} does not continue the one before it",
         "chain-broken": f"the batch {batch} is not what its chain says, or follows another history",
         "epoch-regression": f"the batch {batch} is of epoch {row['epoch']}, after epoch {row['before_epoch']}",
@@ -80,7 +83,7 @@ def _batch_finding(row: dict[str, Any]) -> Finding:
 
 
 class NodeBatches(NamedTuple):
-    """One node's log in numbers."""
+    """The numbers of one node's log."""
 
     segments: int
     batches: int
@@ -96,7 +99,7 @@ class NodeBatches(NamedTuple):
 
 
 def summarize(batches: "DataFrame") -> dict[str, NodeBatches]:
-    """Numbers of each node that has any intact batch."""
+    """Return the numbers of each node that has an intact batch."""
     from pyspark.sql import functions as f
 
     intact = batches.where("error IS NULL")
@@ -117,7 +120,7 @@ def summarize(batches: "DataFrame") -> dict[str, NodeBatches]:
 
 
 def chains_at(batches: "DataFrame", offsets: set[Offset]) -> dict[tuple[str, Offset], bytes]:
-    """The chain at each of these ends, on each node that has a batch that ends there."""
+    """Return the chain at each of these ends, for each node with a batch that ends there."""
     if not offsets:
         return {}
     rows = batches.where(batches["end_offset"].isin(sorted(offsets))).select("node", "end_offset", "chain")
@@ -125,7 +128,7 @@ def chains_at(batches: "DataFrame", offsets: set[Offset]) -> dict[tuple[str, Off
 
 
 def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Offset, tuple[str, int]]:
-    """File and position of the batches that hold these offsets on `node`."""
+    """Return file and position of the batches that have these offsets on `node`."""
     from pyspark.sql import functions as f
 
     found: dict[Offset, tuple[str, int]] = {}
@@ -142,9 +145,9 @@ def places_of(batches: "DataFrame", node: str, offsets: set[Offset]) -> dict[Off
 
 
 def compare_nodes(batches: "DataFrame", node_count: int) -> list[Finding]:
-    """Who has another history than the rest. Equal offset and epoch must mean equal chains, for ever (Raft 5.3).
+    """Find nodes whose history differs from the others. Equal offset and epoch must mean equal chains (Raft 5.3).
 
-    Different epochs at one offset are a tail that a majority never had: whoever has it will cut it.
+    Different epochs at one offset belong to a tail that was never committed. The node with that tail will cut it.
     """
     from pyspark.sql import functions as f
 
@@ -193,10 +196,10 @@ def _odd_ones(base_offset: Offset, copies: list[dict[str, Any]]) -> Iterator[Fin
         if most > next_most and copy["chain"] == favourite:
             continue
         others = ", ".join(other["node"] for other in copies if other["chain"] != copy["chain"])
-        odd = "is the odd one out" if most > next_most else "and it cannot be told who is right"
+        odd = "most nodes have the other chain" if most > next_most else "the audit cannot tell which chain is right"
         yield error(
             "history-differs",
-            f"chain {copy['chain'].hex()[:16]} at the batch that begins here differs from that of {others}; {copy['node']} {odd}",
+            f"chain {copy['chain'].hex()[:16]} at the batch that begins here differs from that of {others}; {odd}",
             node=copy["node"],
             file=copy["file"],
             position=copy["position"],

@@ -1,4 +1,4 @@
-"""The report's drawings, as SVG text: no script, colours by CSS class, and each mark has a title that says what it is."""
+"""The report's charts, as SVG text: no script, colours by CSS class, and a title for each mark."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ LABEL_WIDTH: Final = 190
 _PLOT: Final = WIDTH - LABEL_WIDTH - 70
 _ROW: Final = 26
 _SERIES: Final = 6
-"""How many colours there are for the leaders; CSS classes s0 to s5."""
+"""How many colours leaders have: the CSS classes s0 to s5."""
 
 
 class Bar(NamedTuple):
@@ -19,7 +19,7 @@ class Bar(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Something that lasted: in row `row`, from one time to another."""
+    """A bar on a timeline: in row `row`, from one time to another."""
 
     row: str
     from_ms: int
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Counts by bucket of time, drawn as one row of small bars."""
+    """Counts by time bucket, drawn as one row of small bars."""
 
     label: str
     counts: dict[int, int]
@@ -36,12 +36,12 @@ class Series(NamedTuple):
 
 
 def time_text(ms: int) -> str:
-    """For people, in UTC."""
+    """Format a time for people, in UTC."""
     return datetime.fromtimestamp(ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def bars(rows: Sequence[Bar]) -> str:
-    """Horizontal bars, each with its number at the end."""
+    """Draw horizontal bars, each with its number at the end."""
     top = max((row.value for row in rows), default=1) or 1
     parts = []
     for number, row in enumerate(rows):
@@ -57,7 +57,7 @@ def bars(rows: Sequence[Bar]) -> str:
 
 
 def timeline(spans: Sequence[Span], first_ms: int, last_ms: int) -> str:
-    """One row for each of whoever led, and when."""
+    """Draw one row for each leader, with bars for the times of leadership."""
     names = sorted({span.row for span in spans})
     scale = _PLOT / max(1, last_ms - first_ms)
     parts = []
@@ -78,7 +78,7 @@ def timeline(spans: Sequence[Span], first_ms: int, last_ms: int) -> str:
 
 
 def activity(rows: Sequence[Series], first_ms: int, bucket_ms: int, buckets: int) -> str:
-    """Small multiples over one time axis; each row has its own scale, its greatest value is written at the right."""
+    """Draw small charts over one time axis. Each row has its own scale, with the maximum at the right."""
     step = _PLOT / max(1, buckets)
     row_height = 44
     parts = []

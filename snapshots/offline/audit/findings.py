@@ -1,11 +1,11 @@
-"""What an audit may find. Each rule has a name that does not change, so that alerts can be hung on it."""
+"""The findings of an audit. The name of a rule never changes, so alerts can use it."""
 
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 
 class Severity(StrEnum):
-    """ERROR: a promise is broken. WARNING: worth a look. INFO: normal in a cluster that lives, and said for completeness."""
+    """ERROR: a promise is broken. WARNING: needs a look. INFO: normal in a running cluster, listed for completeness."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -42,7 +42,7 @@ RULES: Final = {
 
 
 class Finding(NamedTuple):
-    """One thing that was found. Fields that don't apply are None."""
+    """One finding. Fields that do not apply are None."""
 
     severity: Severity
     rule: str
@@ -51,7 +51,7 @@ class Finding(NamedTuple):
     position: int | None
     """The byte in `file`."""
     offset: int | None
-    """The offset in the log; for damage, that up to which the log is intact."""
+    """The offset in the log; for damage, the offset up to which the log is intact."""
     entity: str | None
     detail: str
 
@@ -67,6 +67,6 @@ def error(
     entity: str | None = None,
     severity: Severity = Severity.ERROR,
 ) -> Finding:
-    """A finding; an error unless told otherwise."""
+    """Make a finding; an error unless `severity` says otherwise."""
     assert rule in RULES, rule
     return Finding(severity, rule, node, file, position, offset, entity, detail)

@@ -1,4 +1,4 @@
-"""What the small files beside the segments say, against the segments: `flushed`, `log-start`, and whose cluster it is."""
+"""Checks of the small files beside the segments, `flushed` and `log-start`, and of the cluster's genesis chain."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_notes(logs: Iterable[NodeLog], batches: "DataFrame", nodes: dict[str, NodeBatches]) -> list[Finding]:
-    """The findings of all nodes; `nodes` are the numbers of their batches."""
+    """Return the findings of all nodes; `nodes` has the numbers of their batches."""
     logs = tuple(logs)
     noted = {log.flushed.end for log in logs if log.flushed} | {log.start.start.offset for log in logs if log.start}
     chains = chains_at(batches, noted)
@@ -41,7 +41,7 @@ def _check_ends(
 
 
 def _check_genesis(log: NodeLog, numbers: NodeBatches | None) -> Iterator[Finding]:
-    """Whether the log begins where this cluster's logs do; where that is known."""
+    """Check that the log begins with the genesis chain of this cluster, if that chain is known."""
     identity = log.identity
     if numbers is None or identity is None or numbers.first_offset != 0 or numbers.first_previous_chain is None:
         return

@@ -1,7 +1,7 @@
-"""The audit as one HTML page: self-contained, without scripts, readable on paper, in the dark and in ten years.
+"""The audit as one HTML page: self-contained, without scripts, readable on paper and in dark mode.
 
-The verdict stands first, then what was found with its place, then what there is: nodes, leaders, records, snapshots, state.
-Every text from the logs is escaped: names in a log are whatever somebody once wrote.
+The page shows the verdict first, then each finding with its place, then the facts: nodes, leaders, records, snapshots,
+state. Every text from a log is escaped, because names in a log can contain anything.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ _ACTIVITY: Final = (
 
 
 def report_html(result: AuditResult) -> str:
-    """The whole page."""
+    """Return the whole page."""
     sections = [
         _verdict(result),
         _tiles(result),
@@ -183,7 +183,7 @@ def _leaders(result: AuditResult) -> str:
         for led, until in zip(result.leaders, [*starts[1:], last_ms], strict=True)
     ]
     first_ms = min(starts)
-    changes = f"{_plural(len(result.leaders), 'epoch')} with a leader, as the log tells."
+    changes = f"{_plural(len(result.leaders), 'epoch')} with a leader, as recorded in the log."
     return _section("Who led", changes, charts.timeline(spans, first_ms, max(last_ms, first_ms + 1)))
 
 
@@ -271,7 +271,7 @@ def _section(title: str, note: str, content: str) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A heading that begins with # is of numbers."""
+    """Return a table. A heading that begins with # marks a column of numbers."""
     classes = [' class="n"' if heading.startswith("#") else "" for heading in headings]
     head = "".join(f"<th{c}>{h.removeprefix('#')}</th>" for h, c in zip(headings, classes, strict=True))
     body = "".join(

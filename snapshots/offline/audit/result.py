@@ -1,4 +1,4 @@
-"""What an audit comes to: the values that the report, the summary and the command line are made of."""
+"""The result of an audit: values for the report, the summary and the command line."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from snapshots.offline.inputs import NodeLog
 
 
 class Leadership(NamedTuple):
-    """Who led an epoch, and from where on."""
+    """The leader of an epoch, and the offset at which the epoch begins."""
 
     epoch: Epoch
     leader_id: NodeId
@@ -20,7 +20,7 @@ class Leadership(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """How many things of a kind happened, by stretches of `bucket_ms` from `first_ms` on."""
+    """How many events of each kind happened in each time bucket of `bucket_ms`, from `first_ms` on."""
 
     first_ms: int
     bucket_ms: int
@@ -31,7 +31,7 @@ class Activity(NamedTuple):
 
 
 class AuditResult(NamedTuple):
-    """All that an audit has found."""
+    """The complete result of an audit."""
 
     logs: tuple[NodeLog, ...]
     nodes: dict[str, NodeBatches]
@@ -39,7 +39,7 @@ class AuditResult(NamedTuple):
     leaders: tuple[Leadership, ...]
     snapshots: tuple[CheckedSnapshot, ...]
     reference: str | None
-    """The node whose log was folded; None where none is healthy enough."""
+    """The node whose log was folded; None if no log is healthy enough."""
     fold: FoldResult | None
     activity: Activity | None
 
@@ -48,5 +48,5 @@ class AuditResult(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """No errors and no warnings."""
+        """True if the audit found no error and no warning."""
         return all(finding.severity is Severity.INFO for finding in self.findings)

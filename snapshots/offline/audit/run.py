@@ -1,12 +1,17 @@
-"""Audits one cluster's logs, of one node or of all: did anything rot, was anything rewritten, do all nodes hold the same.
+"""The audit of one cluster's logs, of one node or of all: is anything damaged or rewritten, and do all nodes agree?
 
-    1  batches      every byte below what is durable: checksum, chain, offsets, epochs, time; the same history on all nodes
+    1  batches      every byte below the durable end: checksum, chain, offsets, epochs, time; the same history on all
+        nodes
     2  punctuation  one leader per epoch
-    3  snapshots    each whole, in order, on the log's chain, and the same file everywhere
-    4  fold         one healthy log is folded entity by entity: its state must be what each snapshot holds
+    3  snapshots    each intact, in order, on the log's chain, and the same file everywhere
+    4  fold         one healthy log is folded entity by entity: its state must equal each snapshot
 
-It may read the directories of running nodes. What is above a node's durable end does not count, and what a node cut, retired
-or replaced while it was being read is no finding: the notes are read again at the end, and have the last word.
+The audit may read the directories of running nodes. It ignores everything above a node's durable end. It also has to
+ignore what a node changes during the audit. Example:
+  1. the audit reads `flushed` of node 2: 60; then node 2 truncates to 50 and appends other records;
+  2. the audit reads the batches of node 2, old ones and new ones, and sees a broken chain at 50;
+  3. `flushed` or `log-start` has changed, so the audit reads all batches again, and keeps only findings at the same
+     places.
 """
 
 import json
@@ -46,7 +51,7 @@ _RACY: Final = frozenset(
     {"offset-gap", "segment-chain", "chain-broken", "epoch-regression", "time-regression", "damaged-batch", "log-too-short",
      "flushed-chain", "start-chain", "no-snapshot", "snapshot-boundary"}
 )  # fmt: skip
-"""Rules that a node's own cutting and retiring, done while it is read, can make look broken."""
+"""Rules that a node can seem to break because it truncates or retires segments during the audit."""
 
 __all__ = ["Activity", "AuditResult", "Leadership", "audit", "lines_of", "summary"]
 
@@ -54,16 +59,16 @@ Progress = Callable[[str], None]
 
 
 def audit(spark: "SparkSession", paths: Sequence[str], progress: Progress = lambda _: None) -> AuditResult:
-    """Audits the logs in `paths`, data directories or `@metadata` ones, which should be of one cluster.
+    """Audit the logs in `paths`, data directories or `@metadata` directories of one cluster.
 
     Raises:
-        LogFormatError: one of them holds no log at all, or its `meta.properties` cannot be read.
+        LogFormatError: a directory has no log, or its `meta.properties` cannot be read.
     """
     return _Audit(spark, find_logs(paths), progress).run()
 
 
 class _Look(NamedTuple):
-    """All batches, and what they show."""
+    """All batches, and the findings in them."""
 
     batches: "DataFrame"
     nodes: dict[str, NodeBatches]
@@ -86,7 +91,8 @@ class _Audit:
         self._progress("reading every batch")
         look = self._look()
         if any(finding.rule in _RACY and self._has_moved(finding.node) for finding in look.findings):
-            # A tail that was cut and written anew between two reads looks like damage, but not twice at the same place.
+            # A tail that was truncated and written again between two reads looks like damage, but not twice at the same
+            # place.
             self._progress("reading every batch again, where logs were written to meanwhile")
             look.batches.unpersist()
             before = {_place(finding) for finding in look.findings}
@@ -102,7 +108,7 @@ class _Audit:
             look.batches.unpersist()
 
     def _look(self) -> "_Look":
-        """Judges all batches, once."""
+        """Check all batches once."""
         batches = read_table(self._spark, self._paths, "batches", until=self._until).cache()
         nodes = summarize(batches)
         findings = check_batches(with_history(batches))
@@ -112,7 +118,7 @@ class _Audit:
         return _Look(batches, nodes, findings)
 
     def _has_moved(self, node: str | None) -> bool:
-        """Whether the node has flushed, cut or retired anything since the audit began."""
+        """Return True if the node has flushed, truncated or retired anything since the audit began."""
         log = self._logs.get(node or "")
         return log is not None and (read_flushed(log.directory), self._start_now(log)) != (log.flushed, log.start)
 
@@ -155,14 +161,14 @@ class _Audit:
             self._findings.append(error("clusters-mixed", "cluster ids: " + ", ".join(sorted(clusters))))
 
     def _forget_races(self) -> None:
-        """Takes back what was seen at places that the node has since cut off or retired, and was free to."""
+        """Drop findings at places that the node has truncated or retired since."""
         cut: dict[str, tuple[Offset, Offset]] = {}
         for log in self._logs.values():
             flushed, start = read_flushed(log.directory), self._start_now(log)
             low = start.start.offset if start is not None and start != log.start else -1
             high = flushed.end if flushed is not None and log.flushed is not None else 1 << 63
             if start is not None and start != log.start and start.start.offset >= (log.durable_end or 0):
-                high = -1  # the log was reset: nothing of what was read is there any more
+                high = -1  # the log was reset: everything that the audit read was deleted
             cut[log.node] = (low, high if log.flushed is None or high < log.flushed.end else 1 << 63)
 
         def is_moot(finding: Finding) -> bool:
@@ -176,7 +182,7 @@ class _Audit:
     # --- leaders ------------------------------------------------------------------------------------------------------
 
     def _check_leaders(self, batches: "DataFrame", punctuation: dict[str, Punctuation]) -> tuple[Leadership, ...]:
-        """One leader per epoch, over all nodes; and each epoch begins with its LeaderChange."""
+        """Check that each epoch has one leader on all nodes, and begins with its LeaderChange."""
         from pyspark.sql import functions as f
 
         seen: dict[Epoch, dict[NodeId, tuple[str, Leadership]]] = defaultdict(dict)
@@ -220,7 +226,7 @@ class _Audit:
     # --- state --------------------------------------------------------------------------------------------------------
 
     def _choose_reference(self, nodes: dict[str, NodeBatches]) -> str | None:
-        """The node whose log is folded: one without findings against its log, the longest history first."""
+        """Return the node whose log is folded: a node without findings in its log, with the longest history."""
         about_log = {
             f.node for f in self._findings if f.severity is Severity.ERROR and not f.rule.startswith("snapshot")
         }

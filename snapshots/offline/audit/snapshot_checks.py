@@ -1,4 +1,4 @@
-"""The laws of snapshots: each whole and in order, equal on all nodes, on the log's chain, and the state that the log makes."""
+"""Checks of snapshots: intact and in order, equal on all nodes, on the log's chain, and with the state of the log."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -39,7 +39,7 @@ VERIFIED: Final = (
 
 
 class CheckedSnapshot(NamedTuple):
-    """One node's snapshot, as it was found."""
+    """The check of one node's snapshot."""
 
     node: str
     end: Offset
@@ -60,7 +60,7 @@ class CheckedSnapshot(NamedTuple):
 
 
 def verify_snapshots(spark: "SparkSession", logs: Iterable[NodeLog]) -> list[CheckedSnapshot]:
-    """Reads every snapshot of every node, one task each."""
+    """Read every snapshot of every node, one task each."""
     wanted = [(log.node, log.path, end.offset, end.epoch) for log in logs for end in log.snapshots]
     if not wanted:
         return []
@@ -81,7 +81,7 @@ def _verify(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _verify_one(node: str, directory: ReadOnlyDirectory, end: OffsetAndEpoch) -> CheckedSnapshot | None:
-    """None: it was retired meanwhile."""
+    """Verify one snapshot; return None if it was deleted meanwhile."""
     name = snapshot_name(end)
     try:
         size, sha256 = _hash(directory, name)
@@ -127,7 +127,9 @@ def check_snapshots(
     chains: dict[tuple[str, Offset], bytes],
     ends: dict[str, Offset],
 ) -> list[Finding]:
-    """Everything but the state: `chains` are the logs' own at the snapshots' ends, `ends` how far each log was read."""
+    """Check everything except the state. `chains` has the logs' chains at the snapshots' ends, `ends` how far each log
+    was read.
+    """
     found: list[Finding] = []
     for snapshot in snapshots:
         place = {"node": snapshot.node, "file": snapshot.name, "offset": snapshot.end}
@@ -169,5 +171,5 @@ def _starts(snapshots: list[CheckedSnapshot], logs: dict[str, NodeLog]) -> Itera
     for log in logs.values():
         whole = [s.end for s in snapshots if s.node == log.node and s.rule is None]
         if log.start_offset > 0 and not any(end >= log.start_offset for end in whole):
-            detail = f"the log starts at {log.start_offset}, and the state below that is gone"
+            detail = f"the log starts at {log.start_offset}, and no whole snapshot has the state below"
             yield error("no-snapshot", detail, node=log.node, offset=log.start_offset)

@@ -11,7 +11,7 @@ from snapshots.offline.inputs import NodeLog
 
 
 def summary(result: AuditResult) -> dict[str, Any]:
-    """The audit as JSON: for machines, and to be kept."""
+    """Return the audit as JSON, for machines and archives."""
     return {
         "verdict": "clean" if result.is_clean else "findings",
         "errors": result.count(Severity.ERROR),
@@ -66,7 +66,7 @@ def _state_summary(fold: FoldResult) -> dict[str, Any]:
 
 
 def lines_of(result: AuditResult) -> Iterator[str]:
-    """The findings as people read them in a terminal."""
+    """Return the findings as lines for a terminal."""
     for finding in result.findings:
         place = ", ".join(
             text
