@@ -26,6 +26,7 @@ from quorum.config import QuorumConfig
 from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.wire.cluster_figures import ClusterFigures
 from quorum.wire.metric_table import add_metrics
 from quorum.wire.observe import watch
 from quorum.wire.peers import Peers
@@ -38,6 +39,7 @@ from service_kit.process.metrics import Metrics
 from service_kit.process.release import release_line
 from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from service_kit.process.signals import handling_signals
+from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.dial import Dialer, open_channel
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
@@ -88,7 +90,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     peers = _peers(config, opened, names)
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
-    add_metrics(metrics, loop)
+    calls, figures = CallTallies(), ClusterFigures()
+    add_metrics(metrics, loop, calls, figures)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
         loop,
@@ -99,6 +102,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         learn=peers.told_by,
         dial=(dialer := Dialer(config.tls_files)),
         access=config.access,
+        calls=calls,
     )
     # Last of all the dialer goes: until the server has gone, calls may be on their way through it.
     async with dialer, AsyncExitStack() as stack:
@@ -106,6 +110,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         port = await stack.enter_async_context(_running(loop, serving))
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=identity.cluster_id)
         if config.metrics_listener is not None:
+            stack.callback(asyncio.ensure_future(figures.keep(loop)).cancel)
             log.info(
                 "metrics",
                 port=await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics)),

@@ -28,9 +28,11 @@ from metadata_log.format.records import Endpoint
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import Failure
-from quorum.core.protocol.messages import EndQuorumEpochRequest, PeerRequest, PeerResponse
+from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
+from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
 from quorum.runtime.active.waiting_room import unknown_outcome
+from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.node import Node
 from quorum.runtime.protocol.jobs import FlushJob, Job
@@ -150,6 +152,9 @@ class NodeLoop:
         """Done when the node cannot go on, with the reason."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
+        self._commit_meter = CommitMeter(self.tallies.commit_seconds)
+        self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
+        """Changes of role that no listener has been told of yet."""
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
         peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
@@ -188,8 +193,11 @@ class NodeLoop:
     # --- asked by gRPC ---------------------------------------------------------------------------------------------
 
     async def raft(self, request: PeerRequest) -> PeerResponse:
+        began_us = self._clock.elapsed_us()
         answer = await self._ask(lambda reply_to: RaftRequest(request, reply_to))
         assert isinstance(answer, PeerResponse)
+        if isinstance(request, FetchRequest):
+            self.tallies.fetch_seconds.observe((self._clock.elapsed_us() - began_us) / 1e6, "voter")
         return answer
 
     async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
@@ -215,8 +223,10 @@ class NodeLoop:
         return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity))
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
+        began_us = self._clock.elapsed_us()
         answer = await self._ask(lambda reply_to: BrokerFetch(fetch, reply_to))
         assert isinstance(answer, MetadataFetched)
+        self.tallies.fetch_seconds.observe((self._clock.elapsed_us() - began_us) / 1e6, "broker")
         return answer
 
     async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:
@@ -249,9 +259,13 @@ class NodeLoop:
         self._tell_transitions()
 
     def _tell_transitions(self) -> None:
+        for change in self.node.core.take_transitions():
+            self.tallies.count_transition(change)
+            self._transitions.append(change)
         if self._tell_transition is not None:
-            for change in self.node.core.take_transitions():
+            for change in self._transitions:
                 self._tell_transition(change)
+            self._transitions.clear()
 
     def leader_hint(self) -> LeaderHint:
         return self.node.addresses.leader_hint(self._clock.now_ms())
@@ -411,6 +425,8 @@ class NodeLoop:
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
         self._tell_transitions()
+        node = self.node
+        self._commit_meter.note(node.active.on, node.log.shape.end, node.state.applied, self._clock.elapsed_us())
         self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)
         if self.node.stopped is not None:
             return
@@ -456,6 +472,5 @@ class NodeLoop:
             job.run()
         except Exception as e:  # whatever a job dies of is the node's to judge: it arrives as an event
             return JobDone(job, e)
-        if isinstance(job, FlushJob):
-            self.tallies.flush_seconds.observe((self._clock.elapsed_us() - began_us) / 1e6)
+        self.tallies.count_job(job, (self._clock.elapsed_us() - began_us) / 1e6)
         return JobDone(job)

@@ -35,6 +35,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
         digest=node.state.committed.digest_bytes,
         snapshot=shape.snapshot,
         replicas=_replicas(node, followed.leader_id, now_ms),
+        voted_for=core.voted_for,
         disk=node.disk.status(),
         generation=node.identity.generation,
         bootstrap=node.bootstrap,

@@ -8,13 +8,22 @@ Names follow Prometheus: base units (seconds, bytes) at the end, `_total` after 
 A node shows NaN for a number that it does not know.
 """
 
+import platform
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from quorum.controller.brokers.contact import BrokerState
 from quorum.core.protocol.problem import ProblemCode
+from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import NodeStatus
 from quorum.runtime.protocol.tallies import Tallies
+from quorum.wire.cluster_figures import ClusterFigures, Figures
 from service_kit.process.metrics import Kind, Metric, Metrics
+from service_kit.process.release import release
+from service_kit.process.tallies import Labels
+from service_kit.rpc.call_tallies import CallTallies
+from snapshots.store import SnapshotInfo
 
 
 class ControllerReading(NamedTuple):
@@ -22,22 +31,106 @@ class ControllerReading(NamedTuple):
 
     status: NodeStatus
     tallies: Tallies
+    calls: CallTallies
+    figures: Figures | None
+    """None: this node is not the active controller, or has not counted yet."""
+    snapshots: tuple[SnapshotInfo, ...]
+
+    def partitions(self, name: str) -> int | None:
+        """One of the counts of partitions."""
+        return None if self.figures is None else int(getattr(self.figures.partitions, name))
+
+    @property
+    def snapshot(self) -> SnapshotInfo | None:
+        """The newest snapshot on this node's disk."""
+        return self.snapshots[-1] if self.snapshots else None
 
 
-def add_metrics(metrics: Metrics, node: ControllerNode) -> None:
+def add_metrics(metrics: Metrics, node: ControllerNode, calls: CallTallies, figures: ClusterFigures) -> None:
     """Shows the controller's table on the page of `metrics`."""
-    metrics.add_table(CONTROLLER_METRICS, lambda: ControllerReading(node.status(), node.tallies))
+
+    def look() -> ControllerReading:
+        status = node.status()
+        newest = figures.newest if status.is_active else None
+        return ControllerReading(status, node.tallies, calls, newest, node.list_snapshots())
+
+    metrics.add_table(CONTROLLER_METRICS, look)
+
+
+def build_info() -> Mapping[Labels, float]:
+    """The one series of `build_info`: the release, and the Python that runs it."""
+    return {(release(), platform.python_version()): 1}
+
+
+def _lags(status: NodeStatus) -> Mapping[Labels, float]:
+    known = ((each, each.lag) for each in status.replicas)
+    return {(str(each.node_id), each.directory_id.hex()): lag for each, lag in known if lag is not None}
+
+
+def _brokers(figures: Figures | None) -> Mapping[Labels, float]:
+    if figures is None:
+        return {}
+    return {(state.value,): figures.brokers[state] for state in BrokerState if state is not BrokerState.OFFLINE}
 
 
 _Row = Metric[ControllerReading]
 
 QUORUM_ROWS: Final = (
+    _Row(
+        "build_info",
+        Kind.GAUGE,
+        "Always 1; the labels say which release runs, on which Python.",
+        lambda of: build_info(),
+        ("version", "python"),
+    ),
+    _Row(
+        "current_state",
+        Kind.GAUGE,
+        "1 for the Raft role that this node has, 0 for the others.",
+        lambda of: {(role.value,): role.value == of.status.role for role in Role},
+        ("role",),
+    ),
     _Row("current_epoch", Kind.GAUGE, "Epoch that this node is in.", lambda of: of.status.epoch),
     _Row(
         "current_leader",
         Kind.GAUGE,
         "Node id of the leader that this node follows; NaN while it follows none.",
         lambda of: of.status.leader.leader_id,
+    ),
+    _Row(
+        "current_vote",
+        Kind.GAUGE,
+        "Node id of the voter that this node voted for in its epoch; NaN if it has not voted.",
+        lambda of: None if of.status.voted_for is None else of.status.voted_for.node_id,
+    ),
+    _Row(
+        "voters",
+        Kind.GAUGE,
+        "Voters in the newest voter set that this node knows.",
+        lambda of: sum(each.is_voter for each in of.status.replicas),
+    ),
+    _Row(
+        "observers",
+        Kind.GAUGE,
+        "Controllers that fetch and do not vote; 0 on a node that does not lead.",
+        lambda of: sum(not each.is_voter for each in of.status.replicas),
+    ),
+    _Row(
+        "silent_voters",
+        Kind.GAUGE,
+        "Voters from which the leader has received no fetch for the check-quorum timeout; 0 on other nodes.",
+        lambda of: sum(each.status == "silent" for each in of.status.replicas),
+    ),
+    _Row(
+        "replica_lag_records",
+        Kind.GAUGE,
+        "Records that a voter or observer lacks, as the leader knows; no series on other nodes.",
+        lambda of: _lags(of.status),
+        ("node_id", "directory_id"),
+    ),
+    _Row("elections_total", Kind.COUNTER, "Times that this node became a candidate.", lambda of: of.tallies.elections),
+    _Row(
+        "elections_won_total", Kind.COUNTER, "Times that this node became leader.", lambda of: of.tallies.elections_won
     ),
     _Row(
         "active_controller",
@@ -78,6 +171,44 @@ LOG_ROWS: Final = (
         "Offset below which every record is in this node's image.",
         lambda of: of.status.applied_offset,
     ),
+    _Row("log_size_bytes", Kind.GAUGE, "Size of all segments of the log.", lambda of: of.status.disk.log_bytes),
+    _Row(
+        "snapshot_size_bytes",
+        Kind.GAUGE,
+        "Size of the newest snapshot on this node's disk; NaN if there is none.",
+        lambda of: None if of.snapshot is None else of.snapshot.size,
+    ),
+    _Row(
+        "snapshot_timestamp_seconds",
+        Kind.GAUGE,
+        "Time of the newest record in the newest snapshot, in seconds since 1970 UTC; NaN if there is none.",
+        lambda of: None if of.snapshot is None else of.snapshot.timestamp_ms / 1_000,
+    ),
+    _Row(
+        "snapshot_end_offset",
+        Kind.GAUGE,
+        "Offset after the last record that the newest snapshot stands for; NaN if there is none.",
+        lambda of: None if of.snapshot is None else of.snapshot.end.offset,
+    ),
+    _Row(
+        "snapshot_write_seconds",
+        Kind.HISTOGRAM,
+        "Duration of writing each snapshot.",
+        lambda of: of.tallies.snapshot_write_seconds,
+    ),
+    _Row(
+        "commit_seconds",
+        Kind.HISTOGRAM,
+        "On the active controller: time from the turn that appended records to the turn that applied them.",
+        lambda of: of.tallies.commit_seconds,
+    ),
+    _Row(
+        "fetch_seconds",
+        Kind.HISTOGRAM,
+        "Time from each fetch's arrival to its answer; the wait for new records is part of it.",
+        lambda of: of.tallies.fetch_seconds,
+        ("by",),
+    ),
     _Row("flush_seconds", Kind.HISTOGRAM, "Duration of each fsync of the log.", lambda of: of.tallies.flush_seconds),
 )
 DISK_ROWS: Final = (
@@ -117,4 +248,87 @@ WORK_ROWS: Final = (
         lambda of: of.status.failed_decisions,
     ),
 )
-CONTROLLER_METRICS: Final = (*QUORUM_ROWS, *PROBLEM_ROWS, *LOG_ROWS, *DISK_ROWS, *WORK_ROWS)
+CLUSTER_ROWS: Final = (
+    _Row(
+        "brokers",
+        Kind.GAUGE,
+        "Registered brokers by state; only the active controller shows them.",
+        lambda of: _brokers(of.figures),
+        ("state",),
+    ),
+    _Row(
+        "topics",
+        Kind.GAUGE,
+        "Topics of the cluster; NaN on a controller that is not active.",
+        lambda of: None if of.figures is None else of.figures.topics,
+    ),
+    _Row(
+        "partitions",
+        Kind.GAUGE,
+        "Partitions of the cluster; NaN on a controller that is not active.",
+        lambda of: of.partitions("partitions"),
+    ),
+    _Row(
+        "offline_partitions",
+        Kind.GAUGE,
+        "Partitions that no broker leads; NaN on a controller that is not active.",
+        lambda of: of.partitions("offline"),
+    ),
+    _Row(
+        "under_replicated_partitions",
+        Kind.GAUGE,
+        "Partitions with fewer replicas in sync than assigned; NaN on a controller that is not active.",
+        lambda of: of.partitions("under_replicated"),
+    ),
+    _Row(
+        "under_min_isr_partitions",
+        Kind.GAUGE,
+        "Partitions with fewer replicas in sync than min.insync.replicas; NaN on a controller that is not active.",
+        lambda of: of.partitions("under_min_isr"),
+    ),
+    _Row(
+        "preferred_imbalanced_partitions",
+        Kind.GAUGE,
+        "Partitions that the first assigned replica does not lead; NaN on a controller that is not active.",
+        lambda of: of.partitions("preferred_imbalanced"),
+    ),
+)
+RPC_ROWS: Final = (
+    _Row(
+        "requests_total",
+        Kind.COUNTER,
+        "Calls that ended on this node's gRPC server, by method and gRPC code; a stream is one call.",
+        lambda of: of.calls.requests,
+        ("method", "code"),
+    ),
+    _Row(
+        "request_seconds",
+        Kind.HISTOGRAM,
+        "Duration of each unary call on this node's gRPC server.",
+        lambda of: of.calls.seconds,
+        ("method",),
+    ),
+    _Row(
+        "received_bytes_total",
+        Kind.COUNTER,
+        "Bytes of requests that this node's gRPC server received.",
+        lambda of: of.calls.received_bytes,
+        ("service",),
+    ),
+    _Row(
+        "sent_bytes_total",
+        Kind.COUNTER,
+        "Bytes of responses that this node's gRPC server sent.",
+        lambda of: of.calls.sent_bytes,
+        ("service",),
+    ),
+)
+CONTROLLER_METRICS: Final = (
+    *QUORUM_ROWS,
+    *CLUSTER_ROWS,
+    *PROBLEM_ROWS,
+    *LOG_ROWS,
+    *DISK_ROWS,
+    *WORK_ROWS,
+    *RPC_ROWS,
+)

@@ -12,6 +12,7 @@ from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
 from quorum.wire.voter import Learn, VoterService
 from service_kit.process.endpoints import HostPort
+from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dial
 from service_kit.rpc.doors import Doors
@@ -42,6 +43,7 @@ async def serve(
     learn: Learn | None = None,
     dial: Dial | None = None,
     access: Access = NOTHING_LISTED,
+    calls: CallTallies | None = None,
 ) -> AsyncIterator[int]:
     """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
 
@@ -67,7 +69,15 @@ async def serve(
         broker_pb2_grpc.add_BrokerServiceServicer_to_server(brokers, server)  # type: ignore[no-untyped-call]
         server.add_generic_rpc_handlers((admin,))
 
-    served = serving(address, add_services, tls=tls, health=health or Health(), reflect=SERVICES, grace_s=grace_s)
+    served = serving(
+        address,
+        add_services,
+        tls=tls,
+        health=health or Health(),
+        reflect=SERVICES,
+        grace_s=grace_s,
+        tallies=calls,
+    )
     async with served as port:
         try:
             yield port

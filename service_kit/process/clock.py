@@ -15,6 +15,11 @@ from typing import Final
 _ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
+def now_s() -> float:
+    """Seconds since some fixed moment, to measure how long a call took."""
+    return time.monotonic()
+
+
 class RealClock:
     """The clock of this machine."""
 

@@ -1,7 +1,8 @@
 """Bytes that are no message: the call ends with INTERNAL, as in every gRPC server, and the log has a line a second at the most.
 
 grpc.aio takes a message that cannot be decoded for a failure of the method: it answers UNKNOWN and writes a traceback, as often
-as anybody likes. `Guard` stands around every method of a server and decodes in its place:
+as anybody likes. `Guard` stands around every method of a server and decodes in its place (and counts, for it sees every call:
+`call_tallies`):
 
     1. A client sends 1,000 requests of random bytes within a second.
     2. Each call ends with INTERNAL, "the request is not a message of this method".
@@ -18,7 +19,10 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
+from service_kit.process.clock import now_s
 from service_kit.process.logs import get_logger
+from service_kit.process.tallies import Counter
+from service_kit.rpc.call_tallies import CallTallies, code_name, method_name
 
 LINE_INTERVAL_S: Final = 1.0
 TEXT: Final = "the request is not a message of this method"
@@ -36,7 +40,8 @@ _MALFORMED: Final = _Malformed()
 class Guard:
     """The guard of one server: its methods share one line a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, tallies: CallTallies | None = None) -> None:
+        self.tallies = tallies or CallTallies()
         self.calls = 0
         """How many this server has taken so far."""
         self._leaving: asyncio.Event | None = None
@@ -94,14 +99,39 @@ def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
     """The same method; what cannot be decoded is refused before it, or where it reads."""
     kind = f"{'stream' if method.request_streaming else 'unary'}_{'stream' if method.response_streaming else 'unary'}"
     behavior = getattr(method, kind)
-    decode = method.request_deserializer
+    decode, encode = method.request_deserializer, method.response_serializer
     if not (inspect.iscoroutinefunction(behavior) or inspect.isasyncgenfunction(behavior)):
         return method
     if decode is not None and not method.request_streaming:
         decode = _tolerant(decode)
-    wrap = _around_generator if inspect.isasyncgenfunction(behavior) else _around_coroutine
+    service = method_name(name).partition("/")[0]
+    if decode is not None:
+        decode = _counting_received(decode, guard.tallies.received_bytes, service)
+    if encode is not None:
+        encode = _counting_sent(encode, guard.tallies.sent_bytes, service)
+    if inspect.isasyncgenfunction(behavior):
+        around = _around_generator(behavior, name, guard)
+    else:
+        around = _around_coroutine(behavior, name, guard, is_unary=kind == "unary_unary")
     make = getattr(grpc, f"{kind}_rpc_method_handler")
-    return make(wrap(behavior, name, guard), decode, method.response_serializer)
+    return make(around, decode, encode)
+
+
+def _counting_received(decode: Callable[[bytes], Any], tally: Counter, service: str) -> Callable[[bytes], Any]:
+    def counting(data: bytes) -> Any:
+        tally.add(len(data), service)
+        return decode(data)
+
+    return counting
+
+
+def _counting_sent(encode: Callable[[Any], bytes], tally: Counter, service: str) -> Callable[[Any], bytes]:
+    def counting(message: Any) -> bytes:
+        data = encode(message)
+        tally.add(len(data), service)
+        return data
+
+    return counting
 
 
 def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
@@ -114,28 +144,60 @@ def _tolerant(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
     return decoded
 
 
-def _around_coroutine(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
+def _around_coroutine(
+    behavior: Callable[[Any, Any], Any], name: str, guard: Guard, *, is_unary: bool
+) -> Callable[[Any, Any], Any]:
+    method, tallies = method_name(name), guard.tallies
+
     async def guarded(request: Any, context: Any) -> Any:
         await guard.held()
-        if request is _MALFORMED:
-            return await guard.refuse(name, context)
+        began_s = now_s()
+        code = "CANCELLED"
         try:
-            return await behavior(request, context)
-        except DecodeError:  # of a stream: it is decoded where it is read
-            return await guard.refuse(name, context)
+            if request is _MALFORMED:
+                return await guard.refuse(name, context)
+            try:
+                response = await behavior(request, context)
+            except DecodeError:  # of a stream: it is decoded where it is read
+                return await guard.refuse(name, context)
+            code = code_name(context.code())
+            return response
+        except Exception:
+            code = _failure(context)
+            raise
+        finally:
+            tallies.requests.add(1, method, code)
+            if is_unary:
+                tallies.seconds.observe(now_s() - began_s, method)
 
     return guarded
 
 
 def _around_generator(behavior: Callable[[Any, Any], Any], name: str, guard: Guard) -> Callable[[Any, Any], Any]:
+    method, tallies = method_name(name), guard.tallies
+
     async def guarded(request: Any, context: Any) -> AsyncIterator[Any]:
         await guard.held()
-        if request is _MALFORMED:
-            await guard.refuse(name, context)
+        code = "CANCELLED"
         try:
-            async for response in behavior(request, context):
-                yield response
-        except DecodeError:
-            await guard.refuse(name, context)
+            if request is _MALFORMED:
+                await guard.refuse(name, context)
+            try:
+                async for response in behavior(request, context):
+                    yield response
+            except DecodeError:
+                await guard.refuse(name, context)
+            code = code_name(context.code())
+        except Exception:
+            code = _failure(context)
+            raise
+        finally:
+            tallies.requests.add(1, method, code)
 
     return guarded
+
+
+def _failure(context: Any) -> str:
+    """The code of a call that ended with an exception: that of its `abort`, or UNKNOWN for a failure of the method."""
+    name = code_name(context.code())
+    return "UNKNOWN" if name == "OK" else name

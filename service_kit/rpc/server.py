@@ -24,6 +24,7 @@ import grpc.aio
 
 from service_kit.process.descriptors import connections_max
 from service_kit.process.endpoints import HostPort
+from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
 from service_kit.rpc.health import Health
 from service_kit.rpc.malformed_messages import Guard
@@ -59,10 +60,12 @@ async def serving(
     options: Options | None = None,
     grace_s: float = STOP_GRACE_S,
     servers: int = 1,
+    tallies: CallTallies | None = None,
 ) -> AsyncIterator[int]:
     """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
 
     `servers`: so many are served by this process, and share the connections that it may have (`descriptors`).
+    `tallies` count this server's calls.
     `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows, and that `health` has a status for;
     without any name reflection is off.
 
@@ -80,7 +83,7 @@ async def serving(
     # Generated code hands every method over twice, generic and "registered". For each registered one grpc.aio keeps a pending
     # accept, and sleeps on all of them anew for each call: thirty methods cost more than a small call does.
     server.add_registered_method_handlers = _stay_generic
-    guard = _guarded(server)
+    guard = _guarded(server, tallies)
     add_services(server)
     if health is not None:
         await health.add_to(server, reflect)
@@ -105,10 +108,10 @@ def _stay_generic(service_name: str, method_handlers: object) -> None:
     """In place of grpc.aio's own: the generic handlers, which are there too, serve the same methods."""
 
 
-def _guarded(server: Any) -> Guard:
+def _guarded(server: Any, tallies: CallTallies | None) -> Guard:
     """From now on `server` answers bytes that are no message as `service_kit.rpc.malformed_messages` says, and counts
     its calls."""
-    guard, add = Guard(), server.add_generic_rpc_handlers
+    guard, add = Guard(tallies), server.add_generic_rpc_handlers
 
     def add_guarded(handlers: Iterable[grpc.GenericRpcHandler]) -> None:
         add([guard.around(handler) for handler in handlers])

@@ -1,5 +1,6 @@
 """Bytes that are no message: an error for their sender, and next to nothing for the log."""
 
+import contextlib
 import io
 import logging
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from grpc_health.v1 import health_pb2
 
 from service_kit.process.endpoints import HostPort
 from service_kit.process.logs import Logs
+from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.malformed_messages import LINE_INTERVAL_S, Guard
 from service_kit.rpc.server import serving
@@ -41,14 +43,26 @@ async def fails(request: Any, context: Any) -> Any:
     raise RuntimeError("a mistake of ours")
 
 
+async def refuses(request: Any, context: Any) -> Any:
+    await context.abort(grpc.StatusCode.NOT_FOUND, "not here")
+
+
 METHODS = {
     "Unary": grpc.unary_unary_rpc_method_handler,
     "Read": grpc.stream_stream_rpc_method_handler,
     "Iterate": grpc.stream_stream_rpc_method_handler,
     "Stream": grpc.unary_stream_rpc_method_handler,
     "Fail": grpc.unary_unary_rpc_method_handler,
+    "Refuse": grpc.unary_unary_rpc_method_handler,
 }
-BEHAVIORS = {"Unary": unary, "Read": from_a_stream, "Iterate": from_an_iterator, "Stream": to_a_stream, "Fail": fails}
+BEHAVIORS = {
+    "Unary": unary,
+    "Read": from_a_stream,
+    "Iterate": from_an_iterator,
+    "Stream": to_a_stream,
+    "Fail": fails,
+    "Refuse": refuses,
+}
 
 
 def echo(server: Any) -> None:
@@ -103,6 +117,33 @@ async def test_a_mistake_of_our_own_keeps_its_traceback(
     with pytest.raises(grpc.aio.AioRpcError):
         await ask(channel, "Fail", b"")
     assert "a mistake of ours" in caplog.text
+
+
+async def test_every_call_is_counted_by_method_and_code_with_its_bytes() -> None:
+    """Refused, failed and answered ones, and streams. Calls of unknown methods are not: strangers choose those names."""
+    tallies, good = CallTallies(), Message(service="orders").SerializeToString()
+    async with serving(HostPort("127.0.0.1", 0), echo, grace_s=0, tallies=tallies) as port, Dialer() as dialer:
+        channel = dialer(f"127.0.0.1:{port}")
+        for name, data in (("Unary", good), ("Unary", good), ("Unary", GARBAGE), ("Fail", good), ("Refuse", good)):
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await ask(channel, name, data)
+        assert await ask(channel, "Stream", good) == good
+        with pytest.raises(grpc.aio.AioRpcError):
+            await channel.unary_unary("/test.Echo/Nothing")(good, timeout=5)
+    assert tallies.requests.values == {
+        ("Echo/Unary", "OK"): 2,
+        ("Echo/Unary", "INTERNAL"): 1,
+        ("Echo/Fail", "UNKNOWN"): 1,
+        ("Echo/Refuse", "NOT_FOUND"): 1,
+        ("Echo/Stream", "OK"): 1,
+    }
+    assert tallies.received_bytes.values == {("Echo",): 5 * len(good) + len(GARBAGE)}
+    assert tallies.sent_bytes.values == {("Echo",): 3 * len(good)}
+    assert {labels: sum(each.counts) for labels, each in tallies.seconds.series.items()} == {
+        ("Echo/Unary",): 3,
+        ("Echo/Fail",): 1,
+        ("Echo/Refuse",): 1,
+    }
 
 
 class Call:

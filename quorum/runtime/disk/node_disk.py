@@ -118,4 +118,5 @@ class Disk:
             damage_mended=self.repair.mended_ranges,
             scrubbed_bytes=self.scrub.scrubbed_bytes,
             is_full=self.space.is_short,
+            log_bytes=self._log.size_bytes,
         )

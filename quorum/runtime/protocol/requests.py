@@ -8,7 +8,7 @@ from enum import Enum
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
+from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Endpoint, Voters
 from metadata_log.image.metadata_image import MetadataImage
@@ -149,6 +149,8 @@ class DiskStatus:
     scrubbed_bytes: int = 0
     is_full: bool = False
     """There is no room for the ballast: this node does not lead, and does not fetch."""
+    log_bytes: int = 0
+    """Size of all segments of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,8 @@ class NodeStatus:
     """The voter set that the cluster was formatted with."""
     problems: tuple[Problem, ...] = ()
     """What is wrong with this node, or between it and another, one entry for each code; empty while the node knows of none."""
+    voted_for: ReplicaKey | None = None
+    """The voter that this node has voted for in its epoch."""
     disk: DiskStatus = DiskStatus()
     no_leader_reason: str = ""
     """Why this node follows nobody now, in words; empty where it does (`leader`)."""

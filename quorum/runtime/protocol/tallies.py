@@ -5,7 +5,9 @@ something new: add a field here, add to it where it happens, and give it a row i
 return what happened, and the runtime counts that.
 """
 
-from service_kit.process.tallies import LATENCY_BUCKETS_S, WORK_BUCKETS_S, Histogram
+from quorum.core.roles import Role, Transition
+from quorum.runtime.protocol.jobs import FlushJob, Job, WriteSnapshotJob
+from service_kit.process.tallies import LATENCY_BUCKETS_S, LONG_BUCKETS_S, WORK_BUCKETS_S, Counter, Histogram
 
 
 class Tallies:
@@ -16,3 +18,27 @@ class Tallies:
         """CPU time of each turn of the event loop."""
         self.flush_seconds = Histogram(LATENCY_BUCKETS_S)
         """Duration of each flush (fsync) of the log."""
+        self.commit_seconds = Histogram(LATENCY_BUCKETS_S)
+        """On the active controller: from the turn that appended records to the turn that applied them."""
+        self.snapshot_write_seconds = Histogram(LONG_BUCKETS_S)
+        """Duration of writing each snapshot."""
+        self.fetch_seconds = Histogram(LATENCY_BUCKETS_S, "voter", "broker")
+        """From the arrival of each fetch to its answer, by the fetching node's role; the wait for records is part of it."""
+        self.elections = Counter()
+        """Times that this node became a candidate."""
+        self.elections_won = Counter()
+        """Times that this node became leader."""
+
+    def count_transition(self, change: Transition) -> None:
+        """Counts a change of role that is part of an election."""
+        if change.role is Role.CANDIDATE:
+            self.elections.add()
+        elif change.role is Role.LEADER:
+            self.elections_won.add()
+
+    def count_job(self, job: Job, seconds: float) -> None:
+        """Counts a job that ended well."""
+        if isinstance(job, FlushJob):
+            self.flush_seconds.observe(seconds)
+        elif isinstance(job, WriteSnapshotJob):
+            self.snapshot_write_seconds.observe(seconds)
