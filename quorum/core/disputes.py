@@ -59,8 +59,9 @@ def on_mismatch(state: QuorumState, role: Follower, request: FetchRequest) -> No
 
 
 def on_accused(state: QuorumState, request: FetchRequest, chain: bytes | None) -> None:
-    """Opens a leader's dispute with a voter. An observer's fetch opens no dispute, because any program may pose as an
-    observer.
+    """Opens a leader's dispute with a voter.
+
+    An observer's fetch opens no dispute, because any program may pose as an observer.
     """
     if state.latest_voters.contains(request.replica):
         _open(state, request.replica, request.replica.node_id, request, chain or NO_BOUNDARY)

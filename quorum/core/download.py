@@ -120,8 +120,9 @@ def _over(state: QuorumState) -> None:
 
 
 def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
-    """Schedules the next attempt: at once, after a delay, or after a rest. Only a damaged file (`is_damaged`) counts as
-    a failure.
+    """Schedules the next attempt: at once, after a delay, or after a rest.
+
+    Only a damaged file (`is_damaged`) counts as a failure.
     """
     _over(state)
     if not is_damaged:

@@ -156,8 +156,9 @@ def _answer_or_park(
 
 
 def on_fetch_snapshot(state: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:
-    """Answers with a chunk of a snapshot. The node fills in the data, and detects SNAPSHOT_NOT_FOUND and the end of the
-    file.
+    """Answers with a chunk of a snapshot.
+
+    The node fills in the data, and detects SNAPSHOT_NOT_FOUND and the end of the file.
     """
     error = _refusal(state, request, request.epoch)
     if error is None and request.snapshot.offset == 0:

@@ -231,8 +231,10 @@ def _does_not_fit(state: QuorumState, leadership: Leader, request: VoterChange) 
 
 
 def _live_twin(state: QuorumState, leadership: Leader, voter: ReplicaKey) -> ReplicaKey | None:
-    """Another live replica under the id of a live voter. The owner of a new disk asks to remove its former self; after
-    a mistake in a configuration, the id may belong to a healthy voter.
+    """Another live replica under the id of a live voter.
+
+    The owner of a new disk asks to remove its former self; after a mistake in a configuration, the id may belong to a
+    healthy voter.
     """
     live = live_replicas(state, leadership)
     twins = (key for key in live if key.node_id == voter.node_id and key != voter)
@@ -313,8 +315,9 @@ def go_on(state: QuorumState) -> None:
 
 
 def _append_when_ready(state: QuorumState, leadership: Leader, change: PendingChange, request: VoterChange) -> None:
-    """Appends the new set, as the last effect of the step. The record counts as written only when the log reports it,
-    because the disk may be full.
+    """Appends the new set, as the last effect of the step.
+
+    The record counts as written only when the log reports it, because the disk may be full.
     """
     obstacle = _obstacle(state, leadership, request)
     if obstacle is not None:

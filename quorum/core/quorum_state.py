@@ -232,8 +232,7 @@ class QuorumState:
             return Resigned(self.election_deadline_ms(), preferred_successors=(), tell_at_ms={})
         if leader_id is not None:
             # The leader may well be alive. Until the leader has had a fetch timeout, this node grants no pre-votes:
-            # otherwise a
-            # node that is cut off would depose a healthy leader with the vote of a node that has just restarted.
+            # otherwise a node that is cut off would depose a healthy leader with the vote of a restarted node.
             return Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms, has_fetched=True)
         return Unattached(self.election_deadline_ms())
 
@@ -265,8 +264,9 @@ class QuorumState:
 
     @property
     def has_next_epoch(self) -> bool:
-        """True if the node may raise its epoch by one (`epochs`). False after some 10^19 elections, or after forged
-        messages.
+        """True if the node may raise its epoch by one (`epochs`).
+
+        False after some 10^19 elections, or after forged messages.
         """
         return reach(self.epoch) > 0
 
@@ -279,15 +279,17 @@ class QuorumState:
 
     @property
     def fetch_key(self) -> ReplicaKey:
-        """The key under which the node fetches. A fetch is an acknowledgement, so a node not allowed to acknowledge
-        uses `stranger`.
+        """The key under which the node fetches.
+
+        A fetch is an acknowledgement, so a node not allowed to acknowledge uses `stranger`.
         """
         return self.me if self.disk_trust.may_acknowledge else self.stranger
 
     @property
     def leader_id(self) -> NodeId | None:
-        """The followed leader, or the node itself as leader. A prospective node still names the leader it may return
-        to.
+        """The followed leader, or the node itself as leader.
+
+        A prospective node still names the leader it may return to.
         """
         match self.role:
             case Leader():
@@ -301,8 +303,9 @@ class QuorumState:
 
     @property
     def leader_hint(self) -> NodeId | None:
-        """The leader named in replies. A node never names a leader it has lost: two nodes would keep a dead leader in
-        office.
+        """The leader named in replies.
+
+        A node never names a leader it has lost: two nodes would keep a dead leader in office.
         """
         match self.role:
             case Leader():
@@ -373,8 +376,9 @@ class QuorumState:
     # --- changes of role ------------------------------------------------------------------------------------------
 
     def become(self, role: RoleState, why: Why, election: ElectionState) -> None:
-        """Changes the role: the only function to do so. Saves `election` first; a leader leaving office answers all
-        parked requests.
+        """Changes the role: the only function to do so.
+
+        Saves `election` first; a leader leaving office answers all parked requests.
         """
         left = self.role
         edge = (left.role, role.role, why)

@@ -130,8 +130,9 @@ class RaftCore:
         part: Download | None = None,
         my_endpoints: tuple[Endpoint, ...] = (),
     ) -> None:
-        """Builds the core. `my_endpoints` are the node's own endpoints; with none, the node never reports its address
-        by itself.
+        """Builds the core.
+
+        `my_endpoints` are the node's own endpoints; with none, the node never reports its address by itself.
         """
         self._state = QuorumState(
             me=me,
@@ -408,8 +409,9 @@ class RaftCore:
 
     @property
     def last_quorum_round_began_ms(self) -> int | None:
-        """The newest time at or after which a majority still followed this leader (see `roles.Leader`). None on other
-        nodes.
+        """The newest time at or after which a majority still followed this leader (see `roles.Leader`).
+
+        None on other nodes.
         """
         state = self._state
         return state.role.last_round_began_ms(state.latest_voters, state.me) if isinstance(state.role, Leader) else None

@@ -130,8 +130,9 @@ class Votes:
 
 @dataclass(frozen=True, slots=True)
 class Unattached:
-    """Knows its epoch but no leader. The node may vote, asks other voters for a leader, and campaigns at
-    `election_deadline_ms`.
+    """Knows its epoch but no leader.
+
+    The node may vote, asks other voters for a leader, and campaigns at `election_deadline_ms`.
     """
 
     role: ClassVar[Role] = Role.UNATTACHED
@@ -241,8 +242,9 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Resigned:
-    """Has stepped down from its epoch, or led the epoch before a restart. The node tells the others and lets them
-    campaign first.
+    """Has stepped down from its epoch, or led the epoch before a restart.
+
+    The node tells the others and lets them campaign first.
     """
 
     role: ClassVar[Role] = Role.RESIGNED

@@ -34,8 +34,9 @@ def next_deadline_ms(state: QuorumState) -> int | None:
 
 
 def on_timer(state: QuorumState) -> None:
-    """Handles every due timer. A role which ends may leave another due timer to the next role; that timer is handled as
-    well.
+    """Handles every due timer.
+
+    A role which ends may leave another due timer to the next role; that timer is handled as well.
     """
     if state.shutting_down and not isinstance(state.role, Resigned):
         return

@@ -56,8 +56,9 @@ def why_no_target(state: QuorumState, leadership: Leader, wanted: NodeId | None)
 
 
 def go_on(state: QuorumState, leadership: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
-    """Resigns for the first target able to win. After the request's timeout, gives up the transfer and continues to
-    lead.
+    """Resigns for the first target able to win.
+
+    After the request's timeout, gives up the transfer and continues to lead.
     """
     if request.target == state.me.node_id:
         return _answer(state, leadership, change, ErrorCode.NONE, "this controller leads already")

@@ -30,8 +30,9 @@ class Valid:
 
 @dataclass(frozen=True, slots=True)
 class Diverging:
-    """The follower's log is no prefix of the leader's. Both may agree up to `end`: the end of the largest epoch not
-    later.
+    """The follower's log is no prefix of the leader's.
+
+    Both may agree up to `end`: the end of the largest epoch not later.
     """
 
     end: OffsetAndEpoch

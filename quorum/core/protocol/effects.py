@@ -36,8 +36,9 @@ class SaveElectionState:
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Send `request` to `destination`. Feed the answer as `ResponseReceived`; without one in `timeout_ms`, feed
-    `RequestFailed`.
+    """Send `request` to `destination`.
+
+    Feed the answer as `ResponseReceived`; without one in `timeout_ms`, feed `RequestFailed`.
     """
 
     destination: NodeId
@@ -118,8 +119,9 @@ class WriteSnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class InstallSnapshot:
-    """The download is complete: verify the file, make it durable, start the log at its end, load it. Then
-    `SnapshotInstalled`.
+    """The download is complete: verify the file, make it durable, start the log at its end, load it.
+
+    Then `SnapshotInstalled`.
     """
 
     snapshot: OffsetAndEpoch

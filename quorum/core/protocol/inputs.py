@@ -19,8 +19,9 @@ from quorum.core.protocol.messages import Request, Response
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """The time named by `next_deadline_ms` has come. (Fed after all other waiting inputs: a busy node must not look
-    dead.)
+    """The time named by `next_deadline_ms` has come.
+
+    (Fed after all other waiting inputs: a busy node must not look dead.)
     """
 
 
@@ -47,8 +48,9 @@ class ResponseReceived:
 
 
 class Failure(Enum):
-    """The reason for a missing answer. REFUSED: no process listens on the port. A paused or slow node does not cause
-    REFUSED.
+    """The reason for a missing answer.
+
+    REFUSED: no process listens on the port. A paused or slow node does not cause REFUSED.
     """
 
     TIMED_OUT = "timed out"

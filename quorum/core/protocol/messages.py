@@ -276,8 +276,9 @@ class ReadSnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshotResponse:
-    """`data` from `position` on, of a file of `size` bytes. SNAPSHOT_NOT_FOUND: this node does not have the file, or no
-    longer.
+    """`data` from `position` on, of a file of `size` bytes.
+
+    SNAPSHOT_NOT_FOUND: this node does not have the file, or no longer.
     """
 
     error: ErrorCode

@@ -23,8 +23,9 @@ from metadata_log.format.records import Voter, Voters
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """The voters at one moment. Two voters never share a node id: to replace a disk, the old voter is removed, then the
-    new added.
+    """The voters at one moment.
+
+    Two voters never share a node id: to replace a disk, the old voter is removed, then the new added.
     """
 
     voters: tuple[Voter, ...]
@@ -50,8 +51,9 @@ class VoterSet:
         return len(self.voters) // 2 + 1
 
     def contains(self, replica: ReplicaKey) -> bool:
-        """True if exactly this replica is a voter. The same node with another directory is not, because its promises
-        are lost.
+        """True if exactly this replica is a voter.
+
+        The same node with another directory is not, because its promises are lost.
         """
         return replica in self.keys
 
