@@ -1,16 +1,19 @@
-"""The laws, checked after every event. Each bears the number of the invariant that it stands for.
+"""The laws, checked after every event. Each law has the number of an invariant.
 
     quorum      elections, epochs, logs, commits, disk before speech     R1 - R16, L5, D1
-    following   who follows a leader, and what it may do while that lasts L5, C5, the lease
-    damage      holes in logs, and durable ends that are lost             D3
-    snapshots   what is applied and what snapshots hold                   R13, S1 - S6
-    metadata    what committed records may do                             M1 - M7, M9
-    proposals   what leaders of partitions are granted                    M2, M4, M5
-    brokers     what brokers are given, and how long they may serve       F1 - F7, M2, M8, the lease
-    requests    what is done once, remembered, and forgotten              C3
-    clients     what clients were told                                    C1 - C5
+    following   a leader's followers, and the leader's rights meanwhile  L5, C5, the lease
+    damage      damaged logs, and lost durable ends                      D3
+    snapshots   applied records, and the contents of snapshots           R13, S1 - S6
+    metadata    the changes allowed to committed records                 M1 - M7, M9
+    proposals   the ISR proposals granted to leaders of partitions       M2, M4, M5
+    brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
+    requests    requests done once, remembered, and forgotten            C3
+    clients     answers to clients                                       C1 - C5
 
-The checks are incremental: each looks at what the event may have changed. `history` is what they all compare with.
+The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
+
+Example: in seed 7, controller 2 commits offset 90. `quorum` checks that a majority of the voters holds the records
+below 91 durably (R11), and adds the batch to `history`. `metadata` checks the records of the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,7 +47,7 @@ __all__ = ["LawBroken", "Laws", "hold"]
 
 
 class Laws:
-    """All of them, and the order in which they look."""
+    """All laws, and the order of the checks."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Laws:
     # --- controllers -----------------------------------------------------------------------------------------------
 
     def about_to_take(self, controller: "SimController", event: Event, now_ms: float) -> None:
-        """The controller is about to process `event`."""
+        """Called before the controller processes `event`."""
         match event:
             case RaftRequest(request, _):
                 self.quorum.about_to_take(controller, request, now_ms)
@@ -81,12 +84,12 @@ class Laws:
                 pass
 
     def forget_question(self) -> None:
-        """Several events are about to be processed at once: whose doing a change is cannot be told."""
+        """Called before several events are processed at once: the cause of a change will be unknown."""
         self.quorum.forget_question()
         self.brokers.forget_stale()
 
     def observe(self, controller: "SimController", now_ms: float) -> None:
-        """After an event at a controller that is still up."""
+        """Called after an event at a running controller."""
         with self._observer:
             self._observe_commits(controller)
             self.quorum.observe(controller, now_ms)
@@ -94,12 +97,13 @@ class Laws:
             self.brokers.observe_controller(controller, now_ms)
             assert controller.node is not None
             controller.node.check_invariants()
-            # Production refuses what it makes a mistake in, and goes on. Here every mistake is to be seen.
+            # Production refuses a decision after an internal error, and continues. The simulator must fail on every
+            # such error.
             mistake = controller.node.active.accidents.problem(controller.clock.now_ms())
             hold(not mistake, "M9 NoMistakes", f"{controller.name}: {mistake}")
 
     def _observe_commits(self, controller: "SimController") -> None:
-        """Also in the middle of a turn: one that a crash cuts short may have spoken already of what it has committed."""
+        """Called in the middle of a turn, too: before a crash, a node may already have sent news of a commit."""
         for step in self.quorum.check_watermark(controller):
             self.quorum.committed(step)
             self.metadata.committed(step)
@@ -115,7 +119,7 @@ class Laws:
             self.quorum.about_to_send(controller, request, now_ms)
 
     def about_to_reply(self, controller: "SimController", event: Event, answer: Answer, now_ms: float) -> None:
-        """`answer` to `event`, which came in earlier, is about to leave."""
+        """Called before `answer` to the earlier `event` leaves."""
         with self._observer:
             self._observe_commits(controller)
             self._about_to_reply(controller, event, answer, now_ms)
@@ -140,5 +144,5 @@ class Laws:
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     def observe_broker(self, broker: "SimBroker") -> None:
-        """After an event at a broker that is still up."""
+        """Called after an event at a running broker."""
         self.brokers.observe(broker)

@@ -1,8 +1,8 @@
-"""What a broken law is."""
+"""The exception for a broken law."""
 
 
 class LawBroken(AssertionError):
-    """One of the laws does not hold; `law` is the number and name of the invariant."""
+    """A law does not hold; `law` is the number and name of the invariant."""
 
     def __init__(self, law: str, text: str) -> None:
         super().__init__(f"{law}: {text}")
@@ -10,10 +10,10 @@ class LawBroken(AssertionError):
 
 
 def hold(condition: bool, law: str, text: str) -> None:
-    """`law` holds if `condition` does.
+    """Checks `law`, which holds if `condition` is true.
 
     Raises:
-        LawBroken: if not.
+        LawBroken: the condition is false.
     """
     if not condition:
         raise LawBroken(law, text)

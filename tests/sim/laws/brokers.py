@@ -1,12 +1,16 @@
-"""What brokers are given, and how long they may serve (F1 to F7, M2, M8, and the lease).
+"""The laws of brokers: the answers to brokers, and how long brokers may serve (F1 to F7, M2, M8, and the lease).
 
-The lease is the promise that counts most: when a session has ended and what the broker led moves to others, that broker
-has already stopped serving by itself, whatever its clock, the network and a paused controller do. Between the two lie margins, of
-a fifth of the session and more, that hide a lease which is counted wrongly. So each half is a law of its own, to the millisecond:
-a broker believes its lease for no longer than from *sending* the request that was answered with it; and no lease is given by a
-leader that no majority has followed for the quorum age. For example, a fetch leaves at 1,000, waits at the controller and is
-answered at 2,400 with a lease of 833: the lease is over before it has come, and a broker that counts from 2,400 breaks the law,
-although no session ends before 3,200.
+The lease is the most important promise: when a session has ended, and the broker's partitions move to others, the
+broker has already stopped serving by itself, whatever its clock, the network, and a paused controller do. Margins of a
+fifth of the session and more would hide a wrongly counted lease. So each half of the promise is a law of its own, exact
+to the millisecond: a broker counts its lease from *sending* the answered request; and a leader
+grants no lease unless a majority has followed the leader within the quorum age.
+
+Example:
+
+    1. Broker 101 sends a fetch at 1,000. The controller parks the fetch and answers at 2,400 with a lease of 833.
+    2. Counted from sending, the lease ended at 1,833, before its arrival.
+    3. A broker counting from 2,400 breaks the law, although no session ends before 3,200.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +42,7 @@ class _Term(NamedTuple):
 
 
 class BrokerLaws:
-    """Looks at every fetch, every answer, and every broker after each of its events."""
+    """Checks every fetch, every answer, and every broker after each of its events."""
 
     def __init__(
         self,
@@ -48,7 +52,10 @@ class BrokerLaws:
         brokers: "Mapping[NodeId, SimBroker]",
         followed_until_ms: "Callable[[SimController, float], float]",
     ) -> None:
-        """`followed_until_ms` tells until when a majority is known to have followed a leader."""
+        """Builds the laws.
+
+        `followed_until_ms` returns the last time at which a majority is known to have followed a leader.
+        """
         self._history = history
         self._options = options
         self._coverage = coverage
@@ -59,23 +66,23 @@ class BrokerLaws:
         self._applied: dict[tuple[NodeId, int], Offset] = {}
         self._plain: set[tuple[NodeId, int]] = set()
         self._wishes: set[tuple[NodeId, int]] = set()
-        """Brokers (id, epoch) that asked to be fenced after they had been Online."""
+        """Brokers (id, epoch) which asked to be fenced after having been Online."""
         self._heard: dict[tuple[_Term, NodeId, int], float] = {}
         self._active_since: dict[_Term, float] = {}
         self._proposed_fenced: dict[_Term, dict[NodeId, tuple[int, bool]]] = {}
         self._led_away: dict[tuple[NodeId, int], Offset] = {}
         self._leased_until: dict[tuple[NodeId, Uuid], int] = {}
-        """For how long, by its own clock, the process may believe the answers that have reached it."""
+        """Until when, by its own clock, each broker process may trust the leases received so far."""
         self._stale: tuple[MetadataFetch, int | None] | None = None
 
     def has_applied(self, broker_id: NodeId, broker_epoch: int) -> Offset:
-        """How far the broker has ever come under this epoch."""
+        """The furthest offset ever applied by the broker under this epoch."""
         return self._applied.get((broker_id, broker_epoch), 0)
 
     # --- brokers themselves ----------------------------------------------------------------------------------------
 
     def observe(self, broker: "SimBroker") -> None:
-        """After an event at a broker that is up."""
+        """Called after an event at a running broker."""
         session, image = broker.session, broker.store.image
         session.check_invariants()
         name, offset, key = broker.name, image.provenance.offset, (broker.broker_id, broker.incarnation_id)
@@ -101,18 +108,18 @@ class BrokerLaws:
             self._check_lease(broker)
 
     def store_reset(self, broker: "SimBroker", reason: str) -> None:
-        """A broker drops what it has: only for damage at its start, and then nobody tells it to."""
+        """A broker drops its store only for damage found at its start, and never on a controller's word."""
         raise LawBroken("F6 Equivalence", f"{broker.name} had to drop its store: {reason}")
 
     def lease_arrives(self, broker: "SimBroker", sent_ms: int, lease_ms: int) -> None:
-        """An answer with this lease has come to what the broker sent at `sent_ms` of its own clock."""
+        """Notes a lease received in answer to a request sent at `sent_ms` of the broker's own clock."""
         key = broker.broker_id, broker.incarnation_id
         self._leased_until[key] = max(self._leased_until.get(key, 0), sent_ms + lease_ms)
 
     # --- fetches ---------------------------------------------------------------------------------------------------
 
     def about_to_take(self, controller: "SimController", fetch: MetadataFetch, now_ms: float) -> None:
-        """The controller is about to process `fetch`."""
+        """Called before the controller processes `fetch`."""
         self._stale = None
         node = controller.node
         if node is None or not node.active.on:
@@ -126,20 +133,20 @@ class BrokerLaws:
             self._coverage["stale broker fetch"] += 1
             return
         if fetch.broker_id not in node.active.controller._brokers.views._barred:
-            self._heard[term, *key] = now_ms  # whose fencing has begun, batch by batch, is heard too late
+            self._heard[term, *key] = now_ms  # a fetch after the begin of the broker's fencing comes too late
         if not fetch.wants_fence and not fetch.wants_shut_down:
             self._plain.add(key)
         elif key in self._plain or fetch.wants_shut_down:
             self._wishes.add(key)
 
     def forget_stale(self) -> None:
-        """More than one event is processed at once: who refreshed what cannot be told."""
+        """Several events are processed at once: the cause of a refreshed session is unknown."""
         self._stale = None
 
     def answered(
         self, controller: "SimController", fetch: MetadataFetch, answer: MetadataFetched | Refused, now_ms: float
     ) -> None:
-        """`fetch` is about to be answered."""
+        """Called before the answer to `fetch` leaves."""
         if isinstance(answer, Refused):
             hold(answer.code is not ErrorCode.CHAIN_MISMATCH, "R6 LogMatching", f"{controller.name}: {answer.message}")
             return
@@ -151,8 +158,8 @@ class BrokerLaws:
         self._coverage[f"fetch answer: {answer.result.value}"] += 1
         match answer.result:
             case FetchResult.DIVERGED:
-                # A deposed leader, which does not know what was committed since, may say so. The broker knows a later epoch
-                # and must not listen: `store_reset` sees to that.
+                # A deposed leader without the newest commits may claim a divergence. The broker knows a later epoch and
+                # must ignore the claim: `store_reset` checks the broker.
                 hold(
                     answer.controller_epoch < self._history.epoch,
                     "F1 Prefix",
@@ -171,13 +178,13 @@ class BrokerLaws:
                 pass
 
     def _check_leader_was_heard(self, controller: "SimController", who: str, now_ms: float) -> None:
-        """Whoever is deposed and does not know it keeps nobody alive whom the next leader may fence."""
+        """A deposed leader grants no lease to a broker which the next leader may fence."""
         limit_ms = controller.config.quorum_age_ms * (1 + self._options.clock_drift) + QUORUM_AGE_SLACK_MS
         silent_ms = now_ms - self._followed_until_ms(controller, now_ms)
         hold(silent_ms <= limit_ms, "L LeaseOfLeader", f"{who}: a lease, {silent_ms:.0f} ms after a majority followed")
 
     def _check_may_go(self, broker_id: NodeId, who: str) -> None:
-        """Whoever is told that it may go leads nothing, and that is committed: its process may end at once."""
+        """A broker allowed to shut down leads no partition, by committed records: its process may end at once."""
         image = self._history.image
         broker = image.brokers.get(broker_id)
         hold(broker is None or broker.fenced, "M3 GoesWhenFenced", f"{who}: may go; it is {broker}")
@@ -187,7 +194,7 @@ class BrokerLaws:
             hold(not led, "M3 GoesWhenFenced", f"{who}: may go; it leads {led} of {topic.name}")
 
     def _check_batches(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> None:
-        """Exactly the history from the asked offset to the claimed end, in whole batches."""
+        """An answer holds exactly the history from the requested offset to the claimed end, in whole batches."""
         history, end = self._history, answer.end_offset
         hold(end <= history.end, "F1 Prefix", f"{who}: {end} is not committed")
         data = self._begun(fetch, answer, who) + b"".join(batch.data for batch in answer.batches)
@@ -198,7 +205,10 @@ class BrokerLaws:
             hold(answer.digest == history.digest_at(answer.digest_offset), "F6 Equivalence", f"{who}: digest at {end}")
 
     def _begun(self, fetch: MetadataFetch, answer: MetadataFetched, who: str) -> bytes:
-        """The batch of which a part is given, once the last part is; its parts lie end to end, and are of that batch."""
+        """The batch sent in parts, once the last part is sent.
+
+        The parts follow each other without gaps, and are of this batch.
+        """
         part = answer.part
         if part is None:
             return b""
@@ -215,7 +225,7 @@ class BrokerLaws:
     # --- sessions --------------------------------------------------------------------------------------------------
 
     def observe_controller(self, controller: "SimController", now_ms: float) -> None:
-        """After an event at a controller that is up: M2 and M8."""
+        """Called after an event at a running controller: M2 and M8."""
         node = controller.node
         assert node is not None
         if not node.active.on:
@@ -242,7 +252,7 @@ class BrokerLaws:
                 self._check_silent(term, broker_id, broker.broker_epoch, now_ms)
 
     def _check_silent(self, term: _Term, broker_id: NodeId, broker_epoch: int, now_ms: float) -> None:
-        """M8: who is fenced without having asked was silent for a whole session, of this controller's own time."""
+        """M8: a broker fenced without its own request was silent for a whole session, by this controller's clock."""
         if (broker_id, broker_epoch) in self._wishes:
             return
         heard_ms = self._heard.get((term, broker_id, broker_epoch), 0.0)
@@ -255,7 +265,7 @@ class BrokerLaws:
         )
 
     def led_away(self, broker_id: NodeId, broker_epoch: int, end: Offset) -> None:
-        """What the broker led is others' now, by a batch that ends at `end`, and it had not asked for that."""
+        """Notes that a batch ending at `end` gave the broker's leaderships to others, without the broker's request."""
         if (broker_id, broker_epoch) in self._wishes:
             return
         self._coverage["leaders moved when a session ended"] += 1
@@ -263,7 +273,7 @@ class BrokerLaws:
         self._check_lease(self._brokers[broker_id])
 
     def _check_lease(self, broker: "SimBroker") -> None:
-        """Nobody serves what others lead already, and does not know it."""
+        """No broker serves partitions already led by others without knowing it."""
         session = broker.session
         if not broker.is_up or session.broker_epoch is None:
             return

@@ -1,6 +1,13 @@
-"""The laws of damage (D3): whose log has a hole does not lead; who has lost its durable end is nobody until that is made good.
+"""The laws of damage (D3): a node with a damaged log does not lead, and a node with a lost durable end does not count.
 
-What a controller had is remembered here when it is lost, for the node itself cannot know it (`quorum.core.protocol.disk_trust`).
+The laws remember the contents of each lost log, because the node itself cannot know them
+(`quorum.core.protocol.disk_trust`).
+
+Example:
+
+    1. Controller 2 has acknowledged 40. Its disk loses everything from 30 on, while it is down.
+    2. Controller 2 restarts. It must know of the loss (LossIsKnown), and must not vote or acknowledge (LostEndIsNobody).
+    3. Controller 2 declares itself restored. By then it must hold all committed records below 40 (RestoredWhenWhole).
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class _Loss(NamedTuple):
-    """What a controller had durably when the end of that was lost, and its epoch then."""
+    """The durable log of a controller at the loss of its end, and the controller's epoch then."""
 
     held: Held
     epoch: Epoch
 
 
 class DamageLaws:
-    """Looks at a controller after each of its events, and at what it says of itself."""
+    """Checks a controller after each of its events, and each of its messages."""
 
     def __init__(self, history: History, coverage: Coverage) -> None:
         self._history = history
         self._coverage = coverage
         self._losses: dict[ReplicaKey, _Loss] = {}
-        """Who has lost the end of what it had durably, and has not made that good."""
+        """The controllers with a lost durable end not restored yet."""
         self._damages: dict[Process, tuple[DamagedRange, ...]] = {}
 
     # --- damage inside ---------------------------------------------------------------------------------------------
@@ -42,7 +49,7 @@ class DamageLaws:
         self._look_for_restored(controller)
 
     def _check_damage(self, controller: "SimController") -> None:
-        """A node with a hole in its log does not lead; and one day it has none."""
+        """A node with a damaged log does not lead. Counts the repair of the damage."""
         before, damage = self._damages.get(controller.process), controller.log.damage
         self._damages[controller.process] = damage
         if damage:
@@ -54,16 +61,16 @@ class DamageLaws:
     # --- a lost end ------------------------------------------------------------------------------------------------
 
     def lost_end(self, controller: "SimController", before: LogShape | None) -> None:
-        """The end of what was durable is gone; `before` is the log as it was last seen, if the node was up."""
+        """Notes the loss of a durable end. `before` is the last known log of a running node."""
         held = controller.died
         if controller.node is not None and before is not None:
             held = Held(before, self._damages[controller.process])
         assert held is not None
         self._losses.setdefault(controller.key, _Loss(held, controller.durable_election().epoch))
-        controller.died = None  # nobody expects that log back
+        controller.died = None  # the law about crashes must not expect the lost records
 
     def restarted(self, controller: "SimController") -> None:
-        """Whoever has lost its end knows that as soon as it is up, however often it crashes before."""
+        """A node with a lost end knows of the loss after every start, until it is restored."""
         loss = self._losses.get(controller.key)
         if loss is not None and controller.log.lost is None:
             who, whole = f"c{controller.node_id}", self._is_restored(controller, loss)
@@ -80,10 +87,12 @@ class DamageLaws:
             del self._losses[controller.key]
 
     def _is_restored(self, controller: "SimController", loss: _Loss) -> bool:
-        """See `quorum.core.protocol.disk_trust`: all that it had is committed and here, or here is a record of a later epoch.
+        """True if `quorum.core.protocol.disk_trust` allows full trust: all lost records are committed and on disk, or a
+        record of a later epoch is.
 
-        Or what is committed here is of a later epoch than the end of what it had: then that end never can be. (A leader that
-        is cut off appends up to 26 in epoch 7, hears of epoch 8, loses its end, and finds 24 to 25 of epoch 8 committed.)
+        Also true if the committed records on disk are of a later epoch than the lost end, which then can never be
+        committed. (A leader which is cut off appends up to 26 in epoch 7, hears of epoch 8, loses its end, and finds 24
+        to 25 of epoch 8 committed.)
         """
         if controller.node is None:
             return False
@@ -93,13 +102,13 @@ class DamageLaws:
             return True
         return (shape.epoch_below(committed) or 0) > held.last_epoch
 
-    # --- who counts ------------------------------------------------------------------------------------------------
+    # --- rights of a node ------------------------------------------------------------------------------------------
 
     def is_holder(self, other: "SimController", watermark: Offset, epoch: Epoch) -> bool:
-        """Whether `other` may count for what lies below `watermark`.
+        """True if `other` may count as a holder of the records below `watermark`.
 
-        One that has lost its end counts for what it had then, in the epoch that it was in: its acknowledgements may still be
-        on their way, and were true. What it has fetched since does not count, before it is restored.
+        A node with a lost end counts for the records held before the loss, in its epoch then: its acknowledgements may
+        still be in flight, and were true. Records fetched since do not count before the node is restored.
         """
         loss = self._losses.get(other.key)
         if loss is None or self._is_restored(other, loss):
@@ -107,7 +116,7 @@ class DamageLaws:
         return loss.epoch >= epoch and loss.held.has(watermark, epoch)
 
     def check_standing(self, controller: "SimController", message: PeerRequest | VoteResponse) -> None:
-        """Who may not be counted does not ask to be: no votes, no campaign, no fetch under its own name."""
+        """A node which must not count sends no vote, no vote request, and no fetch under its own key."""
         self._look_for_restored(controller)
         disk_trust, who = controller.core.disk_trust, f"c{controller.node_id}"
         lost = controller.key in self._losses

@@ -1,9 +1,14 @@
-"""Who follows a leader, and since when that cannot be said any more (L5, C5, the lease).
+"""The laws of following: since when a leader can no longer prove its followers (L5, C5, the lease).
 
-A leader knows what it has heard. The simulator knows when each fetch and each vote *left*, and that is what proves something: at
-that moment the sender still followed this epoch. For example voter 2 sends a fetch at 100, elects another leader at 120, and its
-fetch arrives at 140. A read that came to the first leader at 110 must not be answered because of that fetch, though it was heard
-after the read; and for a lease voter 2 has followed until 100, not until 140.
+A leader knows when a fetch arrived. The simulator knows when each fetch and each vote *left*, and only the sending
+proves the following: at that moment the sender still followed the epoch.
+
+Example:
+
+    1. Voter 2 sends a fetch to leader 1 at 100, and elects leader 3 at 120. The fetch arrives at leader 1 at 140.
+    2. A read arrived at leader 1 at 110. Leader 1 must not answer the read because of the fetch, although the fetch
+       arrived later than the read.
+    3. For a lease, too, voter 2 has followed leader 1 until 100, not until 140.
 """
 
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,42 +30,42 @@ NEVER_MS = -1.0
 
 
 class FollowingLaws:
-    """Looks at each fetch when it leaves and when it is taken, at each vote, and at each read."""
+    """Checks each fetch when it leaves and when it is processed, each vote, and each read."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._sent_ms: dict[tuple[type[PeerRequest], ReplicaKey, int], float] = {}
-        """When a fetch left, by who asks and its number."""
+        """When each fetch left, by sender and number."""
         self._votes: dict[tuple[Epoch, ReplicaKey], dict[ReplicaKey, float]] = {}
-        """By epoch and candidate: who has voted for him, and when."""
+        """By epoch and candidate: the granting voters, and when each vote left."""
         self._heard: dict[Term, dict[ReplicaKey, float]] = {}
-        """When each replica's last fetch was taken by the leader of that epoch."""
+        """When the leader of the epoch last processed a fetch of each replica."""
         self._spoke: dict[Term, dict[ReplicaKey, float]] = {}
-        """When each replica has last sent what the leader of that epoch has taken: its vote, or a fetch."""
+        """When each replica sent its newest vote or fetch processed by the leader of the epoch."""
         self._followed_until: dict[Term, tuple[VoterSet, float]] = {}
-        """No sooner than then can a majority of these voters have been silent for too long: they speak ever later."""
+        """The earliest time at which a majority of these voters can have been silent for too long."""
         self._reads: dict[tuple[Process, ReplyTo], tuple[VoterSet, float]] = {}
-        """Reads that are not answered: who voted when each was taken, and when that was."""
+        """Unanswered reads: the voters at each read's arrival, and the time."""
 
-    # --- what is said ----------------------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------------------------
 
     def sent(self, request: PeerRequest, now_ms: float) -> None:
-        """A request leaves."""
+        """Notes a request leaving its sender."""
         if isinstance(request, FetchRequest | FetchSnapshotRequest):
             self._sent_ms[type(request), request.replica, request.number] = now_ms
 
     def voted(self, voter: ReplicaKey, epoch: Epoch, candidate: ReplicaKey, now_ms: float) -> None:
-        """A vote leaves."""
+        """Notes a vote leaving its voter."""
         self._votes.setdefault((epoch, candidate), {})[voter] = now_ms
 
     def elected(self, controller: "SimController") -> None:
-        """It leads its epoch, which it did not before."""
+        """Notes a new leader."""
         term = controller.process, controller.core.epoch
         self._heard[term] = {}
         self._spoke[term] = dict(self._votes.get((controller.core.epoch, controller.key), {}))
 
     def taken(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
-        """A request of another controller is about to be processed."""
+        """Called before a leader processes another controller's request."""
         core, term = controller.core, (controller.process, controller.core.epoch)
         if not isinstance(request, FetchRequest | FetchSnapshotRequest) or term not in self._heard:
             return
@@ -71,7 +76,7 @@ class FollowingLaws:
             spoke[request.replica] = max(spoke.get(request.replica, NEVER_MS), sent_ms)
 
     def spoke_majority_ms(self, controller: "SimController", now_ms: float) -> float:
-        """Until when a majority is known to have followed the leader; now, where it needs nobody."""
+        """The last time at which a majority is known to have followed the leader; now, for a quorum of one."""
         spoke = self._spoke.get((controller.process, controller.core.epoch), {})
         return self._of_majority(controller, {key: spoke.get(key, NEVER_MS) for key in _others(controller)}, now_ms)
 
@@ -84,7 +89,7 @@ class FollowingLaws:
     # --- the laws --------------------------------------------------------------------------------------------------
 
     def check_still_followed(self, controller: "SimController", now_ms: float) -> None:
-        """L5: a leader that no majority has fetched from for the check-quorum time has stepped down."""
+        """L5: a leader without fetches of a majority for the check-quorum time has stepped down."""
         core = controller.core
         voters, term = core.voters, (controller.process, core.epoch)
         of, until_ms = self._followed_until.get(term, (None, 0.0))
@@ -106,11 +111,14 @@ class FollowingLaws:
             )
 
     def read_taken(self, controller: "SimController", reply_to: ReplyTo, now_ms: float) -> None:
-        """A read is about to be processed."""
+        """Called before a controller processes a read."""
         self._reads[controller.process, reply_to] = controller.core.voters, now_ms
 
     def read_answered(self, controller: "SimController", reply_to: ReplyTo, now_ms: float) -> None:
-        """C5 (Raft 6.4): a majority still followed when the read had come. Who votes may have changed since it was proven."""
+        """C5 (Raft 6.4): a majority still followed the leader when the read had arrived.
+
+        Skipped if the voters changed meanwhile.
+        """
         voters, taken_ms = self._reads.pop((controller.process, reply_to))
         if voters != controller.core.voters:
             return

@@ -1,7 +1,9 @@
-"""What every committed record must respect: brokers, topics and partitions change by the rules (M1 to M7).
+"""The laws of metadata: the rules for every committed change of brokers, topics and partitions (M1 to M7).
 
-Each committed batch is looked at once, with the image before and the image after it; a check costs what the batch has
-changed. Now and then, and at the end, the whole image is checked against itself.
+Each committed batch is checked once, with the images before and after. The cost of a check depends on the size of the
+change. From time to time, and at the end, the whole image is checked against itself.
+
+Example: a batch fences broker 102 and leaves it in the ISR (101, 102) of orders-0. The law M3 FencedOutOfIsr is broken.
 """
 
 from collections.abc import Callable
@@ -25,42 +27,42 @@ from tests.sim.history import Step
 from tests.sim.laws.broken import LawBroken, hold
 
 WHOLE_CHECK_EVERY = 200
-"""Batches between two checks of the whole image."""
+"""How many batches lie between two checks of the whole image."""
 
 
 class LedAway(NamedTuple):
-    """A broker lost the leadership of something: this is committed now."""
+    """A broker lost the leadership of a partition, by a committed record."""
 
     broker_id: NodeId
     broker_epoch: int
 
 
 class MetadataLaws:
-    """Fed with every committed batch, in order."""
+    """Checks every committed batch, in order."""
 
     def __init__(self, coverage: Coverage, has_applied: Callable[[NodeId, int], Offset]) -> None:
-        """`has_applied` tells how far a broker has ever come under that broker epoch."""
+        """Builds the laws. `has_applied` returns the furthest offset ever applied by a broker under a broker epoch."""
         self._coverage = coverage
         self._has_applied = has_applied
         self._registered: set[NodeId] = set()
         self._topic_ids: set[Uuid] = set()
         self._steps = 0
         self.created: dict[str, Offset] = {}
-        """The end of the batch that has (last) created the topic."""
+        """By topic: the end of the last batch creating the topic."""
         self.created_times: dict[str, int] = {}
         self.removed: dict[str, Offset] = {}
-        """The end of the batch that has (last) removed the topic."""
+        """By topic: the end of the last batch removing the topic."""
         self.settings: dict[tuple[int, str, str], list[tuple[Offset, str | None]]] = {}
-        """By resource type, name and key: each value that was ever set, and the end of the batch that has set it."""
+        """By resource type, name and key: each value ever set, and the end of the batch setting the value."""
         self.partition_counts: dict[str, list[tuple[Offset, int]]] = {}
-        """How many partitions a topic had, each from the end of a batch on."""
+        """By topic: the partition counts, each with the end of the batch setting the count."""
         self.led_away: set[LedAway] = set()
-        """Who lost a leadership, or was fenced, by the last batch."""
+        """The brokers fenced, or without some former leadership, since the last batch."""
         self.new_topics: list[str] = []
-        """What the last batch has created."""
+        """The topics created by the last batch."""
 
     def committed(self, step: Step) -> None:
-        """One more batch is committed."""
+        """Checks a newly committed batch."""
         self.led_away, self.new_topics = set(), []
         offset = step.batch.base_offset
         changes: dict[tuple[Uuid, int], int] = {}
@@ -122,7 +124,7 @@ class MetadataLaws:
             hold(applied > epoch, "M3 UnfencedOnceCaughtUp", f"b{broker_id}@{epoch} unfenced; it has applied {applied}")
 
     def _on_unregister(self, broker_id: NodeId, step: Step) -> None:
-        """A broker that lives, or that partitions name, is not forgotten."""
+        """M7: only a fenced broker without replicas is unregistered."""
         self._coverage["broker unregistered"] += 1
         hold(
             step.before.brokers[broker_id].fenced, "M7 Referential", f"b{broker_id} was forgotten before it was fenced"
@@ -131,7 +133,7 @@ class MetadataLaws:
         hold(not held, "M7 Referential", f"b{broker_id} was forgotten, and holds {held}")
 
     def _check_given_up(self, image: MetadataImage, broker_id: NodeId) -> None:
-        """A fenced broker leads nothing, and is in no ISR of which it is not the last member."""
+        """A fenced broker leads no partition, and is in an ISR only as its last member."""
         for topic_id in image.topics_of_broker(broker_id):
             topic = image.topics_by_id[topic_id]
             for partition in topic.partitions_on(broker_id):
@@ -176,7 +178,7 @@ class MetadataLaws:
 
     @staticmethod
     def _check_elected(step: Step, before: PartitionState | None, leader: NodeId, where: str) -> None:
-        """Nobody leads anew who is on the way out, nor, where no topic asks for unclean elections, who may lack something."""
+        """A stopping broker is not elected, nor, without unclean elections, a broker outside the ISR."""
         broker = step.after.brokers[leader]
         stays = not broker.fenced and not broker.in_controlled_shutdown
         hold(stays, "M3 StoppingNotElected", f"{where}: {leader} was elected; it is {broker}")
@@ -215,7 +217,7 @@ class MetadataLaws:
     # --- all of it -------------------------------------------------------------------------------------------------
 
     def check_whole(self, image: MetadataImage) -> None:
-        """Recomputes all that the image keeps incrementally. O(image)."""
+        """Recomputes all incremental parts of the image. O(image)."""
         image.check_invariants()
         for topic in image.topics():
             for partition, state in enumerate(topic.states()):

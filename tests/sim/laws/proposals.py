@@ -1,9 +1,13 @@
-"""What a leader of partitions may be granted when it proposes an ISR (M2, M4, M5; KIP-497, KIP-903).
+"""The laws of ISR proposals: the changes granted to a leader of partitions (M2, M4, M5; KIP-497, KIP-903).
 
-A granted proposal changes the ISR to what was proposed, and nothing else: the proposer led the partition in that very state,
-leads it still, and is in the ISR; each member is the process that the proposer has seen. For example 101 leads with the ISR
-(101, 102), and proposes (102, 103). Granted, that would move the leadership without a fencing, and a lease that was given to 101
-would outlast it; the state would look right to everybody who replays it.
+A granted proposal changes the ISR exactly as proposed, and nothing else. The proposer led the partition in the named
+state, still leads the partition, and is in the ISR. Each member is the very process known to the proposer.
+
+Example:
+
+    1. Broker 101 leads orders-0 with the ISR (101, 102), and proposes (102, 103).
+    2. Granted, the proposal would move the leadership without fencing broker 101.
+    3. Broker 101 still has a lease, and would serve beside the new leader. The state would look right in every replay.
 """
 
 from metadata_log.format.errors import ErrorCode
@@ -23,15 +27,15 @@ from tests.sim.laws.broken import LawBroken, hold
 
 
 class ProposalLaws:
-    """Fed with every committed batch, in order, and with every answer to a proposal."""
+    """Checks every committed batch, in order, and every answer to a proposal."""
 
     def __init__(self, coverage: Coverage) -> None:
         self._coverage = coverage
         self._epochs: dict[tuple[Uuid, int, int], dict[NodeId, int]] = {}
-        """By partition and partition epoch: the members of the ISR, and the broker epoch of each when it came to be the ISR."""
+        """By partition and partition epoch: the members of the ISR, each with its broker epoch at that time."""
 
     def committed(self, step: Step) -> None:
-        """One more batch is committed."""
+        """Notes the ISR changes of a newly committed batch."""
         for record in step.records:
             if not isinstance(record, PartitionChange) or record.isr is None:
                 continue
@@ -42,7 +46,7 @@ class ProposalLaws:
                 self._epochs[place] = {each: step.after.brokers[each].broker_epoch for each in state[ISR]}
 
     def answered(self, command: AlterPartition, reply: AlterPartitionReply) -> None:
-        """A leader is told what became of its proposals."""
+        """Checks an answer to a leader's proposals."""
         asked = {(each.topic_id, each.partition): each for each in command.partitions}
         for result in reply.results:
             if result.error is ErrorCode.NONE:
@@ -61,7 +65,7 @@ class ProposalLaws:
         hold(result.isr == isr and len(set(isr)) == len(isr), "M4 IsrAsProposed", f"{who} {isr} became {result.isr}")
         epochs = self._epochs.get((result.topic_id, result.partition, result.partition_epoch))
         if epochs is None:
-            return  # its topic is gone, or it has had this ISR before
+            return  # the topic was removed, or the partition had this ISR before
         claimed = {member.broker_id: member.broker_epoch for member in proposal.new_isr}
         same = all(epoch in (ANY_BROKER_EPOCH, epochs[member]) for member, epoch in claimed.items())
         hold(same, "M5 IsrOfThisLife", f"{who} {claimed} was granted; they are registered as {epochs}")

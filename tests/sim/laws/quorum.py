@@ -1,6 +1,9 @@
-"""The laws of the quorum itself: elections, epochs, logs, commits, and disk before speech (R1 to R16).
+"""The laws of the quorum: elections, epochs, logs, commits, and disk before speech (R1 to R16).
 
-What is remembered across crashes (who led an epoch, who was voted for) is remembered here, where no fault can reach it.
+The leaders of all epochs and all votes are remembered here, across crashes, where no fault can reach them.
+
+Example: controller 1 votes for controller 2 in epoch 5, crashes before the fsync, and votes for controller 3 in epoch 5
+after its restart. The controller itself has forgotten the first vote. The law R2 VoteOnce has not.
 """
 
 from collections.abc import Sequence
@@ -33,16 +36,16 @@ if TYPE_CHECKING:
 
 
 def _stands_anew(died: LogShape, shape: LogShape) -> bool:
-    """Whether `shape` begins with a snapshot of another history than that in which `died` ended.
+    """True if `shape` begins with a snapshot of another history than the end of `died`.
 
-    The crash came in the middle of that. The end of the log that was there never was committed.
+    The crash happened during the installation. The former end of the log was never committed.
     """
     start = shape.start
     return died.start.offset < start.offset <= died.flushed_end and died.epoch_below(start.offset) != start.epoch
 
 
 class QuorumLaws:
-    """Looks at a controller after each of its events, and at each message before it leaves."""
+    """Checks a controller after each of its events, and each message before it leaves."""
 
     def __init__(
         self, history: History, options: Options, coverage: Coverage, everyone: "Sequence[SimController]"
@@ -62,12 +65,12 @@ class QuorumLaws:
         self._before_pre_vote: ElectionState | None = None
         self._committed_voters = history.voters
         self._gone: dict[ReplicaKey, Held | None] = {}
-        """Replicas that will never speak again, and the log that each had on disk."""
+        """Replicas gone for good, and the log on the disk of each."""
         self._damage = DamageLaws(history, coverage)
         self.following = FollowingLaws(options)
 
     def forget_question(self) -> None:
-        """Several events are processed at once: which of them has changed what cannot be told."""
+        """Several events are processed at once: the cause of a change is unknown."""
         self._before_pre_vote = None
 
     # --- after an event --------------------------------------------------------------------------------------------
@@ -116,8 +119,11 @@ class QuorumLaws:
         self.following.check_still_followed(controller, now_ms)
 
     def _check_complete(self, controller: "SimController") -> None:
-        """A candidate that was cut off when it was elected may hear of that late, when others have committed in a later epoch:
-        what it leads is an earlier one, which can commit nothing any more."""
+        """R7: a new leader holds all committed records.
+
+        A candidate which was cut off may learn late of its election, after others have committed in a later epoch. Such
+        a leader leads an earlier epoch, can commit nothing, and is exempt.
+        """
         end, epoch, shape = self._history.end, self._history.epoch, controller.log.shape
         if end == 0 or shape.start.offset > end or controller.core.epoch < epoch:
             return
@@ -127,11 +133,14 @@ class QuorumLaws:
             f"c{controller.node_id} leads epoch {controller.core.epoch} without what is committed below {end}",
         )
 
-    # --- who votes -------------------------------------------------------------------------------------------------
+    # --- voters ----------------------------------------------------------------------------------------------------
 
     def _may_lead(self, controller: "SimController", process: "Process") -> bool:
-        """By the newest set in its log. If that removes it, and is not committed for all that it was told, it may have to lead
-        once more, to commit it: that a leader which is gone has done so it cannot know."""
+        """True if the newest set in the controller's log names the controller.
+
+        If the newest set removes the controller, and the controller does not know of the set's commit, the controller
+        may have to lead once more to commit the set. It cannot know of a commit by a leader which is gone.
+        """
         if controller.key in self._voters_of(controller).keys:
             return True
         log = controller.log
@@ -142,13 +151,15 @@ class QuorumLaws:
         return controller.key in before.keys
 
     def _voters_of(self, controller: "SimController") -> VoterSet:
-        """The newest set in its log, found without asking the node: it is in force from the moment it is there."""
+        """The newest set in the controller's log, found without asking the node. A set is in effect once appended."""
         log = controller.log
         sets = [record for _, record in log.control_records() if isinstance(record, Voters)]
         return VoterSet(sets[-1].voters) if sets else self._history.voters_below(log.shape.start.offset)
 
     def _voters_in_turn(self, controller: "SimController") -> list[VoterSet]:
-        """Those that were in force at some moment of this turn, in which a leader may commit by one, and append the next."""
+        """The sets in effect at some moment of this turn: a leader may commit by one set and append the next in the
+        same turn.
+        """
         log, end_before = controller.log, controller.end_before
         sets = [(at, VoterSet(record.voters)) for at, record in log.control_records() if isinstance(record, Voters)]
         earlier = [voters for at, voters in sets if at < end_before]
@@ -156,11 +167,11 @@ class QuorumLaws:
         return [first, *(voters for at, voters in sets if at >= end_before)]
 
     def voters_anywhere(self) -> set[ReplicaKey]:
-        """Whoever votes by anybody's log, of those that are up."""
+        """The voters by the logs of all running controllers."""
         return {key for each in self._everyone if each.is_up for key in self._voters_of(each).keys}
 
     def committed(self, step: Step) -> None:
-        """One voter at a time: any majority of one set shares a voter with any majority of the next."""
+        """R15: a change moves one voter, so that majorities of neighboring sets share a voter."""
         for record in step.records:
             if isinstance(record, Voters):
                 before, after = set(self._committed_voters.keys), set(VoterSet(record.voters).keys)
@@ -170,10 +181,10 @@ class QuorumLaws:
                 hold(len(before ^ after) <= 1, law, f"from {before} to {after} at {step.batch.base_offset}")
 
     def _check_one_pending(self, controller: "SimController") -> None:
-        """No leader appends a set before the last one is committed.
+        """No leader appends a set before the last set is committed.
 
-        One that has been elected since may hold two: the commit of the first, and with it that leader, may have been lost in
-        the very turn in which the second was appended, before anybody was told.
+        A later leader may hold two sets: the commit of the first set, and with it the old leader, may have been lost in
+        the very turn which appended the second set, before any message left.
         """
         watermark, shape = self._history.end, controller.log.shape
         pending = [
@@ -187,14 +198,14 @@ class QuorumLaws:
         )
 
     def lost_end(self, controller: "SimController") -> None:
-        """The controller, which is about to be down or is, has lost the end of what it had durably."""
+        """Notes the loss of a controller's durable end. The controller is down, or about to be."""
         self._damage.lost_end(controller, self._shapes.get(controller.process))
 
     def gone_for_good(self, controller: "SimController") -> None:
-        """This replica will never speak again; what comes back is another one, which has promised nothing.
+        """Notes a replica gone for good. A later replica under the same id is another one, without promises.
 
-        What it held, it has held: its acknowledgements may still be on their way, and are true. A loss that the others can do
-        without, since no two replicas are lost at a time (`Membership.lose`).
+        The lost replica's records still count: its acknowledgements may be in flight, and are true. The others can do
+        without the replica, because no two replicas are lost at a time (`Membership.lose`).
         """
         self._epochs.pop(controller.node_id, None)
         self._gone[controller.key] = controller.died
@@ -247,7 +258,7 @@ class QuorumLaws:
             )
 
     def restarted(self, controller: "SimController") -> None:
-        """After a crash the log holds what was durable before it, and no less."""
+        """After a crash, the log holds at least the records durable before."""
         self._damage.restarted(controller)
         if controller.died is None:
             return
@@ -261,7 +272,7 @@ class QuorumLaws:
     # --- commits ---------------------------------------------------------------------------------------------------
 
     def check_watermark(self, controller: "SimController") -> list[Step]:
-        """What the controller calls committed is; gives what nobody had called committed before."""
+        """Checks a controller's high watermark. Returns the newly committed batches."""
         core, process = controller.core, controller.process
         watermark = controller.believed_high_watermark
         if watermark is None:
@@ -275,8 +286,8 @@ class QuorumLaws:
         if watermark <= self._history.end:
             self._check_verified(controller, watermark)
             return []
-        # A leader that is removed resigns in the very step that commits its removal; and in the turn in which it commits, one
-        # may hear of a later epoch.
+        # A removed leader resigns in the very step of the commit. Also, in the turn of its commit, a leader may hear of
+        # a later epoch.
         epoch = core.epoch if core.is_leading else controller.log.shape.epoch_below(watermark) or 0
         if not core.is_leading and self._leaders.get(epoch) != process:
             raise LawBroken("R9 FollowerHW", f"{who} knows {watermark}; committed is {self._history.end}")
@@ -284,14 +295,16 @@ class QuorumLaws:
         return list(self._history.extend(self._who_hold(controller, watermark), watermark))
 
     def _who_hold(self, controller: "SimController", watermark: Offset) -> list[Log]:
-        """The logs in which what the controller calls committed can be read: its own, and those that are the same there."""
+        """The logs from which the newly committed records can be read: the controller's own, and all equal logs."""
         epoch = controller.log.shape.epoch_below(watermark)
         logs = [each.log for each in self._everyone if each.is_up and each is not controller]
         same = [log for log in logs if not log.damage and log.shape.epoch_below(watermark) == epoch]
         return [controller.log, *(log for log in same if log.shape.start.offset <= self._history.end)]
 
     def _check_verified(self, controller: "SimController", watermark: Offset) -> None:
-        """What a node holds below its high watermark is what is committed there, not something else of that length."""
+        """R9: the records below a node's high watermark are the committed records, not other records of the same
+        length.
+        """
         shape = controller.log.shape
         if watermark <= shape.start.offset:
             return
@@ -317,17 +330,17 @@ class QuorumLaws:
     # --- disk before speech ----------------------------------------------------------------------------------------
 
     def about_to_take(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
-        """A request of another controller is about to be processed."""
+        """Called before a controller processes another controller's request."""
         core = controller.core
         self._before_pre_vote = core._state.election if isinstance(request, VoteRequest) and request.pre_vote else None
         self.following.taken(controller, request, now_ms)
 
     def about_to_send(self, controller: "SimController", request: PeerRequest, now_ms: float) -> None:
-        """A request is about to leave: what it says is durable."""
+        """Called before a request leaves: all claims of the request are durable."""
         self.following.sent(request, now_ms)
         self._damage.check_standing(controller, request)
         durable, who = controller.durable_election(), f"c{controller.node_id}"
-        epoch = getattr(request, "epoch", 0)  # some questions name none
+        epoch = getattr(request, "epoch", 0)  # some requests name no epoch
         if epoch > durable.epoch:
             raise LawBroken("R3 EpochBeforeSpeech", f"{who} speaks of epoch {epoch}; {durable}")
         match request:
@@ -364,7 +377,7 @@ class QuorumLaws:
     def about_to_reply(
         self, controller: "SimController", request: PeerRequest, response: PeerResponse, now_ms: float
     ) -> None:
-        """A reply is about to leave: what it says is durable."""
+        """Called before a reply leaves: all claims of the reply are durable."""
         durable, who = controller.durable_election(), f"c{controller.node_id}"
         if response.epoch > durable.epoch:
             raise LawBroken("R3 EpochBeforeSpeech", f"{who} replies in {response.epoch}; {durable}")
@@ -387,7 +400,7 @@ class QuorumLaws:
 
     @staticmethod
     def _check_pre_vote(controller: "SimController", request: VoteRequest) -> None:
-        """KIP-996: nobody helps to depose a leader that answers him."""
+        """KIP-996: no voter helps to depose a leader which answers the voter."""
         role = controller.core._state.role
         happy = isinstance(role, Follower) and role.has_fetched and not role.suspicious
         hold(

@@ -1,11 +1,14 @@
-"""Requests with ids: each takes effect once, and what nobody can know any more is refused (C3).
+"""The laws of request ids: each request takes effect once, and a request possibly forgotten is refused (C3).
 
-What was done is remembered for a while only; then the *horizon* says where that ends
-(`quorum.controller.protocol.request_outcomes`). The
-observer remembers everything. So a horizon that is one too low is seen as soon as it is written, and a request that is decided
-although it may have been done before, and been forgotten, whether it had been or not. For example the outcome at offset 40 has
-just been forgotten: the horizon is 41, and a request whose client had seen 40 when it first sent it may be that very request. One
-whose client had seen 41 is not, and must not be refused for that.
+The log remembers done requests for a limited time. The *horizon* marks the end of this memory
+(`quorum.controller.protocol.request_outcomes`). The laws remember all requests. So the laws detect a horizon too low by
+one at once, and also a request decided although it may have been done before and forgotten, whether it had been or not.
+
+Example:
+
+    1. The outcome at offset 40 has just been forgotten: the horizon is 41.
+    2. Client 1 had seen offset 40 when it first sent a request. This request may be the forgotten one: it is refused.
+    3. Client 2 had seen offset 41 when it first sent a request. This request must not be refused.
 """
 
 from typing import TYPE_CHECKING
@@ -25,28 +28,28 @@ if TYPE_CHECKING:
 
 
 class RequestLaws:
-    """Fed with every request that reaches a controller, and with every committed batch, in order."""
+    """Checks every request reaching a controller, and every committed batch, in order."""
 
     def __init__(self) -> None:
         self._done: set[Uuid] = set()
-        """All that were ever done, also those that the log has forgotten."""
+        """All requests ever done, including those forgotten by the log."""
         self._remembered: dict[Uuid, Offset] = {}
-        """Those that it has not, and where their outcomes are."""
+        """The requests remembered by the log, and the offsets of their outcomes."""
         self._forgotten_below: Offset = 0
-        """One past the newest outcome that is forgotten: no horizon may be lower."""
+        """The minimum horizon: one past the newest forgotten outcome."""
         self._seen: dict[Uuid, Offset] = {}
-        """What the client had seen when it sent a request for the first time."""
+        """By request: the offset seen by the client when it first sent the request."""
         self._creating: dict[str, Uuid] = {}
-        """Topics that are created by one request at most, and by which."""
+        """By topic created by one request at most: the request."""
 
     def asked(self, command: Command, identity: RequestIdentity) -> None:
-        """A request with this id has come to some controller."""
+        """Notes a request with an id at a controller."""
         self._seen[identity.request_id] = identity.client_high_watermark
         if isinstance(command, CreateTopics):
             self._creating |= {topic.name: identity.request_id for topic in command.topics}
 
     def answered(self, controller: "SimController", identity: RequestIdentity, answer: Answer) -> None:
-        """It is about to be answered."""
+        """Called before the answer to a request leaves."""
         if isinstance(answer, Refused) and answer.code is ErrorCode.REQUEST_ID_EXPIRED:
             assert controller.node is not None
             seen, horizon = identity.client_high_watermark, controller.node.state.proposed.request_horizon
@@ -54,7 +57,7 @@ class RequestLaws:
             hold(seen < horizon, "C3 KnownToBeNew", f"{unknown}; its client had seen {seen}, the horizon is {horizon}")
 
     def committed(self, step: Step) -> None:
-        """One more batch is committed."""
+        """Checks a newly committed batch."""
         last = step.records[-1]
         done = last.request_id if isinstance(last, RequestOutcome) else None
         for record in step.records:
