@@ -17,6 +17,7 @@ in `.md` files all text outside of headings, code blocks and link targets. Three
 import ast
 import io
 import re
+import signal
 import sys
 import tokenize
 import tomllib
@@ -294,4 +295,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # for  ... | head
     sys.exit(main(sys.argv[1:]))
