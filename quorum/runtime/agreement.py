@@ -1,12 +1,16 @@
-"""A node's part in comparing images (see `digests`): what its fetches say, what it makes of others', and when it stops."""
+"""Compares this node's image with the images of the other voters, and stops a node whose image differs from a majority's.
+
+The digests of images travel with fetches (`quorum.runtime.image.digests`). Example with voters 1, 2 and 3, leader 1:
+    1. a bug on node 3 changes a partition of its image; the logs of all three nodes still agree;
+    2. node 3 fetches, and its fetch carries the digest of its image at offset 40; the digest of leader 1 at 40 is another one;
+    3. node 2 has the digest of leader 1 at 40, so leader 1 answers node 3 with `image_differs`;
+    4. node 3 stops applying records, says so in its next fetches, and refuses local reads.
+"""
 
 import logging
-from collections.abc import Callable
 
-from metadata_log.format.ids import ReplicaKey
 from quorum.core.protocol.messages import FetchRequest, FetchResponse
-from quorum.core.raft import RaftCore
-from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.parts import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -14,23 +18,21 @@ ODD_ONE = "the image of this node differs from that of a majority, although thei
 
 
 class Agreement:
-    """Stands between the core, which carries digests, and the state machine, which has them."""
+    """Takes the digests from the state machine to the core, which sends them, and judges the digests that the core receives."""
 
-    def __init__(self, me: ReplicaKey, core: RaftCore, state: StateMachine, resign: Callable[[str], None]) -> None:
-        self._me = me
-        self._core = core
-        self._state = state
-        self._resign = resign
+    def __init__(self, parts: Parts) -> None:
+        self._me, self._core, self._state = parts.me, parts.core, parts.state
+        self._resign = parts.resign
         self._told = ""
         self._odd = False
 
     @property
     def is_odd(self) -> bool:
-        """Whether the image here is known to be none that a majority has, or ever had."""
+        """Whether this node has stopped because no majority has its image, or ever had it."""
         return self._odd and self._state.stopped is not None
 
     def applied(self) -> None:
-        """The image has moved, or stands still for good: the next fetches say so."""
+        """Gives the core the digest for the next fetches. A node that has stopped applying sends an empty digest."""
         state = self._state
         self._odd = self._odd and state.stopped is not None
         digest = b"" if state.stopped is not None else state.committed.digest_bytes
@@ -40,7 +42,7 @@ class Agreement:
         self._state.digests.forget_others()
 
     def heard_fetch(self, request: FetchRequest) -> None:
-        """As leader: a replica says what its image is."""
+        """Takes the digest in a voter's fetch. Only a leader compares it."""
         core, state = self._core, self._state
         voters = core.voters.keys
         if not core.is_leading or request.replica not in voters:
@@ -60,21 +62,22 @@ class Agreement:
             core.carry_verdict(request.replica, image_differs=odd)
 
     def heard_answer(self, leader_id: int, response: FetchResponse) -> None:
-        """As follower: the leader may know that this node is the odd one."""
+        """Stops this follower if its leader says that the follower's image differs from a majority's."""
         core = self._core
         if response.image_differs and response.epoch == core.epoch and leader_id == core.leader_id:
             self._stop(ODD_ONE)
 
     def resign_if_stopped(self) -> None:
-        """As active controller: whose image is not to be believed must not decide by it; somebody else can."""
+        """Resigns if this node has stopped applying: an active controller must not decide by an image that may be wrong."""
         if self._state.stopped is not None:
             self._resign(self._state.stopped)
 
     def _make_way_for(self, request: FetchRequest) -> None:
-        """As a leader that applies nothing any more, and so never becomes active: a voter that could has fetched.
+        """Resigns in favour of the voter that has just fetched. This leader has stopped applying, so it can never become active.
 
-        Not before that voter holds all of the log. Of two that are left, each needs the other's vote: a leader that resigned
-        as soon as it was elected would refuse its own to whoever lacks the record of its epoch, and be elected again, for ever.
+        The leader waits until that voter holds the whole log. Otherwise two remaining voters would loop: leader 1 resigns as
+        soon as it is elected; voter 2 lacks the LeaderChange of that epoch, so node 1 refuses its vote to voter 2; node 1 is
+        elected again.
         """
         core, state = self._core, self._state
         assert state.stopped is not None

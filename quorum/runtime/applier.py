@@ -1,17 +1,20 @@
-"""How a node's image follows its log: what is committed is applied, in order; or a snapshot takes its place.
+"""Applies committed records to the node's image, in log order, or replaces the image by a snapshot.
 
-*Applied is never ahead of durable.* A node applies what is committed as far as its own disk holds it, so a crash takes back
-nothing that anybody was told of.
+*Applied is never ahead of durable.* A node applies committed records only as far as its own disk holds them, so a crash takes
+back nothing that the node has told a client.
 
-*While a snapshot is loaded at the start nothing is applied*: there is no image yet that the log would continue. The node votes
-and replicates meanwhile. One that is installed from the leader, or stood on while the log is mended, is newer and ends that.
+*A node that still loads its snapshot applies nothing*: there is no image yet that the log could continue. The node votes and
+replicates meanwhile. A snapshot from the leader, or one that repairs a damaged log, is newer and replaces the one in loading.
 
-*A follower speaks first.* The leader, and whoever waits for its answer, wait for a follower's acknowledgement, and nobody for its
-image. So in a turn that appends, or asks for more, which acknowledges what is durable, much is not applied. It is in the next
-turn but one at the latest: in between, the flush ends.
+*A follower acknowledges before it applies.* The leader and its clients wait for the follower's acknowledgement; no client waits
+for the follower's image. Example with leader 1 and follower 2:
+    1. follower 2 receives 500 records, and the answer says that the 500 records before them are committed;
+    2. follower 2 appends the new records, begins their flush, and puts off the applying (more than `apply_at_once_records`);
+    3. the flush ends; follower 2 sends its next fetch, which acknowledges the new records, and puts off the applying again;
+    4. in the next turn at the latest (`PUT_OFF_TURNS_MAX`) follower 2 applies the committed records.
 
-*At each committed mark* a snapshot of the very image there is begun, in a job. When it is written the log may start later; one
-for which there is no room is given up, and the next mark begins another.
+*At each committed mark* a job begins to write a snapshot of exactly that image. When the snapshot is written, the log may start
+later. A snapshot without room on the disk is given up, and the next mark begins another.
 """
 
 from collections.abc import Callable
@@ -20,54 +23,39 @@ from metadata_log.disk.files import FlushFailed, is_full
 from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import Voters
-from metadata_log.store.log import Log
 from quorum.core.protocol import inputs as raft
-from quorum.core.raft import RaftCore
 from quorum.runtime.agreement import Agreement
-from quorum.runtime.disk.log_repair import Mending
-from quorum.runtime.disk.node_disk import Disk
-from quorum.runtime.image.snapshotter import Snapshotter
-from quorum.runtime.image.state_machine import Mark, StateMachine
+from quorum.runtime.image.state_machine import Mark
+from quorum.runtime.log_repair import LogRepair
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import LoadSnapshotJob, WriteSnapshotJob
-from quorum.runtime.protocol.world import NodeStopped, World
+from quorum.runtime.protocol.world import NodeStopped
 from snapshots.store import SnapshotNotFound
 
 PUT_OFF_TURNS_MAX = 2
-"""In one turn it appends, in the next the flush has ended and it acknowledges."""
+"""Maximum number of turns in a row that put off applying: one that appends, and one that acknowledges after the flush."""
 
 
 class Applier:
-    """One per node. `step` tells the core, and carries out what follows; `mark_passed` is told of each committed mark."""
+    """One per node."""
 
     def __init__(
         self,
+        parts: Parts,
         *,
         load: LoadSnapshotJob | None,
-        log: Log,
-        state: StateMachine,
-        snapshotter: Snapshotter,
-        disk: Disk,
-        core: RaftCore,
         agreement: Agreement,
-        mending: Mending,
-        world: World,
-        step: Callable[[raft.Input], None],
+        log_repair: LogRepair,
         mark_passed: Callable[[], None],
-        apply_at_once_records: int,
     ) -> None:
-        """`load` reads the snapshot that the log stands on; None where it stands on none."""
+        """`load` reads the snapshot that the log starts from; None where there is none. `mark_passed` is called at each mark."""
+        self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
+        self._disk, self._core, self._world, self._step = parts.disk, parts.core, parts.world, parts.step
         self._load = load
-        self._log = log
-        self._state = state
-        self._snapshotter = snapshotter
-        self._disk = disk
-        self._core = core
         self._agreement = agreement
-        self._mending = mending
-        self._world = world
-        self._step = step
+        self._log_repair = log_repair
         self._mark_passed = mark_passed
-        self._apply_at_once_records = apply_at_once_records
+        self._apply_at_once_records = parts.config.apply_at_once_records
         self._turns_put_off = 0
 
     def start(self) -> None:
@@ -76,7 +64,7 @@ class Applier:
 
     @property
     def is_loading(self) -> bool:
-        """There is no image yet."""
+        """Whether the first snapshot is still loading, so that there is no image yet."""
         return self._load is not None
 
     def check_invariants(self) -> None:
@@ -88,21 +76,21 @@ class Applier:
     # --- commits ---------------------------------------------------------------------------------------------------
 
     def has_more_to_do(self, until: Offset) -> bool:
-        """Whether `apply` would get further."""
+        """Whether `apply(until)` would apply at least one record."""
         applied = self._state.applied
         if applied >= until or self._load is not None or self._state.stopped is not None:
             return False
         return not self._log.is_damaged_at(applied)
 
     def apply_later(self, until: Offset) -> None:
-        """`apply`, but not yet if that is much, and others wait for what this turn has done."""
+        """Applies now if that is little work or was put off twice; otherwise puts it off."""
         if until - self._state.applied <= self._apply_at_once_records or self._turns_put_off == PUT_OFF_TURNS_MAX:
             self.apply(until)
         else:
             self._turns_put_off += 1
 
     def apply(self, until: Offset) -> None:
-        """Applies what is below `until`, or as much of it as one turn may take."""
+        """Applies the records below `until` (exclusive), or as many of them as one turn may take."""
         self._turns_put_off = 0
         before = self._state.applied
         if before >= until or self._load is not None or self._log.is_damaged_at(before):
@@ -130,17 +118,17 @@ class Applier:
     # --- snapshots -------------------------------------------------------------------------------------------------
 
     def finish_load(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """A snapshot is loaded, or has failed.
+        """Takes the result of loading a snapshot.
 
         Raises:
-            NodeStopped: there is no image to be had of this disk.
+            NodeStopped: this disk has no image that can be loaded.
         """
         is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
         if job.mends and not is_broken:
-            self._finish_mending(job, error, now_ms)
+            self._finish_repair(job, error, now_ms)
             return
         if error is not None and job.install and not is_broken:
-            # What came was damaged, or there is no room for it: it is fetched anew.
+            # The leader's snapshot was damaged, or the disk has no room for it: the node fetches it again.
             self._snapshotter.store.discard_parts()
             is_damaged = not isinstance(error, OSError | SnapshotNotFound)
             self._step(raft.SnapshotInstallFailed(job.end, str(error), is_damaged=is_damaged))
@@ -161,10 +149,10 @@ class Applier:
             self._step(raft.SnapshotInstalled(self._log.shape, job.meta.voters))
 
     def finish_snapshot(self, job: WriteSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """A snapshot that was begun at a mark is written, or has failed.
+        """Takes the result of writing the snapshot of a mark.
 
         Raises:
-            NodeStopped: it failed, and not for want of room.
+            NodeStopped: writing failed for another reason than a full disk.
         """
         if isinstance(error, OSError) and is_full(error):
             self._snapshotter.given_up(job)
@@ -175,13 +163,13 @@ class Applier:
         try:
             self._disk.space.write_at_any_price(lambda: self._snapshotter.written(job, self._log), now_ms)
         except CorruptLog as e:
-            # Retention reads where the log is to begin, and comes to that again with the next snapshot.
+            # Retention reads the batch where the log would start; it tries again with the next snapshot.
             self._disk.found_damage(e)
         self._step(raft.LogStartMoved(self._log.shape))
 
-    def _finish_mending(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
-        """Another's snapshot takes the place of what is damaged (`repair`)."""
-        if self._mending.stand_on(job, error, now_ms):
+    def _finish_repair(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> None:
+        """Puts another node's snapshot in place of a damaged range (`quorum.runtime.disk.repair`)."""
+        if self._log_repair.stand_on(job, error, now_ms):
             assert job.meta is not None and job.image is not None
             if self._state.applied < job.end.offset:
                 self._load = None

@@ -1,23 +1,25 @@
-"""Reads that any controller answers from what it has applied, leader or not: perhaps of the past, never of another history.
+"""Answers local reads: any controller answers from the records that it has applied, whether it leads or not.
 
-Nobody else is asked, so there is an answer also while nobody leads. It is a state that was committed, as of the offset that
-comes with it: a node whose image is known to be the odd one refuses (`agreement`). Monotone within one client: it brings the
-highest offset that it was told of (`at_least`), and a node that has not come so far waits until it has, or refuses at the
-deadline.
+The answer may be old, but it is a state that was committed, as of the offset in the answer. The node asks no other node, so a
+client gets an answer even while no controller leads. A node whose image differs from a majority's refuses
+(`quorum.runtime.agreement`).
+
+One client never reads backwards. Example:
+    1. the client reads from node 1, and the answer is as of offset 40;
+    2. the client reads from node 2 with `at_least=40`; node 2 has applied the records below 35;
+    3. node 2 holds the read until it has applied the records below 40, or refuses with NOT_READY at the deadline.
 """
 
 from dataclasses import dataclass
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NodeId
-from quorum.core.raft import RaftCore
 from quorum.runtime.active.active_controller import ActiveController
 from quorum.runtime.active.waiting_room import Deadlines
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
-from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.requests import LocalView, ReadView, Refused
-from quorum.runtime.protocol.world import LocalRead, World
+from quorum.runtime.protocol.world import LocalRead
 
 
 @dataclass(slots=True)
@@ -27,30 +29,19 @@ class _Waiting:
 
 
 class LocalReads:
-    """Those that wait until this node has come as far as they have seen. Few: a node is behind by milliseconds, or cut off."""
+    """Holds the reads that this node has not applied enough records for. Few do: a node is milliseconds behind."""
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        core: RaftCore,
-        state: StateMachine,
-        active: ActiveController,
-        applier: Applier,
-        agreement: Agreement,
-        world: World,
-    ) -> None:
-        self._node_id = node_id
-        self._core = core
-        self._state = state
+    def __init__(self, parts: Parts, active: ActiveController, applier: Applier, agreement: Agreement) -> None:
+        self._node_id = parts.me.node_id
+        self._core, self._state, self._world = parts.core, parts.state, parts.world
         self._active = active
         self._applier = applier
         self._agreement = agreement
-        self._world = world
         self._deadlines: Deadlines[_Waiting] = Deadlines()
         self._waiting: list[_Waiting] = []
 
     def take(self, event: LocalRead, now_ms: int) -> None:
-        """Answers at once where this node has come far enough."""
+        """Answers at once if this node has applied the records below `at_least`; otherwise holds the read."""
         if not self._applier.is_loading and event.at_least <= self._state.applied:
             self._world.reply(event.reply_to, self._view(now_ms))
             return
@@ -59,7 +50,7 @@ class LocalReads:
         self._deadlines.add(waiting, event.deadline_ms)
 
     def answer_ready(self, now_ms: int) -> None:
-        """Answers those that may be answered now."""
+        """Answers the held reads whose offset this node has reached."""
         if not self._waiting or self._applier.is_loading:
             return
         waiting, self._waiting = self._waiting, []
@@ -73,10 +64,13 @@ class LocalReads:
                 self._waiting.append(each)
 
     def refuse_expired(self, now_ms: int) -> None:
-        """Refuses those that have waited long enough."""
+        """Refuses the held reads whose deadline has passed."""
         for each in self._deadlines.expired(now_ms):
             event = each.event
-            text = f"this controller has applied all below {self._state.applied}; its client has seen {event.at_least} already"
+            text = (
+                f"this controller has applied the records below {self._state.applied}; "
+                f"its client has seen {event.at_least} already. Ask another controller, or ask again"
+            )
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
     def next_deadline_ms(self) -> int | None:

@@ -46,13 +46,14 @@ from quorum.runtime.addresses import Addresses
 from quorum.runtime.agreement import Agreement
 from quorum.runtime.applier import Applier
 from quorum.runtime.disk.log_reader import LogReader
-from quorum.runtime.disk.log_repair import Mending, who_may_help
 from quorum.runtime.disk.log_writer import LogWriter
 from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.leadership import Leadership
 from quorum.runtime.local_reads import LocalReads
+from quorum.runtime.log_repair import LogRepair, who_may_help
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import FlushJob, Job, LoadSnapshotJob, ScrubJob, WriteSnapshotJob
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.tallies import Tallies
@@ -111,67 +112,63 @@ class Node:
         )
         self._others_wait = False
         """For what this turn has appended, or acknowledges by asking for more."""
-        self.core = RaftCore(
-            me=self.me,
-            config=config.raft,
-            election=opened.election,
-            shape=opened.log.shape,
-            voters=opened.voters,
-            rng=rng,
-            now_ms=now_ms,
-            my_endpoints=config.endpoints,
-            part=opened.part,
-            disk_trust=opened.disk_trust._replace(damaged=not self.disk.is_fit_to_lead),
-        )
+        self.core = self._new_core(opened, rng, now_ms)
         self.addresses = Addresses(self.core, self.me.node_id, config)
         self._writer = LogWriter(
             self.me.node_id, opened.directory, self.log, self.snapshotter.store, self.disk.space, self._step
         )
         self._reader = LogReader(self.log, self.snapshotter.store, self.core, world, self.disk.found_damage)
-        self.active = ActiveController(
+        self.active = self._new_active_controller(rng)
+        parts = Parts(
+            me=self.me,
             config=config,
-            controller=Controller(config.controller, rng),
-            log=self.log,
-            state=self.state,
-            snapshotter=self.snapshotter,
-            world=world,
-            seal=lambda records: self.log.seal(records, self.core.epoch, self._wall_ms),
-            append=lambda batch: self._writer.append_proposal(batch, self._now_ms),
-            confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
-            lease_ms=self._lease_ms,
-            found_damage=self.disk.found_damage,
-        )
-
-        self._agreement = Agreement(self.me, self.core, self.state, self._resign)
-        self._mending = Mending(self.log, self.snapshotter, self.disk, self.core, world, self._step)
-        self._applier = Applier(
-            load=opened.load,
             log=self.log,
             state=self.state,
             snapshotter=self.snapshotter,
             disk=self.disk,
             core=self.core,
-            agreement=self._agreement,
-            mending=self._mending,
             world=world,
             step=self._step,
-            mark_passed=self.active.mark_passed,
-            apply_at_once_records=config.apply_at_once_records,
         )
-        self._leadership = Leadership(
-            node_id=self.me.node_id,
-            core=self.core,
+        self._agreement = Agreement(parts)
+        self._log_repair = LogRepair(parts)
+        self._applier = Applier(
+            parts,
+            load=opened.load,
+            agreement=self._agreement,
+            log_repair=self._log_repair,
+            mark_passed=self.active.mark_passed,
+        )
+        self._leadership = Leadership(parts, self.active, self._applier, self._agreement, self.addresses)
+        self._local_reads = LocalReads(parts, self.active, self._applier, self._agreement)
+
+    def _new_core(self, opened: Opened, rng: random.Random, now_ms: int) -> RaftCore:
+        return RaftCore(
+            me=self.me,
+            config=self._config.raft,
+            election=opened.election,
+            shape=opened.log.shape,
+            voters=opened.voters,
+            rng=rng,
+            now_ms=now_ms,
+            my_endpoints=self._config.endpoints,
+            part=opened.part,
+            disk_trust=opened.disk_trust._replace(damaged=not self.disk.is_fit_to_lead),
+        )
+
+    def _new_active_controller(self, rng: random.Random) -> ActiveController:
+        return ActiveController(
+            config=self._config,
+            controller=Controller(self._config.controller, rng),
             log=self.log,
             state=self.state,
-            active=self.active,
-            applier=self._applier,
-            agreement=self._agreement,
-            addresses=self.addresses,
-            world=world,
-            resign=self._resign,
-        )
-        self._local_reads = LocalReads(
-            self.me.node_id, self.core, self.state, self.active, self._applier, self._agreement, world
+            snapshotter=self.snapshotter,
+            world=self._world,
+            seal=lambda records: self.log.seal(records, self.core.epoch, self._wall_ms),
+            append=lambda batch: self._writer.append_proposal(batch, self._now_ms),
+            confirm_reads=lambda token: self._step(raft.ConfirmReads(token)),
+            lease_ms=self._lease_ms,
+            found_damage=self.disk.found_damage,
         )
 
     # --- the turn --------------------------------------------------------------------------------------------------
@@ -246,7 +243,7 @@ class Node:
                 self._take_response(source, request, response)
             case RaftFailure(destination, request, failure):
                 if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-                    self._mending.failed(request, self._now_ms)
+                    self._log_repair.failed(request, self._now_ms)
                 else:
                     self._step(raft.RequestFailed(destination, request, failure))
             case PeerGone(node_id):
@@ -268,7 +265,7 @@ class Node:
 
     def _take_request(self, request: PeerRequest, reply_to: ReplyTo) -> None:
         if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
-            self._world.reply(reply_to, self._mending.lend(request))
+            self._world.reply(reply_to, self._log_repair.lend(request))
             return
         if isinstance(request, FetchRequest):
             self._agreement.heard_fetch(request)
@@ -287,7 +284,7 @@ class Node:
     def _take_response(self, source: NodeId, request: PeerRequest, response: PeerResponse) -> None:
         if isinstance(request, ReadLogRequest | ReadSnapshotRequest):
             assert isinstance(response, ReadLogResponse | ReadSnapshotResponse)
-            self._mending.answered(source, request, response, self._now_ms)
+            self._log_repair.answered(source, request, response, self._now_ms)
         else:
             assert not isinstance(response, ReadLogResponse | ReadSnapshotResponse)
             self._step(raft.ResponseReceived(source, request, response))
@@ -307,7 +304,7 @@ class Node:
     def _care_for_disk(self) -> None:
         if self.disk.space.look_again(self._now_ms):
             self._writer.release_held()
-        self._mending.go_on(self._now_ms)
+        self._log_repair.go_on(self._now_ms)
 
     def _settle(self) -> None:
         if self.log.lost is not None and self.core.disk_trust.lost is None:
@@ -398,9 +395,6 @@ class Node:
         """How far this node may apply: what is committed, as far as its own disk holds it."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
-    def _resign(self, reason: str) -> None:
-        self._step(raft.Resign(self.core.epoch, reason))
-
     def _has_more_to_do(self) -> bool:
         return self._applier.has_more_to_do(self.commit_target) or (self.active.on and self.active.has_more_to_do)
 
@@ -417,7 +411,7 @@ class Node:
                 if job.mends:
                     self._writer.release_held()
             case ScrubJob():
-                if self._mending.finish_scrub(job, error) and self.active.on:
+                if self._log_repair.finish_scrub(job, error) and self.active.on:
                     self.active.make_snapshot("the only snapshot is damaged")
             case _:
                 assert_never(job)

@@ -1,54 +1,39 @@
-"""A node's part in mending logs, its own and others': what is lent, what is asked for, and who is told of what came of it.
+"""Connects the repair of logs to the core: this node helps other nodes to repair theirs, and repairs its own.
 
-another's ReadLog, ReadSnapshot --> lending
-answers to its own              --> repair --mended--> core: LogMended
-                                          --a snapshot is whole--> LoadSnapshotJob --> core: SnapshotInstalled
-the scrub's next slice          --> ScrubJob --a snapshot is rotten--> core: LogStartMoved, or another one is made
+another node's ReadLog, ReadSnapshot --> peer_reads --> the reply
+replies to this node's own requests  --> repair --repaired--> core: LogMended
+                                               --a snapshot is complete--> LoadSnapshotJob --> core: SnapshotInstalled
+the scrub's next slice               --> ScrubJob --a snapshot is damaged--> core: LogStartMoved, or a new snapshot
 """
 
 from collections.abc import Callable
 
 from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import NodeId
-from metadata_log.store.log import Log
 from quorum.core.protocol import inputs as raft
 from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadSnapshotRequest, ReadSnapshotResponse
 from quorum.core.raft import RaftCore
-from quorum.runtime.disk.node_disk import Disk
 from quorum.runtime.disk.peer_reads import read_log, read_snapshot
-from quorum.runtime.image.snapshotter import Snapshotter
+from quorum.runtime.parts import Parts
 from quorum.runtime.protocol.jobs import LoadSnapshotJob, ScrubJob
-from quorum.runtime.protocol.world import World
 
 
 def who_may_help(core: RaftCore) -> tuple[NodeId, ...]:
-    """The other voters, and the leader: the newest voter set may be in what is damaged."""
+    """The other voters, and the leader, which may be missing in the voters: the newest voter set may be in the damaged range."""
     leader_id = core.leader_id
     known = dict.fromkeys([*core.voters.ids, *([] if leader_id is None else [leader_id])])
     return tuple(node_id for node_id in known if node_id != core.me.node_id)
 
 
-class Mending:
-    """Stands between the repair, which knows the log, and the core, which has to be told."""
+class LogRepair:
+    """Calls the repair, which changes the log, and tells the core about the changed log."""
 
-    def __init__(
-        self,
-        log: Log,
-        snapshotter: Snapshotter,
-        disk: Disk,
-        core: RaftCore,
-        world: World,
-        step: Callable[[raft.Input], None],
-    ) -> None:
-        self._log = log
-        self._snapshotter = snapshotter
-        self._disk = disk
-        self._core = core
-        self._world = world
-        self._step = step
+    def __init__(self, parts: Parts) -> None:
+        self._log, self._snapshotter, self._disk = parts.log, parts.snapshotter, parts.disk
+        self._core, self._world, self._step = parts.core, parts.world, parts.step
 
     def lend(self, request: ReadLogRequest | ReadSnapshotRequest) -> ReadLogResponse | ReadSnapshotResponse:
-        """What another node, whose disk has lost something, is given of this one's."""
+        """Reads batches, or a piece of a snapshot, for a node whose disk has lost them."""
         epoch, leader_id = self._core.epoch, self._core.leader_id
         if isinstance(request, ReadSnapshotRequest):
             return read_snapshot(request, self._snapshotter.store, epoch=epoch, leader_id=leader_id)
@@ -78,7 +63,7 @@ class Mending:
             repair.on_piece(request, response, now_ms)
 
     def go_on(self, now_ms: int) -> None:
-        """Asks for what is missing, or has read what is there; and looks for more, slice by slice."""
+        """Lets the repair send its next request, starts a loading job that is due, and starts the scrub's next slice."""
         self._guarded(lambda: self._disk.repair.fire(now_ms))
         self._guarded(lambda: self._start_loading(now_ms))
         slice_ = self._disk.scrub.next_job(now_ms)
@@ -86,9 +71,9 @@ class Mending:
             self._world.start_job(slice_)
 
     def finish_scrub(self, job: ScrubJob, error: Exception | None) -> bool:
-        """A slice was read again. True if the only snapshot is damaged: then another one has to be made.
+        """Takes the result of a scrub. True if the only snapshot is damaged, so that the active controller must write a new one.
 
-        A damaged snapshot that the log can do without is gone at once.
+        A damaged snapshot that the log does not need is deleted at once.
         """
         damaged = self._disk.finish_scrub(job, error)
         if damaged is None:
@@ -99,7 +84,7 @@ class Mending:
         return True
 
     def _guarded(self, act: Callable[[], bool]) -> None:
-        """Does what may mend the log, or come upon more damage."""
+        """Runs `act`. If `act` has repaired the log, the core is told; if it has found damage, the disk is told."""
         try:
             is_mended = act()
         except CorruptLog as e:
@@ -115,9 +100,9 @@ class Mending:
         return False
 
     def stand_on(self, job: LoadSnapshotJob, error: Exception | None, now_ms: int) -> bool:
-        """Another's snapshot is here, or has failed. True if the log starts at its end now, and has not been overtaken.
+        """Takes the result of loading another node's snapshot. True if the log now starts at that snapshot's end.
 
-        The core is told by whoever calls, when the image is in its place.
+        The caller tells the core, after the caller has put the image in its place.
         """
         self._disk.repair.load_over(error, now_ms)
         end, meta = job.end, job.meta

@@ -1,0 +1,41 @@
+"""The bundle that the parts of a node share, built once by the node.
+
+Example: a client's request comes to a node that has lost its leadership.
+    1. `Node` hands the request to `Leadership`, which reads `core.is_leading` from the bundle: False;
+    2. `Leadership` answers through `world.reply` of the same bundle;
+    3. a part that finds that the node must not lead calls `resign`: the core takes the input `Resign`, and the node carries out
+       the effects before `resign` returns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.store.log import Log
+from quorum.core.protocol import inputs as raft
+from quorum.core.raft import RaftCore
+from quorum.runtime.disk.node_disk import Disk
+from quorum.runtime.image.snapshotter import Snapshotter
+from quorum.runtime.image.state_machine import StateMachine
+from quorum.runtime.protocol.node_config import NodeConfig
+from quorum.runtime.protocol.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The objects that every part of one node works on. Each has one owner that changes it; the others read."""
+
+    me: ReplicaKey
+    config: NodeConfig
+    log: Log
+    state: StateMachine
+    snapshotter: Snapshotter
+    disk: Disk
+    core: RaftCore
+    world: World
+    step: Callable[[raft.Input], None]
+    """Gives the core an input, and carries out the effects in order before it returns."""
+
+    def resign(self, reason: str) -> None:
+        """Ends this node's leadership in the present epoch; without effect on a node that does not lead."""
+        self.step(raft.Resign(self.core.epoch, reason))
