@@ -151,7 +151,9 @@ def test_workers_leave_with_whoever_has_started_them() -> None:
 def test_the_page_of_laws_names_what_there_is() -> None:
     """docs/simulator.md: its table of laws names what is there."""
     laws = [
-        line.split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ") and line.count(" | ") == 3
+        line.split(" | ")
+        for line in PAGE.read_text().splitlines()
+        if line.startswith("| ") and line.count(" | ") == 3 and "`" in line
     ]
     rooms: dict[str, Any] = {
         "quorum": quorum,

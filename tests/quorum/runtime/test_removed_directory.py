@@ -32,7 +32,7 @@ def test_an_idle_node_notices_within_a_second() -> None:
     assert it.stopped is not None and it.stopped.startswith(
         "/lone was removed, or replaced, while this process was using it"
     )
-    assert "give it a new directory" in it.stopped
+    assert "give the node a new directory" in it.stopped
 
 
 def test_no_vote_is_given_that_nobody_will_find() -> None:
