@@ -5,7 +5,7 @@ anything: half a batch, a hole, a later batch without an earlier one. These byte
 told of them, and recovery cuts them. *Below* the durable end, everything was on the disk once, so only a broken disk
 explains damage there. Other nodes may count on those records. Recovery never cuts them silently.
 
-    intact                o                          o = the first offset that is not intact
+    intact               o                           o = the first offset that is not intact
     [--------------------|~~~~~~~~~~~~~~)
                 ^                                    durable up to here: a torn tail, cut at o
                                   ^                  durable up to here, nothing intact behind: LostTail
@@ -13,7 +13,8 @@ explains damage there. Other nodes may count on those records. Recovery never cu
                                   ^                  durable up to here: a DamagedRange, the log goes on behind it
 
 Example. The log has batches for 0..59, and the batch of 40..49 has a wrong checksum:
-  1. `flushed` says 40: nothing from 40 on was acknowledged. Recovery cuts at 40.
+  1. `flushed` says 40: the bytes from 40 on were not durable yet, and a power cut explains the damage. Recovery cuts
+     at 40.
   2. `flushed` says 60, and 50..59 are intact and lead to the noted chain at 60: the range [40, 50) is damaged, and the
      log still ends at 60. The node fetches 40..49 from another voter.
   3. `flushed` says 60, and the batch of 50..59 is damaged too: LostTail. The node had acknowledged up to 60 and can
