@@ -8,8 +8,7 @@ An epoch has ten digits in the name, or more if needed. Snapshots are ordered by
     control batch   SnapshotHeader
     control batch   KRaftVersion, Voters              the quorum at that offset
     data batches    canonical records in canonical order
-    control batch   SnapshotFooter                    the log's chain at the end offset, the image's digest, the number
-        of records
+    control batch   SnapshotFooter                    the log's chain at the end, the image's digest, the record count
 
 The batches have the log's format, with a chain of their own that begins with a constant.
 

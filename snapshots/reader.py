@@ -4,8 +4,7 @@ The file is read in windows, and a batch's length is checked before memory is al
 
     read_snapshot    verifies the whole file before it returns the first record
     read_records     checks CRCs and chain while it reads: for files that were verified before
-    read_meta        reads only the first two batches and the footer, each with its CRC: for files that were verified
-        before
+    read_meta        reads only the first two batches and the footer, with their CRCs: for verified files
 """
 
 import hashlib

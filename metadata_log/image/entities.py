@@ -5,8 +5,7 @@ entity, in the order of their offsets. So the log can be grouped by entity, and 
 results of all groups, sorted by their order keys, are `MetadataImage.canonical_records()` to the byte, and the sum of
 their hashes is the digest.
 
-    record        -> entity_keys -> (key, offset, record)       a RemoveTopic has two keys: its topic, and the topic's
-        configs
+    record        -> entity_keys -> (key, offset, record)       a RemoveTopic has two keys: the topic, and its configs
     key, records  -> fold        -> (order key, canonical record)
     sort by order key            -> the snapshot
 

@@ -1,7 +1,6 @@
 """One topic of an image: its partitions in chunks, and an index of its brokers.
 
-    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this
-        directory
+    chunks         ((state 0 .. state 63), (state 64 .. state 127), ...)      a change copies one chunk and this tuple
     broker_ids     the brokers that hold replicas, ascending, in an array; and beside it how many each holds
     digest         the share of topic and partitions in the image's digest, so that deleting a topic is one subtraction
 

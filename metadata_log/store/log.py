@@ -34,7 +34,8 @@ from metadata_log.store.damage import DamagedRange, DamagedRangeRead, LostTail
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, remove_lost, write_lost, write_start
 from metadata_log.store.log_opening import Found, MayLose, find, start_anew
 from metadata_log.store.log_view import LogView
-from metadata_log.store.segment import Segment, SegmentHeader
+from metadata_log.store.piece import Piece
+from metadata_log.store.segment import SegmentHeader
 from metadata_log.store.segment_repair import check_filling
 from metadata_log.store.segments import Segments
 
@@ -203,7 +204,7 @@ class Log(LogView):
             run_end += len(batch.data)
         self._write_run(active, run)
 
-    def _write_run(self, active: Segment, run: list[Batch]) -> None:
+    def _write_run(self, active: Piece, run: list[Batch]) -> None:
         if run:
             data = run[0].data if len(run) == 1 else b"".join([batch.data for batch in run])
             active.append(data, self._config.segment_bytes)
@@ -213,7 +214,7 @@ class Log(LogView):
             active.extend(batch, memory.chain)
             memory.take(batch)
 
-    def _roll(self) -> Segment:
+    def _roll(self) -> Piece:
         """Seal the active segment and create the next one."""
         memory = self._memory
         place = OffsetAndEpoch(memory.end, memory.history.last_epoch)

@@ -23,8 +23,9 @@ from metadata_log.store.damage import LostTail
 from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_memory import LogMemory
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
+from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import Recovery, segment_names
-from metadata_log.store.segment import Segment, SegmentHeader
+from metadata_log.store.segment import SegmentHeader
 from metadata_log.store.segment_repair import discard_unfinished
 from metadata_log.store.segments import Segments
 
@@ -139,12 +140,12 @@ class _Opening:
         # Keep the cut files also if an earlier opening noted the loss and ended before its cut: the remains now look
         # like a torn tail.
         recovery.cut(keep_files=self.lost is not None)
-        if not recovery.segments or recovery.segments[-1].end_offset < begin.start.offset:
+        if not recovery.pieces or recovery.pieces[-1].end_offset < begin.start.offset:
             # (If the damage is below the start, in the segment that contains the start, the log is empty now.)
             self._start_anew(begin)
             return
-        self._segments.adopt(recovery.segments, recovery.ranges)
-        self._make_durable(recovery.segments, durable)
+        self._segments.adopt(recovery.pieces, recovery.ranges)
+        self._make_durable(recovery.pieces, durable)
         self._segments.retire(recovery.retired_names)
         self._mend_empty_ranges()
 
@@ -159,7 +160,7 @@ class _Opening:
         self._refuse_earlier_loss()
         lost = recovery.settle(may_lose=self._may_be_lost, unread=self._note.unread)
         if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain
-            memory.begin_at(recovery.start if recovery.segments else begin)
+            memory.begin_at(recovery.start if recovery.pieces else begin)
         return lost
 
     def _may_be_lost(self) -> bool:
@@ -184,7 +185,7 @@ class _Opening:
         self._note.write(self.memory.end, self.memory.chain)
         self._note.flush()
 
-    def _make_durable(self, pieces: Sequence[Segment], durable: Flushed | None) -> None:
+    def _make_durable(self, pieces: Sequence[Piece], durable: Flushed | None) -> None:
         """Write again and fsync the records above `durable`, the noted end. Records below the noted end are on the disk
         already.
         """

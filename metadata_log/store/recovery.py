@@ -53,11 +53,11 @@ from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, LogStart
+from metadata_log.store.piece import Piece
 from metadata_log.store.salvage import first_that_leads_to, intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
     BadBatch,
-    Segment,
     SegmentHeader,
     UnreadableBatch,
     UnsupportedSegment,
@@ -103,7 +103,7 @@ def segment_names(directory: Directory) -> list[str]:
 def header_of(directory: Directory, name: str) -> SegmentHeader | None:
     """Return the header of a segment; None if the header is damaged."""
     try:
-        segment = Segment.open(directory, name)
+        segment = Piece.open(directory, name)
     except LogFormatError:
         return None
     segment.release()
@@ -150,7 +150,7 @@ class Recovery:
             first -= 1
         self.retired_names = names[:first]
         """Segments wholly below the log's start. A crash prevented their retirement."""
-        self.segments: list[Segment] = []
+        self.pieces: list[Piece] = []
         """The intact pieces, oldest first. A piece is the part of one file without damage inside. The last piece may be
         empty."""
         self.ranges: list[DamagedRange] = []
@@ -182,7 +182,7 @@ class Recovery:
         """
         if self._start is not None:
             return self._start
-        header = self.segments[0].header
+        header = self.pieces[0].header
         return LogStart(header.start, header.previous_chain, header.previous_timestamp_ms)
 
     @property
@@ -214,7 +214,7 @@ class Recovery:
                 self._damage = damage
                 return
             if self._has_nothing_before(resume):
-                self.segments.pop()  # the disk could not read the very first batch before, and can now
+                self.pieces.pop()  # the disk could not read the very first batch before, and can now
                 index = resume.file_index
                 continue
             yield self._step_over(damage, resume)
@@ -223,12 +223,12 @@ class Recovery:
     def _has_nothing_before(self, resume: _Resume) -> bool:
         """Return True if the last piece is empty and the log goes on at the same place."""
         place = (self._names[resume.file_index], resume.position, resume.position)
-        return any((each.name, each.first_position, each.end_position) == place for each in self.segments[-1:])
+        return any((each.name, each.first_position, each.end_position) == place for each in self.pieces[-1:])
 
     def _read_file(self, index: int, resume: _Resume | None) -> Iterator[Batch]:
         """Read the batches of one file, or those behind the damage in it."""
         segment = self._open(index, resume)
-        self.segments.append(segment)
+        self.pieces.append(segment)
         for position, batch in walk(segment.file, segment.first_position, segment.file.size()):
             previous_chain = self._continue(position, batch)
             segment.extend(batch, previous_chain)
@@ -237,17 +237,17 @@ class Recovery:
             raise BadBatch(segment.end_position, "something other than zeros after the last batch")
         segment.release()
 
-    def _open(self, index: int, resume: _Resume | None) -> Segment:
+    def _open(self, index: int, resume: _Resume | None) -> Piece:
         name = self._names[index]
         if resume is not None and (resume.position > SEGMENT_HEADER_BYTES or resume.file_index != index):
-            return Segment(self._directory, name, resume.header, resume.position)
+            return Piece(self._directory, name, resume.header, resume.position)
         try:
-            segment = Segment.open(self._directory, name)
+            segment = Piece.open(self._directory, name)
         except UnsupportedSegment as e:
             raise _AnotherHistory(str(e)) from e
         except LogFormatError as e:
             if resume is not None:
-                return Segment(self._directory, name, resume.header, resume.position)
+                return Piece(self._directory, name, resume.header, resume.position)
             raise BadBatch(0, str(e)) from e
         if resume is None:
             self._enter(segment.header)
@@ -423,7 +423,7 @@ class Recovery:
         damage, where = self._damage, self._where()
         if self._foreign:
             raise where
-        if unread is not None and (damage is not None or not self.segments):
+        if unread is not None and (damage is not None or not self.pieces):
             text = f"{self._directory.path_text}/{FLUSHED_NAME}: the disk cannot read how far this log was durable"
             raise OSError(
                 unread.errno, f"{text} ({unread.strerror}), and without that no damage can be judged: {where}"
@@ -432,9 +432,9 @@ class Recovery:
         lost = promised if self._end < promised.end else None
         if lost is None and damage is not None:
             lost = self._lost_behind(damage)
-        if not self.segments and lost is None and not self._is_empty():
+        if not self.pieces and lost is None and not self._is_empty():
             raise where
-        if self.segments:
+        if self.pieces:
             self._check_promises_kept()
         if lost is not None and not may_lose():
             raise LostTail.what(where, self._end, lost.end, lost.chain)
@@ -455,9 +455,9 @@ class Recovery:
             return CorruptLog.at(
                 f"{path}/{self._names[damage.segment_index]}", damage.position, self._end, damage.reason
             )
-        if not self.segments:
+        if not self.pieces:
             return CorruptLog.at(f"{path}/no segment", 0, self._end, "there is no log")
-        last = self.segments[-1]
+        last = self.pieces[-1]
         return CorruptLog.at(f"{path}/{last.name}", last.end_position, self._end, "the log ends here")
 
     def _check_promises_kept(self) -> None:
@@ -494,8 +494,8 @@ class Recovery:
     def set_aside(self) -> None:
         """Copy the file from which `cut` will take bytes, durably, for later inspection."""
         damage = self._damage
-        if damage is not None and self.segments and self.segments[-1].name == self._names[damage.segment_index]:
-            copy_file(self._directory, self.segments[-1].name, self.segments[-1].name + DAMAGED_SUFFIX)
+        if damage is not None and self.pieces and self.pieces[-1].name == self._names[damage.segment_index]:
+            copy_file(self._directory, self.pieces[-1].name, self.pieces[-1].name + DAMAGED_SUFFIX)
 
     def cut(self, *, keep_files: bool) -> None:
         """End the log where it is intact, durably. Delete whole files behind that, or keep them as `*.damaged`."""
@@ -504,7 +504,7 @@ class Recovery:
         damage = self._damage
         if damage is None:
             return
-        kept = self._names.index(self.segments[-1].name) + 1 if self.segments else 0
+        kept = self._names.index(self.pieces[-1].name) + 1 if self.pieces else 0
         # Newest first: after a crash in here the directory again has an intact log with a torn tail.
         for name in reversed(self._names[kept:]):
             if keep_files:
@@ -513,4 +513,4 @@ class Recovery:
                 self._directory.remove(name)
         self._directory.flush()
         if damage.segment_index < kept:
-            self.segments[-1].cut_tail()
+            self.pieces[-1].cut_tail()

@@ -25,11 +25,11 @@ from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_notes import LogStart
+from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import DAMAGED_SUFFIX, header_of, segment_names
 from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
-    Segment,
     SegmentHeader,
     base_offset_of,
     is_leftover,
@@ -61,7 +61,7 @@ class Mended(NamedTuple):
     follow.
     """
 
-    pieces: list[Segment]
+    pieces: list[Piece]
     moved: Moved | None
 
 
@@ -147,7 +147,7 @@ def discard_unfinished(directory: Directory) -> None:
 
 
 def mend(
-    directory: Directory, pieces: Sequence[Segment], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
+    directory: Directory, pieces: Sequence[Piece], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
 ) -> Mended:
     """Put `batches` in the place of `damaged`, durably. `check_filling` has accepted the batches.
 
@@ -177,11 +177,11 @@ class _Rewrite(NamedTuple):
 
     name: str
     header: SegmentHeader
-    prefix: Segment | None
+    prefix: Piece | None
     """The piece before the damage, if this file begins with it."""
     share: Sequence[Batch]
     """The filling batches that belong into this file."""
-    suffix: Segment | None
+    suffix: Piece | None
     """The piece behind the damage, if this file ends with it. The piece may still be in another file."""
 
 
@@ -191,10 +191,10 @@ class _Mending:
     def __init__(
         self,
         directory: Directory,
-        all_pieces: Sequence[Segment],
+        all_pieces: Sequence[Piece],
         damaged: DamagedRange,
-        before: Segment | None,
-        after: Segment,
+        before: Piece | None,
+        after: Piece,
         start: LogStart,
     ) -> None:
         self._directory = directory
@@ -209,7 +209,7 @@ class _Mending:
         self.begins_anew = False
         """The log's first file began below the log's start; the new file begins at the start."""
 
-    def run(self, batches: Sequence[Batch]) -> list[Segment]:
+    def run(self, batches: Sequence[Batch]) -> list[Piece]:
         """Write all files; return the pieces from `before` to `after`."""
         bases = self._bases()
         ends = [*bases, self._damaged.end][1:]
@@ -237,7 +237,7 @@ class _Mending:
             self.begins_anew = True
         return pieces
 
-    def _is_whole(self, after: Segment) -> bool:
+    def _is_whole(self, after: Piece) -> bool:
         """Return True if the intact part behind the damage is a whole file with an intact header."""
         if after.first_position != SEGMENT_HEADER_BYTES or after.name != segment_name(after.base_offset):
             return False
@@ -294,7 +294,7 @@ class _Mending:
             raise
         return positions
 
-    def _replace(self, rewrite: _Rewrite, suffix_position: int) -> Segment:
+    def _replace(self, rewrite: _Rewrite, suffix_position: int) -> Piece:
         """Put one file in place, durably. Return its piece."""
         name, header, prefix, share, suffix = rewrite
         for each in (prefix, suffix):
@@ -307,7 +307,7 @@ class _Mending:
             piece = prefix
             piece.reopen()
         else:
-            piece = Segment(self._directory, name, header)
+            piece = Piece(self._directory, name, header)
         for batch in share:
             piece.extend(batch, chain)
             chain = batch.chain
@@ -337,7 +337,7 @@ class _Mending:
             self._copy(suffix, suffix.first_position, suffix.file.size(), file, at)
         return at
 
-    def _copy(self, piece: Segment, position: int, stop: int, target: File, at: int) -> int:
+    def _copy(self, piece: Piece, position: int, stop: int, target: File, at: int) -> int:
         """Copy a part of a piece's file.
 
         A sector that the disk cannot read is more damage, unless that sector is known to be damaged: then zeros are
@@ -352,11 +352,11 @@ class _Mending:
         return copy_bytes(piece.file, position, stop, target, at, refuse)
 
 
-def _begins(piece: Segment, name: str) -> bool:
+def _begins(piece: Piece, name: str) -> bool:
     return piece.name == name and piece.first_position == SEGMENT_HEADER_BYTES
 
 
-def _header_behind(piece: Segment) -> SegmentHeader:
+def _header_behind(piece: Piece) -> SegmentHeader:
     """Return the header of a segment that would begin where `piece` ends."""
     last = piece.last_batch_below(piece.end_offset)
     if last is None:

@@ -32,8 +32,9 @@ from metadata_log.format.ids import Offset
 from metadata_log.store.archive import Archive
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
 from metadata_log.store.log_notes import LogStart
+from metadata_log.store.piece import EpochBelow, Piece
 from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import BadBatch, EpochBelow, Segment, SegmentHeader, base_offset_of, walk
+from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, walk
 from metadata_log.store.segment_repair import may_rewrite, mend
 
 OPEN_FILES_MAX: Final = 8
@@ -56,17 +57,17 @@ class Segments:
     def __init__(self, directory: Directory, *, archive: bool) -> None:
         self._directory = directory
         self.archive = Archive(directory) if archive else None
-        self._pieces: list[Segment] = []
-        self._opened: deque[Segment] = deque()
+        self._pieces: list[Piece] = []
+        self._opened: deque[Piece] = deque()
         self.ranges: list[DamagedRange] = []
         """The damaged ranges, oldest first. Each one ends where a piece begins."""
 
     @property
-    def active(self) -> Segment:
+    def active(self) -> Piece:
         return self._pieces[-1]
 
     @property
-    def pieces(self) -> tuple[Segment, ...]:
+    def pieces(self) -> tuple[Piece, ...]:
         return tuple(self._pieces)
 
     @property
@@ -74,7 +75,7 @@ class Segments:
         """The bytes of all segments, up to the end of their last batches."""
         return sum(piece.end_position - piece.first_position for piece in self._pieces)
 
-    def of(self, offset: Offset) -> Segment:
+    def of(self, offset: Offset) -> Piece:
         """Return the piece that has the record at `offset`, or ends there; if `offset` is damaged, the piece before."""
         index = bisect_right(self._pieces, offset, key=lambda each: each.base_offset) - 1
         piece = self._pieces[max(0, index)]
@@ -90,18 +91,18 @@ class Segments:
         """Return the damaged range that includes the record at `offset`."""
         return next((each for each in self.ranges if each.start <= offset < each.end), None)
 
-    def adopt(self, pieces: list[Segment], ranges: list[DamagedRange]) -> None:
+    def adopt(self, pieces: list[Piece], ranges: list[DamagedRange]) -> None:
         """Replace all pieces and ranges by those of a recovery or a repair."""
         self._pieces, self.ranges = pieces, ranges
         self._opened.clear()
         for piece in pieces[:-1]:
             piece.release()
 
-    def create(self, header: SegmentHeader) -> Segment:
+    def create(self, header: SegmentHeader) -> Piece:
         """Seal the active segment and create a new one, durable together with its name."""
         if self._pieces:
             self.active.seal()
-        segment = Segment.create(self._directory, header)
+        segment = Piece.create(self._directory, header)
         sealed = self._pieces[-1:]
         self._pieces.append(segment)
         for piece in sealed:
@@ -203,7 +204,7 @@ class Segments:
             offset = piece.end_offset
         return taken
 
-    def _holding(self, offset: Offset) -> Segment:
+    def _holding(self, offset: Offset) -> Piece:
         piece = self.of(offset)
         if not piece.base_offset <= offset <= piece.end_offset:
             self._refuse(offset)

@@ -91,14 +91,14 @@ class Remains:
             if not begun:
                 self._begin(recovery)
         finally:
-            for piece in recovery.segments:
+            for piece in recovery.pieces:
                 piece.release()
         self.stop = None if recovery.stop is None else str(recovery.stop)
 
     def _begin(self, recovery: Recovery) -> None:
-        if not recovery.segments:
+        if not recovery.pieces:
             return
-        header = recovery.segments[0].header
+        header = recovery.pieces[0].header
         self._begin_at(Place(*header.start, header.previous_chain))
         self.log_start = recovery.start.start.offset
         if not self._is_noted and self.log_start > 0:

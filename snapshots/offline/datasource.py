@@ -5,8 +5,7 @@
 Options:
     path          a data directory, an `@metadata` directory, or a JSON list of several
     mode          batches (default), records, entities or activity: see `schema`
-    until         flushed (default: the durable end when the reading begins), end, an offset, or a JSON object {path:
-        offset}
+    until         flushed (default: the durable end at the start), end, an offset, or a JSON object {path: offset}
     since         an offset; only for entities
     types         type numbers, comma-separated; only for records
     invisible     JSON list of [from, to) offset ranges to leave out; only for entities

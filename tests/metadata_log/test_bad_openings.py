@@ -13,7 +13,8 @@ from metadata_log.format.records import Topic
 from metadata_log.store.damage import LostTail
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, Segment, segment_name
+from metadata_log.store.piece import Piece
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_name
 from metadata_log.store.segment_repair import REPAIR_SUFFIX
 from tests.metadata_log.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
 from tests.sim.disk import MemoryDirectory, MemoryFile, PowerCut
@@ -202,7 +203,7 @@ def test_what_the_disk_gave_a_moment_ago_and_gives_no_more_is_not_called_damage(
     if method == "write_again":
         directory.remove(FLUSHED_NAME)
     with pytest.MonkeyPatch.context() as patched:
-        _unreadable_during(patched, directory, Segment, method, place)
+        _unreadable_during(patched, directory, Piece, method, place)
         with pytest.raises(OSError, match="intact a moment ago") as e:
             Log.open(directory, config=CONFIG)
     assert e.value.errno == errno.EIO
@@ -217,13 +218,13 @@ def test_a_read_that_fails_while_a_header_is_put_right_is_not_called_damage() ->
     healthy.close()
     directory.flip_bit(name, 20)
     with pytest.MonkeyPatch.context() as patched:
-        write_again = Segment.write_again
+        write_again = Piece.write_again
 
-        def then_break(piece: Segment, offset: int) -> None:
+        def then_break(piece: Piece, offset: int) -> None:
             write_again(piece, offset)
             directory.break_sector(name, 100)
 
-        patched.setattr(Segment, "write_again", then_break)
+        patched.setattr(Piece, "write_again", then_break)
         with pytest.raises(OSError, match="intact a moment ago"):
             Log.open(directory, config=CONFIG)
     directory.heal()

@@ -1,7 +1,6 @@
 """The audit of one cluster's logs, of one node or of all: is anything damaged or rewritten, and do all nodes agree?
 
-    1  batches      every byte below the durable end: checksum, chain, offsets, epochs, time; the same history on all
-        nodes
+    1  batches      every byte below the durable end: checksum, chain, offsets, epochs, time; equal on all nodes
     2  punctuation  one leader per epoch
     3  snapshots    each intact, in order, on the log's chain, and the same file everywhere
     4  fold         one healthy log is folded entity by entity: its state must equal each snapshot

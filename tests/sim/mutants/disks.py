@@ -10,8 +10,8 @@ from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import MetadataRecord, SnapshotFooter
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log_notes import Flushed
+from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import Damage, Recovery
-from metadata_log.store.segment import Segment
 from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
@@ -37,12 +37,12 @@ def _sync_nothing(self: FlushTicket) -> None:
     pass
 
 
-def _cut_without_flush(self: Segment) -> None:
+def _cut_without_flush(self: Piece) -> None:
     self.file.truncate(self.end_position)
     self._allocated = self.end_position
 
 
-def _believe_the_page_cache(self: Segment, offset: Offset) -> None:
+def _believe_the_page_cache(self: Piece, offset: Offset) -> None:
     pass
 
 
@@ -152,11 +152,11 @@ DISKS: dict[str, Mutant] = {
     ),
     "truncation-not-flushed": Mutant(
         "a log goes on behind a truncation that is not on the disk",
-        lambda: patched(Segment, "cut_tail", _cut_without_flush),
+        lambda: patched(Piece, "cut_tail", _cut_without_flush),
     ),
     "failed-fsync-believed": Mutant(
         "after a failed fsync and a restart, what the page cache holds is taken for what the disk holds",
-        lambda: patched(Segment, "write_again", _believe_the_page_cache),
+        lambda: patched(Piece, "write_again", _believe_the_page_cache),
     ),
     "failed-fsync-tried-again": Mutant(
         "a node whose fsync has failed lives on, and flushes again",
