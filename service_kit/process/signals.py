@@ -1,8 +1,10 @@
 """A daemon's reactions to signals.
 
-SIGTERM, SIGINT   stop in order; a second one ends the process at once, with exit code 128 + the signal's number
-SIGHUP            read changed files again
-SIGUSR1           write the stack of every thread to stderr. The interpreter does so itself, even if the event loop hangs
+    SIGTERM, SIGINT   stop in order; a second one ends the process at once, with exit code 128 + the signal's number
+    SIGHUP            read changed files again
+    SIGUSR1           write the stack of every thread to stderr, even if the event loop hangs
+
+The interpreter itself handles SIGUSR1, without the event loop.
 """
 
 import asyncio

@@ -1,24 +1,25 @@
-"""How a broker reaches a controller, so that what it hears is that controller's word.
+"""Channels from a broker to the controllers, so that every answer is really a controller's.
 
-Where the id is known (a leader that somebody named), the channel demands that controller's name of its server
+If the controller's id is known (from a leader hint), the channel demands that controller's name of the server
 (`service_kit.rpc.dial`).
 
-A bootstrap server is an address without an id: any controller will do, but a gRPC client can demand one name only. So the broker
-asks first, by a TLS handshake of its own, which names the server's certificate has; the authority must have signed it.
+A bootstrap server is an address without an id. Any controller may be there, but a gRPC client can demand only one name. So the
+broker first does a TLS handshake of its own, and reads the names in the server's certificate. The authority must have signed
+it.
 
     bootstrap server 10.0.0.1:9001 shows    controller-2.e0bea0..., ctl2.example.org      controller 2 of this cluster
     so the channel to 10.0.0.1:9001 demands controller-2.e0bea0...
 
-The handshake is trusted for nothing: it only says which name to demand, and the channel's own handshake has to show it. Whoever
-answers it in a controller's place gains a channel that does not come about.
+The broker does not trust this handshake. The handshake only supplies the name to demand, and the channel's own handshake must
+show that name. If an attacker answers the first handshake, the channel is never connected.
 
-The names are asked for again whenever the channel is not connected, for another controller may have moved there. Whoever else
-wants that channel meanwhile waits for the same handshake:
+While the channel is not connected the broker asks for the names again at each call, because another controller may have taken the
+address. Calls that want the same channel meanwhile share one handshake:
 
-    1. A controller is paused, and 400 operators ask a broker for something.
-    2. The broker opens one connection to that controller, and after two seconds all 400 requests go on to the next one.
-
-A handshake for each of them would take 400 files, and hold the event loop for a second, in which no lease is renewed.
+    1. Controller 2 is paused, and 400 operators send requests to broker 101, which asks controller 2.
+    2. The broker opens one connection to controller 2. After two seconds all 400 requests go to controller 3.
+    3. With a handshake per request the broker would open 400 files, and hold its event loop for a second, in which it could not
+       renew its lease.
 """
 
 import asyncio
@@ -37,13 +38,13 @@ HANDSHAKE_TIMEOUT_S: Final = 2.0
 
 
 class ControllerChannels:
-    """Channels to controllers; a `service_kit.rpc.dial.Reach`. Lives on one event loop."""
+    """Channels to controllers, for one event loop; a `service_kit.rpc.dial.Reach`."""
 
     def __init__(self, dial: Dial, names: NodeNames | None = None, tls: TlsFiles | None = None) -> None:
-        """Without `tls` nobody can prove anything: whoever is at the target is taken for the one who is meant.
+        """Without `tls` no server can prove its identity: any server at the target is taken for the controller.
 
         Raises:
-            TlsUnusable: naming the file.
+            TlsUnusable: a file cannot be used; the text names it.
         """
         assert (names is None) == (tls is None)
         self._dial = dial
@@ -53,11 +54,11 @@ class ControllerChannels:
         self._asking: dict[str, asyncio.Task[str]] = {}
 
     async def __call__(self, target: str, node_id: int | None = None) -> grpc.aio.Channel:
-        """The channel to the controller `node_id` at `target` (`host:port`), or to whichever controller is there.
+        """Returns the channel to the controller `node_id` at `target` (`host:port`), or to any controller there.
 
         Raises:
             WrongServer: no controller of this cluster is there.
-            OSError: nobody is there, or it does not speak TLS with a certificate of the authority; or it took too long.
+            OSError: no server answers there, or without TLS, or with a certificate of another authority, or too late.
         """
         if self._names is None:
             return self._dial(target, None)
@@ -71,7 +72,7 @@ class ControllerChannels:
         return self._dial(target, name)
 
     def _name_of(self, target: str, names: NodeNames) -> asyncio.Task[str]:
-        """The handshake with `target` that is under way, or a new one."""
+        """Returns the handshake with `target` in progress, or starts one."""
         found = self._asking.get(target)
         if found is None:
             found = self._asking[target] = asyncio.get_running_loop().create_task(self._ask_name(target, names))
@@ -81,7 +82,7 @@ class ControllerChannels:
     def _asked(self, target: str, task: asyncio.Task[str]) -> None:
         del self._asking[target]
         if not task.cancelled():
-            task.exception()  # perhaps nobody waits for it any more; asyncio would tell of it as of a mistake
+            task.exception()  # marks the error as seen: no call may be waiting any more, and asyncio would log it
 
     async def _ask_name(self, target: str, names: NodeNames) -> str:
         shown = await self._shake_hands(target)
@@ -90,28 +91,28 @@ class ControllerChannels:
             listed = ", ".join(sorted(shown)) or "no DNS name"
             wanted = names.demanded(Node(CONTROLLER, 0)).replace("-0.", "-ID.")
             raise WrongServer(
-                f"no controller of this cluster answers at {target}: its certificate has {listed}, and neither {wanted} nor a "
-                "name that tls.node.names lists for a controller"
+                f"no controller of this cluster answers at {target}: its certificate has {listed}, but neither {wanted} nor a "
+                "name that tls.node.names lists for a controller. The server got no request"
             )
         for node in controllers:
             if names.demanded(node) in shown:
                 return names.demanded(node)
         raise WrongServer(
-            f"{controllers[0]} at {target} does not show {names.demanded(controllers[0])}, its first name"
+            f"{controllers[0]} at {target} does not show {names.demanded(controllers[0])}, its first name; it got no request"
         )
 
     async def _shake_hands(self, target: str) -> frozenset[str]:
-        """The DNS names in the certificate that `target` shows. Raises OSError."""
-        assert self._context is not None, "without TLS nobody has a name"
+        """Returns the DNS names in the certificate of the server at `target`. Raises OSError."""
+        assert self._context is not None, "without TLS no server has a name"
         try:
             address = parse_host_port(target)
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
                 _, writer = await asyncio.open_connection(address.host, address.port, ssl=self._context)
         except TimeoutError as e:
             raise TimeoutError(f"no TLS handshake within {HANDSHAKE_TIMEOUT_S:g} s") from e
-        except ConnectionResetError as e:  # from asyncio without a text
-            raise ConnectionResetError("it hung up during the TLS handshake") from e
-        except ValueError as e:  # the resolver's encoding of names: `ctl1..example.org`
+        except ConnectionResetError as e:  # asyncio's error has no text
+            raise ConnectionResetError("it closed the connection during the TLS handshake") from e
+        except ValueError as e:  # from the resolver's encoding of names such as `ctl1..example.org`
             raise OSError(f"not an address that can be looked up: {e}") from e
         try:
             return dns_names(writer.get_extra_info("peercert"))

@@ -1,10 +1,13 @@
-"""How a node is reached: one channel per target and name, made when it is first asked for, kept, and closed with the dialer.
+"""Channels to other nodes: one per target and name, opened at the first use, and closed with the dialer.
 
-A channel connects, and connects again, by itself (`grpc_options` says how eagerly); making one costs no connection.
+A channel connects, and connects again, by itself (`grpc_options` has the timing); making a channel opens no connection yet.
 
-Over TLS a server has to show a certificate for a name. For operators that is the host that was dialled. A node of the cluster is
-dialled by the name of its identity (`node_identity`), and then its host counts for nothing: whoever has taken over an address or
-a DNS entry, and has a certificate of the same authority, still cannot answer in its place.
+Over TLS a server has to show a certificate with a certain name. An operator demands the host that was dialled. A node demands the
+identity of the other node (`node_identity`), and the host does not matter:
+
+    1. Controller 1 dials controller 2 at ctl2.example.org, and demands controller-2.e0be....
+    2. An attacker takes over the DNS entry ctl2.example.org and has the certificate of broker 101, of the same authority.
+    3. That certificate does not have the name controller-2.e0be..., so controller 1 sends no request to the attacker.
 """
 
 import asyncio
@@ -18,20 +21,20 @@ from service_kit.rpc.grpc_options import Options, channel_options
 from service_kit.security.tls import TlsFiles, channel_credentials
 
 Dial = Callable[[str, str | None], grpc.aio.Channel]
-"""The channel to a target (`host:port`), whose certificate has to have that name; None: the target's host."""
+"""Returns the channel to a target (`host:port`) whose certificate must have the given name; None: the target's host."""
 Reach = Callable[[str, int | None], Awaitable[grpc.aio.Channel]]
-"""The channel to the controller with that id at a target; None: to whichever controller of this cluster is there. Raises
+"""Returns the channel to the controller with the given id at a target; None: to any controller of this cluster. Raises
 WrongServer or OSError (see `service_kit.rpc.controller_channels`)."""
 
 
 class WrongServer(Exception):
-    """Whoever answers there is not the node that is meant; it was asked nothing."""
+    """The server at an address is not the expected node; no request was sent to it."""
 
 
 def open_channel(
     target: str, credentials: grpc.ChannelCredentials | None, options: Options, name: str | None = None
 ) -> grpc.aio.Channel:
-    """A channel of the caller's own to `target` (`host:port`). Over TLS the server has to be `name`, or the target's host."""
+    """Opens a channel to `target` (`host:port`) for the caller. Over TLS the server must be `name`, or the target's host."""
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=options)
     if name is not None:
@@ -40,7 +43,7 @@ def open_channel(
 
 
 class Dialer:
-    """`async with Dialer() as dialer`: channels for this event loop, all closed at the end."""
+    """`async with Dialer() as dialer`: channels for one event loop, all closed at the end."""
 
     def __init__(self, tls: TlsFiles | None = None, options: Options | None = None) -> None:
         """Raises TlsUnusable if certificates cannot be read."""
@@ -50,7 +53,7 @@ class Dialer:
         self._closed = False
 
     def __call__(self, target: str, name: str | None = None) -> grpc.aio.Channel:
-        """The channel to `target` (`host:port`) whose server has to be `name`, always the same one; see `open_channel`."""
+        """Returns the channel to `target` (`host:port`) whose server must be `name`: the same channel each time."""
         assert not self._closed, "dialed after close"
         channel = self._channels.get((target, name))
         if channel is None:
@@ -59,7 +62,7 @@ class Dialer:
         return channel
 
     async def close(self) -> None:
-        """Closes all; calls in flight are cancelled. Twice is fine."""
+        """Closes all channels and cancels their calls. May be called twice."""
         self._closed = True
         channels, self._channels = list(self._channels.values()), {}
         await asyncio.gather(*(channel.close() for channel in channels))
@@ -80,15 +83,15 @@ _NEVER_SENT = (
     "DNS resolution failed",
     "errors resolving ",
 )
-"""gRPC has one status for a connection that did not come about and for one that broke; only the text tells them apart."""
+"""gRPC has the same status for a connection that was never established and for a broken one; only the text differs."""
 
 
 def was_never_sent(e: grpc.aio.AioRpcError) -> bool:
-    """Whether the call failed before any byte of it left: no connection came about."""
+    """Tells whether the call failed before any byte was sent, because no connection was established."""
     details = e.details() or ""
     return e.code() is grpc.StatusCode.UNAVAILABLE and any(text in details for text in _NEVER_SENT)
 
 
 def is_wrong_server(e: grpc.aio.AioRpcError) -> bool:
-    """Whether the call failed because the server has another name than was demanded of it."""
+    """Tells whether the call failed because the server's certificate does not have the demanded name."""
     return e.code() is grpc.StatusCode.UNAVAILABLE and "Hostname Verification Check failed" in (e.details() or "")

@@ -1,22 +1,23 @@
-"""Who may ask what of this node: three doors, and the certificate that each of them wants.
+"""Authorization of callers: three doors, and the certificate that each door requires.
 
-    door        service               who comes in
-    voters      VoterService          a controller of this cluster, for its own id
-    brokers     BrokerService         the broker whose id the request has
-    operators   AdminService          a principal of `admin.principals`, or any certificate of the authority if none is listed; a
-                                      controller of this cluster
+    door        service               certificate
+    voters      VoterService          of a controller of this cluster, for its own id
+    brokers     BrokerService         of the broker whose id is in the request
+    operators   AdminService          of a controller of this cluster, or with a subject in `admin.principals`; any certificate of
+                                      the authority if none is listed
 
-    controller 3 asks for a vote as controller 2:   refused, whatever epoch it names
+    controller 3 asks for a vote as controller 2:   refused, whatever epoch is in the request
     broker 101 registers broker 102:                refused
     broker 101 asks in the name of CN=alice:        CN=alice is looked up in `admin.principals`
 
-Whoever is refused hears CLUSTER_AUTHORIZATION_FAILED, and nothing of the request was looked at before. One line a second at most
-says who it was. Only DNS names count as a node's identity (`node_identity`).
+A refused caller gets CLUSTER_AUTHORIZATION_FAILED, before anything of the request was done. The log has at most one line per
+second about refusals. Only DNS names count as a node's identity (`node_identity`).
 
-A node that hands a request on says in whose name. It is believed if its certificate is a node's of this cluster; anybody else
-speaks for themselves. A controller has looked at its own list before it handed a request on; a broker's word is looked up again.
+A node that forwards a request states the caller's name. The receiver believes it only if the forwarder's certificate is a
+node's of this cluster; for any other connection the caller is the certificate's holder. A controller checks the caller against
+its own list before it forwards a request. A broker's statement is checked again by the controller.
 
-Without TLS nobody can be told from anybody: all doors are open.
+Without TLS no caller can be identified, so all doors are open.
 """
 
 import asyncio
@@ -34,26 +35,26 @@ logger = logging.getLogger(__name__)
 
 TELL_INTERVAL_S: Final = 1.0
 EVERYBODY: Final = (
-    "admin.principals is not set: whoever has a certificate of the authority may change everything in this cluster"
+    "admin.principals is not set: every holder of a certificate of the authority may change everything in this cluster"
 )
 
 
 class NotAuthorized(Exception):
-    """This certificate does not open this door; nothing was done."""
+    """The certificate does not open this door; nothing was done."""
 
 
 class Caller:
-    """Whoever is at the other end of one connection. Made once for a call or stream, however many requests it brings."""
+    """The caller on one connection. Made once per call or stream, for all its requests."""
 
     def __init__(self, doors: "Doors", context: Any, nodes: frozenset[Node], principal: str) -> None:
         self.principal = principal
-        """In whose name the request is made."""
+        """The name in which the request is made."""
         self._doors = doors
         self._context = context
         self._nodes = nodes
 
     def check_node(self, role: str, *node_ids: int) -> None:
-        """Every one of `node_ids` is what the caller says it is.
+        """Checks that the caller is each of the nodes `node_ids`.
 
         Raises:
             NotAuthorized: the certificate is not that node's.
@@ -63,13 +64,13 @@ class Caller:
         for node_id in node_ids:
             if (role, node_id) not in self._nodes:
                 wanted = " or ".join(self._doors.names.names_of(Node(role, node_id)))
-                self._refuse(f"only {role} {node_id} may say this, whose certificate has the DNS name {wanted}")
+                self._refuse(f"only {role} {node_id} may send this; its certificate has the DNS name {wanted}")
 
     def check_operator(self) -> None:
-        """The caller may operate the cluster.
+        """Checks that the caller may operate the cluster.
 
         Raises:
-            NotAuthorized: nobody has listed it.
+            NotAuthorized: the caller is not in the list of operators.
         """
         listed = self._doors.admin_principals
         if not listed or self.principal in listed or any(node.role == CONTROLLER for node in self._nodes):
@@ -83,10 +84,10 @@ class Caller:
 
 
 class Doors:
-    """One node's doors."""
+    """The doors of one node."""
 
     def __init__(self, names: NodeNames | None = None, admin_principals: Collection[str] = ()) -> None:
-        """Without `names` all are open: this node has no TLS."""
+        """Without `names` all doors are open: this node has no TLS."""
         self.names = names
         self.admin_principals = frozenset(admin_principals) if names is not None else frozenset()
         self._anybody = Caller(self, None, frozenset(), ANONYMOUS)
@@ -95,11 +96,11 @@ class Doors:
 
     @classmethod
     def over_tls(cls, cluster_id: str, access: Access) -> Self:
-        """Of a node of that cluster, whose listeners demand certificates."""
+        """Makes the doors of a node whose listeners demand certificates."""
         return cls(NodeNames(cluster_id, access.node_names), access.admin_principals)
 
     def caller(self, context: Any) -> Caller:
-        """Who calls; costs some microseconds."""
+        """Identifies the caller of a call; costs some microseconds."""
         if self.names is None:
             return self._anybody
         own = principal_of(context)
@@ -108,7 +109,7 @@ class Doors:
         return Caller(self, context, nodes, own if claimed is None else claimed)
 
     def tell(self, text: str) -> None:
-        """Logs a refusal, or counts it where one was logged just now."""
+        """Logs a refusal, or counts it if the last line is less than a second old."""
         now_s = asyncio.get_running_loop().time()
         if now_s < self._told_s + TELL_INTERVAL_S:
             self._untold += 1
@@ -119,10 +120,10 @@ class Doors:
 
 
 def doors_of(node: Node, cluster_id: str, tls: TlsFiles | None, access: Access, warn: Callable[..., object]) -> Doors:
-    """The doors of `node` of that cluster, its own certificate checked. Without `tls` every door is open.
+    """Makes the doors of `node`, and checks the node's own certificate. Without `tls` every door is open.
 
-    Calls `warn(event, reason=text)` for each of two things that do not keep the node from starting: other nodes will not accept
-    its certificate, or no operator is listed.
+    Calls `warn(event, reason=text)` if other nodes will not accept the certificate, and if no operator is listed. Both do not
+    keep the node from starting.
 
     Raises:
         TlsUnusable: the certificate is another node's, or a file cannot be used.
@@ -139,7 +140,7 @@ def doors_of(node: Node, cluster_id: str, tls: TlsFiles | None, access: Access, 
 
 
 def certificate_text(context: Any) -> str:
-    """The certificate at the other end, for people: its subject, and the names that it is for."""
+    """The caller's certificate for people: its subject and its alternative names."""
     names = ", ".join(_texts(context, "x509_subject_alternative_name"))
     return f"{principal_of(context)} ({f'for {names[:500]}' if names else 'without alternative names'})"
 

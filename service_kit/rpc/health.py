@@ -1,16 +1,18 @@
-"""How others learn whether a node is well: gRPC's standard health service, and HTTP for those without gRPC.
+"""Health checks of a node: gRPC's standard health service, and HTTP for clients without gRPC.
 
-Three questions, kept apart, because a supervisor that kills nodes when the *quorum* is lost turns one failure into many:
+There are three checks. They are separate because a supervisor that kills nodes when the *quorum* is lost turns one failure into
+many:
 
-  * `""`, /livez:       the process is alive and its event loop turns;
-  * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next one may go;
-  * `admin`:            admin calls can be served here or are forwarded.
+  * `""`, /livez:       the process is alive and its event loop runs;
+  * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next node may be restarted;
+  * `admin`:            the node serves admin calls or forwards them.
 
-gRPC clients and load balancers ask for the health of a service by its full name, for example `quorum_rpc.v1.AdminService`.
-CHECKS says which of the three questions is answered then.
+gRPC clients and load balancers ask for the health of a service by its full name, for example `quorum_rpc.v1.AdminService`. CHECKS
+has the check for each service.
 
-/healthz names every check with its reason, /metrics is Prometheus's page. The HTTP side reads at most 8 KiB within five
-seconds, answers GET and HEAD, and closes; 64 connections at a time, or fewer where a process may have few files open.
+/healthz lists every check with its reason, and /metrics is the Prometheus page. The HTTP side reads at most 8 KiB within five
+seconds, answers GET and HEAD, and closes the connection. It takes 64 connections at a time, or fewer if the process may open few
+files.
 """
 
 import asyncio
@@ -37,13 +39,13 @@ CHECKS: Final = {
     "quorum_rpc.v1.ClusterMetadataService": QUORUM,
     "quorum_rpc.v1.VoterService": LIVE,
 }
-"""The check that speaks for a service."""
+"""The check that stands for a service."""
 
 HEAD_BYTES_MAX: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 64
 BACKLOG: Final = 8
-"""So many at the most are accepted before any of them can be cut off."""
+"""Maximum number of connections that wait to be accepted; a connection above the limits is closed only after that."""
 
 _REASONS: Final = {
     200: "OK",
@@ -55,7 +57,7 @@ _REASONS: Final = {
 
 
 class Health:
-    """What a node says about itself. All three begin as not well, but the process as alive."""
+    """The checks of one node. At the start the process is alive, and the other two checks fail."""
 
     def __init__(self) -> None:
         self._problems: dict[str, str | None] = {LIVE: None, QUORUM: "starting", ADMIN: "starting"}
@@ -63,7 +65,7 @@ class Health:
         self._served: tuple[str, ...] = ()
 
     async def set(self, service: str, problem: str | None) -> None:
-        """`problem` says in a few words why `service` is not well; None: it is. Cheap when nothing changes."""
+        """Sets the reason why `service` is not healthy; None: it is healthy. Cheap if nothing changes."""
         assert service in self._problems, service
         before = self._problems[service]
         self._problems[service] = problem
@@ -71,20 +73,20 @@ class Health:
             await self._tell(service)
 
     async def _tell(self, check: str) -> None:
-        """Sets the status under the check's own name, and under the names of the services that the check speaks for."""
+        """Sets the status under the check's own name, and under the names of the services that the check stands for."""
         for name in (check, *(service for service in self._served if CHECKS.get(service) == check)):
             await self._servicer.set(name, _grpc_status(self._problems[check]))
 
     def problem(self, service: str) -> str | None:
-        """Why `service` is not well, or None."""
+        """The reason why `service` is not healthy, or None."""
         return self._problems[service]
 
     def checks(self) -> dict[str, str]:
-        """Every check by name (`live`, `quorum`, `admin`): `ok`, or what is wrong."""
+        """Every check by name (`live`, `quorum`, `admin`): `ok`, or the reason why not."""
         return {service or "live": problem or "ok" for service, problem in self._problems.items()}
 
     async def add_to(self, server: grpc.aio.Server, services: Sequence[str] = ()) -> None:
-        """Serves grpc.health.v1 there, also for the `services` that CHECKS knows. One server at a time."""
+        """Serves grpc.health.v1 on `server`, also for the `services` that CHECKS knows. One server at a time."""
         self._served = tuple(services)
         self._servicer = grpc_health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
@@ -92,7 +94,7 @@ class Health:
             await self._tell(check)
 
     async def leave(self) -> None:
-        """From now on nothing is well here: watchers are told before the server goes."""
+        """Fails all checks from now on: watchers learn that before the server stops."""
         for service in self._problems:
             self._problems[service] = "stopping"
         if self._servicer is not None:
@@ -100,7 +102,7 @@ class Health:
 
 
 class Answer(NamedTuple):
-    """What the HTTP side says."""
+    """The answer of the HTTP side."""
 
     status: int
     content_type: str
@@ -108,7 +110,7 @@ class Answer(NamedTuple):
 
 
 def answer(path: str, health: Health, metrics: Metrics | None) -> Answer:
-    """The answer to a GET of `path`."""
+    """Returns the answer to a GET of `path`."""
     match path.partition("?")[0]:
         case "/livez":
             return _plain(health.problem(LIVE))
@@ -126,10 +128,10 @@ def answer(path: str, health: Health, metrics: Metrics | None) -> Answer:
 
 @asynccontextmanager
 async def serving_http(address: HostPort, health: Health, metrics: Metrics | None = None) -> AsyncIterator[int]:
-    """Serves the HTTP side inside of the block; gives the port.
+    """Serves the HTTP side inside of the block; yields the port.
 
     Raises:
-        OSError: if the address cannot be bound.
+        OSError: the address cannot be bound.
     """
     handler = _Handler(lambda path: answer(path, health, metrics))
     server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
@@ -142,7 +144,7 @@ async def serving_http(address: HostPort, health: Health, metrics: Metrics | Non
 
 
 class _Handler:
-    """One request per connection; whoever is slow or wrong is cut off."""
+    """Serves one request per connection. A slow or malformed request ends its connection."""
 
     def __init__(self, answer: Callable[[str], Answer]) -> None:
         self._answer = answer
@@ -153,13 +155,13 @@ class _Handler:
     def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if (
             self._is_closed or len(self._tasks) >= self._connections_max
-        ):  # asyncio may have accepted it before the port was closed
+        ):  # asyncio may have accepted the connection before the port was closed
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer))
 
         def ended(task: asyncio.Task[None]) -> None:
-            """Not in the task itself: one that is cancelled before its first step does nothing at all."""
+            """Ends the connection. (The task itself may not: a task that is cancelled before its first step runs no code.)"""
             self._tasks.discard(task)
             writer.transport.abort()
 
@@ -167,7 +169,7 @@ class _Handler:
         task.add_done_callback(ended)
 
     async def close(self) -> None:
-        """Cuts off those that are still there."""
+        """Ends the open connections."""
         self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -183,7 +185,7 @@ class _Handler:
                 writer.close()
                 await writer.wait_closed()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
-            pass  # the other side is slow, talks too much, or is gone: it is cut off, and there is nothing to tell it
+            pass  # the client is slow, sends too much, or is gone: the connection is ended, and no answer would help
 
 
 def _reply(head: bytes, answer: Callable[[str], Answer]) -> bytes:

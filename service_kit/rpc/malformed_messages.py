@@ -1,14 +1,14 @@
-"""Bytes that are no message: the call ends with INTERNAL, as in every gRPC server, and the log has a line a second at the most.
+"""Requests that cannot be decoded: the call ends with INTERNAL, as in every gRPC server, with at most one log line per second.
 
-grpc.aio takes a message that cannot be decoded for a failure of the method: it answers UNKNOWN and writes a traceback, as often
-as anybody likes. `Guard` stands around every method of a server and decodes in its place (and counts, for it sees every call:
-`call_tallies`):
+grpc.aio alone takes such a request for a failure of the method: it answers UNKNOWN and logs a traceback each time, without a
+limit. A `Guard` wraps every method of a server, and decodes in grpc.aio's place. A guard sees every
+call of its server, so it also counts the calls (`call_tallies`):
 
     1. A client sends 1,000 requests of random bytes within a second.
     2. Each call ends with INTERNAL, "the request is not a message of this method".
-    3. The log has one line with method and peer; the first line after that second says how many came meanwhile.
+    3. The log has one line with method and peer. The first line after that second has the number of the others.
 
-A failure of the method itself is another matter, and keeps its traceback.
+A failure of the method itself keeps its traceback.
 """
 
 import asyncio
@@ -31,43 +31,43 @@ log = get_logger(__name__)
 
 
 class _Malformed:
-    """In place of a request that could not be decoded."""
+    """Stands for a request that could not be decoded."""
 
 
 _MALFORMED: Final = _Malformed()
 
 
 class Guard:
-    """The guard of one server: its methods share one line a second."""
+    """The guard of one server. All its methods together log at most one line per second."""
 
     def __init__(self, tallies: CallTallies | None = None) -> None:
         self.tallies = tallies or CallTallies()
         self.calls = 0
-        """How many this server has taken so far."""
+        """How many calls this server has accepted so far."""
         self._leaving: asyncio.Event | None = None
         self._told_s: float | None = None
         self._untold = 0
 
     def around(self, handler: grpc.GenericRpcHandler) -> grpc.GenericRpcHandler:
-        """`handler` with a guard around each of its methods."""
+        """Wraps each method of `handler` in this guard."""
         return _Guarded(handler, self)
 
     def hold(self) -> None:
-        """Calls that come in from now on wait for `release` (`service_kit.rpc.server` says why)."""
+        """Makes new calls wait for `release` (`service_kit.rpc.server` has the reason)."""
         self._leaving = asyncio.Event()
 
     def release(self) -> None:
-        """Those that wait go on, and nobody waits any more."""
+        """Lets the waiting calls go on; later calls do not wait."""
         assert self._leaving is not None
         self._leaving.set()
 
     async def held(self) -> None:
-        """For a call: returns at once, but for a server that is about to stop."""
+        """Returns at once, except for calls to a server that is about to stop."""
         if self._leaving is not None:
             await self._leaving.wait()
 
     async def refuse(self, method: str, context: Any) -> None:
-        """Ends the call, and writes its line if it is time for one."""
+        """Ends the call; writes a log line if the last one is a second old."""
         now_s = asyncio.get_running_loop().time()
         if self._told_s is None or now_s >= self._told_s + LINE_INTERVAL_S:
             log.warning("malformed request", method=method, peer=context.peer(), others_since=self._untold)
@@ -89,14 +89,14 @@ class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
         found = self._methods.get(name)
         if found is None:
             method = self._handler.service(handler_call_details)
-            if method is None:  # not kept: strangers choose the names
+            if method is None:  # not kept, because a stranger could fill the memory with invented names
                 return None
             found = self._methods[name] = _guarded(method, name, self._guard)
         return found
 
 
 def _guarded(method: Any, name: str, guard: Guard) -> grpc.RpcMethodHandler:
-    """The same method; what cannot be decoded is refused before it, or where it reads."""
+    """Wraps a method: a request that cannot be decoded is refused before the method, a stream's when the method reads it."""
     kind = f"{'stream' if method.request_streaming else 'unary'}_{'stream' if method.response_streaming else 'unary'}"
     behavior = getattr(method, kind)
     decode, encode = method.request_deserializer, method.response_serializer
@@ -158,7 +158,7 @@ def _around_coroutine(
                 return await guard.refuse(name, context)
             try:
                 response = await behavior(request, context)
-            except DecodeError:  # of a stream: it is decoded where it is read
+            except DecodeError:  # from a stream, which is decoded when the method reads it
                 return await guard.refuse(name, context)
             code = code_name(context.code())
             return response

@@ -1,16 +1,16 @@
-"""A gRPC server for a block of code: bound, limited, with health and reflection, and gone in order afterwards.
+"""A gRPC server for a block of code: bound, limited, with health and reflection, and stopped in order.
 
     async with serving(HostPort("127.0.0.1", 0), add_services, health=health) as port:
         ...
 
-Inside of the block calls are served. At its end health says "stopping", calls that are still coming in are answered too, calls in
-flight get `grace_s` seconds, and the port is free again.
+Inside of the block the server answers calls. At the end of the block health says "stopping", calls that still arrive are answered
+too, calls in progress get `grace_s` seconds, and the port is free again.
 
-gRPC cuts off (CANCELLED) what has come in and is not taken yet when a server stops, and nobody knows then what became of it. So:
+When a server stops, gRPC cancels calls that have arrived and are not accepted yet, and their clients cannot know the outcome. So:
 
-    1. A node leaves, and refuses everything. Fifty clients ask it, and ask it again as soon as they are refused.
-    2. Its server takes what comes in, and lets it wait. Soon all fifty clients wait for an answer, and no more calls come.
-    3. The server tells its clients that it stops, and then the fifty calls go on, and are refused. No client asks it again.
+    1. A node leaves, and refuses all requests. Fifty clients ask it, and ask again as soon as they are refused.
+    2. The server accepts new calls and makes them wait. Soon all fifty clients wait for an answer, and no more calls arrive.
+    3. The server tells its clients that it stops. Then the fifty calls go on, and are refused. No client asks this node again.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ from service_kit.security.tls import TlsFiles, server_credentials
 
 STOP_GRACE_S = 1.0
 QUIET_S = 0.05
-"""After so long without a new call nobody is taken to be waiting for an answer."""
+"""How long no call may arrive before all clients are taken to be waiting for an answer."""
 
 
 class CannotBind(Exception):
-    """The address cannot be listened on; the text names it and says why."""
+    """The server cannot listen on an address; the text has the address and the reason."""
 
     def __init__(self, address: HostPort, reason: str) -> None:
         super().__init__(f"cannot listen on {address}: {reason}")
@@ -45,7 +45,7 @@ class CannotBind(Exception):
 
 
 class PortInUse(CannotBind):
-    """Somebody listens there already."""
+    """Another process listens on the address."""
 
 
 @asynccontextmanager
@@ -62,17 +62,16 @@ async def serving(
     servers: int = 1,
     tallies: CallTallies | None = None,
 ) -> AsyncIterator[int]:
-    """Serves what `add_services` adds; gives the port (the one that was found free, for port 0).
+    """Serves the services that `add_services` adds; yields the port (for port 0 the one that was found free).
 
-    `servers`: so many are served by this process, and share the connections that it may have (`descriptors`).
+    `servers`: how many servers of this process share its connections (`descriptors`).
     `tallies` count this server's calls.
-    `reflect` are full service names (`quorum_rpc.v1.AdminService`) that reflection shows, and that `health` has a status for;
-    without any name reflection is off.
+    `reflect`: the full service names (`quorum_rpc.v1.AdminService`) for reflection and health; reflection is off if it is empty.
 
     Raises:
-        PortInUse: if another process listens there.
-        CannotBind: for any other reason of the operating system.
-        TlsUnusable: if certificates cannot be read.
+        PortInUse: another process listens on the address.
+        CannotBind: the operating system refuses the address for another reason.
+        TlsUnusable: a certificate or key cannot be used.
     """
     credentials = server_credentials(tls)
     server = grpc.aio.server(
@@ -80,8 +79,8 @@ async def serving(
         maximum_concurrent_rpcs=CONCURRENT_RPCS_MAX,
         interceptors=interceptors,
     )
-    # Generated code hands every method over twice, generic and "registered". For each registered one grpc.aio keeps a pending
-    # accept, and sleeps on all of them anew for each call: thirty methods cost more than a small call does.
+    # Generated code registers every method twice, generic and "registered". For each registered method grpc.aio keeps a pending
+    # accept, and waits for all of them anew at each call: thirty methods cost more than a small call does.
     server.add_registered_method_handlers = _stay_generic
     guard = _guarded(server, tallies)
     add_services(server)
@@ -99,18 +98,17 @@ async def serving(
         guard.hold()
         await _drained(guard, grace_s)
         stopping = asyncio.ensure_future(server.stop(grace_s))
-        await asyncio.sleep(0)  # in its first step it tells its clients
+        await asyncio.sleep(0)  # in its first step `stop` tells the clients
         guard.release()
         await stopping
 
 
 def _stay_generic(service_name: str, method_handlers: object) -> None:
-    """In place of grpc.aio's own: the generic handlers, which are there too, serve the same methods."""
+    """Replaces grpc.aio's method: the generic handlers are registered too, and serve the same methods."""
 
 
 def _guarded(server: Any, tallies: CallTallies | None) -> Guard:
-    """From now on `server` answers bytes that are no message as `service_kit.rpc.malformed_messages` says, and counts
-    its calls."""
+    """Wraps a guard around all methods that are added to `server` from now on (`service_kit.rpc.malformed_messages`)."""
     guard, add = Guard(tallies), server.add_generic_rpc_handlers
 
     def add_guarded(handlers: Iterable[grpc.GenericRpcHandler]) -> None:
@@ -121,7 +119,7 @@ def _guarded(server: Any, tallies: CallTallies | None) -> Guard:
 
 
 async def _drained(guard: Guard, within_s: float) -> None:
-    """Returns once no more calls come in, or the time is up."""
+    """Returns once no more calls arrive, or after `within_s`."""
     loop = asyncio.get_running_loop()
     until_s, calls = loop.time() + within_s, -1
     while calls != guard.calls and loop.time() < until_s:

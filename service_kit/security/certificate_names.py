@@ -1,6 +1,6 @@
-"""Which DNS names a certificate has, without a parser of X.509: Python's TLS tells what the other side of a handshake has shown.
+"""The DNS names in a certificate, read by Python's TLS from a handshake, so that no parser of X.509 is needed.
 
-The names in a node's own certificate are read in the same way: it shakes hands with itself, in memory.
+A node reads the names in its own certificate by a handshake with itself, in memory.
 """
 
 import ssl
@@ -12,18 +12,18 @@ from service_kit.security.tls import TlsFiles, TlsUnusable
 
 _FLIGHTS_MAX: Final = 10
 _INVALID_PURPOSE: Final = 26
-"""OpenSSL's X509_V_ERR_INVALID_PURPOSE: the certificate's extended key usage leaves out what it is shown for."""
+"""OpenSSL's X509_V_ERR_INVALID_PURPOSE: the certificate's extended key usage does not include this use."""
 
 
 class ClientsOnly(TlsUnusable):
-    """The certificate may be shown by a client, and not by a server, which every node is."""
+    """The certificate is only for clients, but every node is a server too."""
 
 
 def client_context(tls: TlsFiles) -> ssl.SSLContext:
-    """For a handshake that shows this node's certificate and wants one of the same authority, whatever its names.
+    """A context for a handshake that shows this node's certificate and demands one of the same authority, with any names.
 
     Raises:
-        TlsUnusable: naming the file.
+        TlsUnusable: a file cannot be used; the text names it.
     """
     context = _context(ssl.PROTOCOL_TLS_CLIENT, tls)
     try:
@@ -44,16 +44,17 @@ def _context(protocol: ssl._SSLMethod, tls: TlsFiles) -> ssl.SSLContext:
 
 
 def dns_names(shown: Mapping[str, Any]) -> frozenset[str]:
-    """The DNS subject alternative names in what `SSLObject.getpeercert` gives, in lower case."""
+    """The DNS subject alternative names in the result of `SSLObject.getpeercert`, in lower case."""
     return frozenset(str(value).lower() for kind, value in shown.get("subjectAltName", ()) if kind == "DNS")
 
 
 def own_names(tls: TlsFiles) -> frozenset[str]:
-    """The DNS names in this node's own certificate.
+    """Returns the DNS names in this node's own certificate.
 
     Raises:
-        TlsUnusable: the files cannot be used, or whoever trusts the authority does not take the certificate: it has expired, or
-            another authority has signed it.
+        TlsUnusable: the files cannot be used, or a peer with this authority would refuse the certificate: it has expired, or
+            another
+            authority has signed it.
     """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(tls).wrap_bio(to_client, to_server)
@@ -69,7 +70,7 @@ def own_names(tls: TlsFiles) -> frozenset[str]:
             except ssl.SSLError as e:
                 if getattr(e, "verify_code", 0) == _INVALID_PURPOSE:
                     raise ClientsOnly(
-                        f"{tls.certificate_chain} is a client's certificate, and no server may show it"
+                        f"{tls.certificate_chain} is a client's certificate, but every node is a server too"
                     ) from e
                 why = getattr(e, "verify_message", "") or e.reason or str(e)
                 raise TlsUnusable(f"{tls.certificate_chain} by {tls.certificate_authority}: {why}") from e
@@ -79,11 +80,13 @@ def own_names(tls: TlsFiles) -> frozenset[str]:
 
 
 def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
-    """A warning to print for a certificate that others will not take; None if all is well. It may have expired, say, or lack the
-    name that others demand of a server: that does not end the node, which goes on once the files are replaced.
+    """Checks this node's own certificate. Returns a warning if other nodes will not accept it; None if all is well.
+
+    A warning does not keep the node from starting: the certificate may have expired, or lack the name that other nodes demand,
+    and the node works once an operator replaces the files.
 
     Raises:
-        TlsUnusable: the certificate is not `node`'s, so that every other node would refuse it; or a file cannot be used.
+        TlsUnusable: the certificate is not `node`'s, so every other node would refuse it; or a file cannot be used.
     """
     tls.read_checked()
     try:
@@ -91,14 +94,15 @@ def check_own_name(tls: TlsFiles, names: NodeNames, node: Node) -> str | None:
     except ClientsOnly as e:
         raise ClientsOnly(f"{e}. Give this node the certificate of {node.role} {node.node_id}") from e
     except TlsUnusable as e:
-        return f"others will not take this node's certificate: {e}"
+        return f"other nodes will not accept this node's certificate: {e}"
     if node in names.nodes_of(own):
         first = names.demanded(node)
-        text = f"others demand {first}, which is not in this node's certificate: they let this node in, and ask it for nothing"
+        text = f"other nodes demand {first}, which is not in this node's certificate: they accept its requests, but send it none"
         return None if first in own else text
     shown = ", ".join(sorted(own)) or "no DNS name"
+    wanted = " or ".join(names.names_of(node))
     raise TlsUnusable(
-        f"{tls.certificate_chain} is not the certificate of {node.role} {node.node_id}: it has {shown}, and not "
-        f"{' or '.join(names.names_of(node))}; every other node would refuse this one. Give it a certificate with that DNS name "
-        f"as a subject alternative name, or list one that it has in tls.node.names, here and at all other nodes: {node}@NAME"
+        f"{tls.certificate_chain} is not the certificate of {node.role} {node.node_id}: it has {shown}, but not {wanted}; "
+        "every other node would refuse it. Give this node a certificate with that DNS name as a subject alternative name, or "
+        f"list a name of the certificate in tls.node.names, here and at all other nodes: {node}@NAME"
     )

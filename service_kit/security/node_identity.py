@@ -1,32 +1,36 @@
-"""Whose certificate it is: the names by which the nodes of one cluster are known over TLS.
+"""The identity of a node: the names in its certificate that tell the nodes of one cluster apart over TLS.
 
-A node's identity stands in its certificate, as a DNS subject alternative name. The authority has signed it, so nobody has to look
-into the replicated image, which a stranger might have changed, or at a host, which may be shared or renamed.
+A node's identity is a DNS subject alternative name in its certificate. The authority has signed the name, so no other node has to
+trust the replicated image, which a stranger might have changed, or a host, which may be shared or renamed.
 
     cluster 4L6g3nShT-eMCtK--X86sw        its sixteen bytes as hex digits:   e0bea0de74a14fe78c0ad2befbf3acb3
     controller 2                          controller-2.e0bea0de74a14fe78c0ad2befbf3acb3
     broker 101                            broker-101.e0bea0de74a14fe78c0ad2befbf3acb3
 
-An authority that signs other names can be used all the same: `tls.node.names` lists, for each node, names that its certificates
-have. What is listed for a node stands *in place* of the name above.
+An authority that signs other names can be used too. `tls.node.names` lists, for each node, the names in its certificates. Names
+listed for a node *replace* the name above.
 
     tls.node.names: [controller-2@ctl2.example.org, controller-2@ctl2.old.example.org, broker-101@b101.example.org]
 
-A server counts whoever shows any of them as that node. A client can demand only one name (gRPC's target name), and demands the
-first. So a name is exchanged in three steps: every node lists the old and then the new one; the node gets a certificate that has
-both, or the new one behind the old; every node lists the new one first. With only the second one in its certificate a node may
-ask, and is asked by nobody.
+A server accepts any of a node's names. A client can demand only one name (gRPC's target name), and demands the first in the list.
+So an operator changes a name in three steps:
 
-It is a DNS name because that is what a gRPC client can demand of its server. A server counts nothing else: an e-mail address, a
-common name or a wildcard that reads the same is nobody's identity. A client is gRPC's, and takes more, as of hosts:
+    1. Every node lists the old name first, then the new name.
+    2. The node gets a certificate with both names.
+    3. Every node lists the new name first.
 
-    its server's certificate has                   the client that demands controller-2.e0be... asks it
-    DNS name *.e0be...                             yes: a wildcard is every node of the cluster
+A node whose certificate has only its second name may send requests, but gets none.
+
+The identity is a DNS name because a gRPC client can demand only a DNS name of its server. A server accepts no other field: an
+e-mail address, a common name or a wildcard with the same text is not an identity. gRPC's clients accept more, as for any host:
+
+    the server's certificate has                   a client that demands controller-2.e0be... accepts it
+    DNS name *.e0be...                             yes: a wildcard stands for every node of the cluster
     CN=controller-2.e0be..., and no DNS name       yes
     CN=controller-2.e0be..., and a DNS name        no
-    the same as an e-mail address or URI           no
+    the same text as an e-mail address or URI      no
 
-So an authority that nodes trust has to sign no wildcard over nodes' names, and no common name that is a node's.
+So an authority that nodes trust must not sign a wildcard that covers nodes' names, nor a common name that is a node's.
 """
 
 import base64
@@ -44,7 +48,7 @@ _ID_BYTES: Final = 16
 
 
 class Node(NamedTuple):
-    """One node of this cluster."""
+    """A node of this cluster."""
 
     role: str
     """`controller` or `broker`."""
@@ -55,7 +59,7 @@ class Node(NamedTuple):
 
 
 class NamedNode(NamedTuple):
-    """An entry of `tls.node.names`: whoever has a certificate for `name` is `node`."""
+    """An entry of `tls.node.names`: a certificate with the name `name` is `node`'s."""
 
     node: Node
     name: str
@@ -65,10 +69,10 @@ class NamedNode(NamedTuple):
 
 
 def parse_named_node(text: str) -> NamedNode:
-    """`controller-2@ctl2.example.org`.
+    """Parses `controller-2@ctl2.example.org`.
 
     Raises:
-        BadEndpoint: if it is not of that form.
+        BadEndpoint: the text does not have this form.
     """
     who, _, name = text.strip().partition("@")
     node = _parse_node(who)
@@ -79,7 +83,7 @@ def parse_named_node(text: str) -> NamedNode:
 
 
 def cluster_hex(cluster_id: str) -> str:
-    """The cluster's part of a name: 32 hex digits. Of an id that is no UUID they are the first sixteen bytes of its SHA-256."""
+    """The cluster's part of a name: the 32 hex digits of its id, or of the id's SHA-256 (16 bytes) if the id is not a UUID."""
     return _id_bytes(cluster_id).hex()
 
 
@@ -93,7 +97,7 @@ def _id_bytes(cluster_id: str) -> bytes:
 
 
 class NodeNames:
-    """The names of one cluster's nodes, as this node's configuration has them."""
+    """The names of one cluster's nodes, from this node's configuration."""
 
     def __init__(self, cluster_id: str, listed: Sequence[NamedNode] = ()) -> None:
         self._suffix = "." + cluster_hex(cluster_id)
@@ -104,17 +108,17 @@ class NodeNames:
             self._nodes[name] = self._nodes.get(name, frozenset()) | {node}
 
     def names_of(self, node: Node) -> tuple[str, ...]:
-        """Those by which `node` is known, the one that is demanded of it first."""
+        """All names of `node`, first the name that clients demand."""
         return self._names.get(node) or (f"{node}{self._suffix}",)
 
     def demanded(self, node: Node) -> str:
-        """What a client demands of the server that is to be `node`."""
+        """The name that a client demands of the server `node`."""
         return self.names_of(node)[0]
 
     def nodes_of(self, dns_names: Iterable[str]) -> frozenset[Node]:
-        """Who a certificate with these names is of: mostly nobody, or one."""
+        """The nodes that a certificate with these names identifies: mostly none, or one."""
         found: set[Node] = set()
-        for name in (each.lower() for each in dns_names if each.isascii()):  # the Kelvin sign in lower case is a k
+        for name in (each.lower() for each in dns_names if each.isascii()):  # the lower case of the Kelvin sign is a k
             found |= self._nodes.get(name, frozenset())
             node = _parse_node(name.removesuffix(self._suffix)) if name.endswith(self._suffix) else None
             if node is not None and node not in self._names:
@@ -123,7 +127,7 @@ class NodeNames:
 
 
 def _parse_node(text: str) -> Node | None:
-    """`controller-2`, in the one way that it is written: no `controller-02`, no `Controller-2`."""
+    """Parses `controller-2` in its canonical form: not `controller-02`, not `Controller-2`."""
     role, _, digits = text.partition("-")
     if role not in (CONTROLLER, BROKER) or not (digits.isascii() and digits.isdigit() and len(digits) <= 10):
         return None

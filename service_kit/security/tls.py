@@ -1,12 +1,15 @@
-"""Who may talk to whom: mutual TLS from three files, or none, and then on loopback only unless told otherwise.
+"""Mutual TLS from three files; without TLS a node listens on loopback only, unless the configuration allows more.
 
-Certificates are read when a server or channel is made. A server reads them again for each new connection once the files have
-changed. A channel does not (gRPC has no such hook), so what a node shows to others is what it found when it started: after a
-rotation nodes are restarted one by one, before the old certificate ends.
+A server reads its certificate when it starts, and again for a new connection once the files have changed. A channel reads its
+certificate only when it is made, because gRPC has no hook for a change:
 
-gRPC reports a key where a certificate should be, or the key of another certificate, as `Failed to create security
-handshaker`, for each connection anew. So the files are tried together when a server or channel is made, and the mistake
-is named.
+    1. An operator replaces the files of controller 1. Its server shows the new certificate on new connections.
+    2. Its channels to controllers 2 and 3 still show the old certificate.
+    3. The operator restarts the nodes one by one before the old certificate expires.
+
+gRPC reports wrong files (a key in place of a certificate, or another certificate's key) only as `Failed to create security
+handshaker`, again for each connection. So the files are checked together when a server or channel is made, with a message that
+names the mistake.
 """
 
 import ssl
@@ -24,26 +27,26 @@ _PRIVATE_KEY: Final = "private key"
 
 
 class TlsUnusable(Exception):
-    """A certificate or key file cannot be read; the text names it."""
+    """A certificate or key file cannot be used; the text names the file."""
 
 
 class InsecureListener(Exception):
-    """A port without TLS would be open to other machines."""
+    """A listener without TLS would be open to other machines."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: what this node shows, and by whom those of others must be signed."""
+    """PEM files: this node's certificate and key, and the authority that must have signed other nodes' certificates."""
 
     certificate_chain: Path
     private_key: Path
     certificate_authority: Path
 
     def read(self) -> tuple[bytes, bytes, bytes]:
-        """Chain, key, authority.
+        """Reads the files.
 
         Raises:
-            TlsUnusable: naming the file.
+            TlsUnusable: a file cannot be read, or has another kind of content.
         """
         return (
             _read(self.certificate_chain, _CERTIFICATE),
@@ -52,14 +55,14 @@ class TlsFiles:
         )
 
     def read_checked(self) -> tuple[bytes, bytes, bytes]:
-        """The same, of a key that is the certificate's.
+        """Reads the files, and checks that key and certificate belong together.
 
         Raises:
-            TlsUnusable: naming the file, or the two that do not belong together.
+            TlsUnusable: a file cannot be used, or the key is another certificate's.
         """
         found = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # how long a key has to be is gRPC's business, and the authority's
+        context.set_ciphers("DEFAULT:@SECLEVEL=0")  # gRPC and the authority decide about the length of keys
         try:
             context.load_cert_chain(self.certificate_chain, self.private_key, password=lambda: b"")
         except ssl.SSLError as e:
@@ -74,22 +77,22 @@ class TlsFiles:
 
 
 def server_credentials(tls: TlsFiles | None) -> grpc.ServerCredentials | None:
-    """For a server that demands a certificate of every client; None for one without TLS.
+    """Credentials of a server that demands a certificate from every client; None without TLS.
 
     Raises:
-        TlsUnusable: naming the file.
+        TlsUnusable: a file cannot be used; the text names it.
     """
     if tls is None:
         return None
     chain, key, authority = shown = tls.read_checked()
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
-        """Called by gRPC, on a thread of its own, before each handshake: None keeps what there is."""
+        """Returns the new certificate, or None to keep the old one. gRPC calls this on its own thread before each handshake."""
         nonlocal shown
         try:
             now = tls.read()
         except TlsUnusable:
-            return None  # half-rotated files: the old certificate still works, and the next handshake looks again
+            return None  # half-replaced files: the old certificate still works, and the next handshake reads the files again
         if now == shown:
             return None
         shown = now
@@ -100,10 +103,10 @@ def server_credentials(tls: TlsFiles | None) -> grpc.ServerCredentials | None:
 
 
 def channel_credentials(tls: TlsFiles | None) -> grpc.ChannelCredentials | None:
-    """For a channel that shows its certificate; None for one without TLS.
+    """Credentials of a channel that shows this node's certificate; None without TLS.
 
     Raises:
-        TlsUnusable: naming the file.
+        TlsUnusable: a file cannot be used; the text names it.
     """
     if tls is None:
         return None
@@ -112,19 +115,19 @@ def channel_credentials(tls: TlsFiles | None) -> grpc.ChannelCredentials | None:
 
 
 def check_listener(address: HostPort, tls: TlsFiles | None, *, allow_insecure_remote: bool) -> str | None:
-    """A warning to print for a listener that is open and unprotected although that was asked for; None if all is well.
+    """Returns a warning for an open listener without TLS that the configuration allows; None if all is well.
 
     Raises:
-        InsecureListener: if it would be so without having been asked for.
+        InsecureListener: the configuration does not allow such a listener.
     """
     if tls is not None or address.is_loopback:
         return None
     if not allow_insecure_remote:
         raise InsecureListener(
-            f"{address} would be open to other machines without TLS: "
-            "set tls files, bind 127.0.0.1, or set allow.insecure.remote=true"
+            f"{address} would be open to other machines without TLS; nothing was started. "
+            "Set the tls files, listen on 127.0.0.1, or set allow.insecure.remote=true"
         )
-    return f"{address} is open to other machines without TLS: whoever reaches it can change everything"
+    return f"{address} is open to other machines without TLS: every client that can connect may change everything"
 
 
 def _read(path: Path, wanted: str) -> bytes:
@@ -137,11 +140,11 @@ def _read(path: Path, wanted: str) -> bytes:
         raise TlsUnusable(f"{path}: not a PEM file")
     if not _holds(pem, wanted):
         other = _PRIVATE_KEY if wanted == _CERTIFICATE else _CERTIFICATE
-        found = f"this is a {other}: are the two swapped?" if _holds(pem, other) else "there is none in it"
+        found = f"this is a {other}: are the two swapped?" if _holds(pem, other) else "the file has none"
         raise TlsUnusable(f"{path}: a {wanted} expected, and {found}")
     return pem
 
 
 def _holds(pem: bytes, what: str) -> bool:
-    """Whether a block of `what` begins in it (`BEGIN PRIVATE KEY`, `BEGIN EC PRIVATE KEY`, `BEGIN CERTIFICATE`)."""
+    """Tells whether the file has a block of `what` (`BEGIN PRIVATE KEY`, `BEGIN EC PRIVATE KEY`, `BEGIN CERTIFICATE`)."""
     return any(line.startswith(b"-----BEGIN ") and what.upper().encode() in line for line in pem.splitlines())

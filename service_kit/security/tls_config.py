@@ -1,10 +1,13 @@
 """The TLS part of a daemon's configuration, the same for controllers and brokers.
 
-tls.certificate.chain: /etc/metaquorum/controller-1.pem
-tls.private.key: /etc/metaquorum/controller-1.key
-tls.certificate.authority: /etc/metaquorum/ca.pem
-tls.node.names: [broker-101@b101.example.org]         only for certificates without the names of `node_identity`
-admin.principals: ["CN=alice"]                        the operators; every certificate is an operator's if none is listed
+    tls.certificate.chain: /etc/metaquorum/controller-1.pem
+    tls.private.key: /etc/metaquorum/controller-1.key
+    tls.certificate.authority: /etc/metaquorum/ca.pem
+    tls.node.names: [broker-101@b101.example.org]
+    admin.principals: ["CN=alice"]
+
+`tls.node.names` is needed only for certificates without the names of `node_identity`. Without `admin.principals` every
+certificate of the authority is an operator's.
 """
 
 from collections.abc import Iterator
@@ -53,7 +56,7 @@ class TlsSection(BaseModel):
         if any(given) and not all(given):
             raise ValueError("tls.certificate.chain, tls.private.key and tls.certificate.authority belong together")
         if self.node_names and not all(given):
-            raise ValueError("tls.node.names says whose certificates are whose; without the three files there are none")
+            raise ValueError("tls.node.names needs the three tls files: without them there are no certificates")
         return self
 
 
@@ -82,4 +85,7 @@ class SecureConfig(Config):
     def tls_problems(self) -> Iterator[tuple[str, str]]:
         """The keys that contradict each other, each with a text."""
         if self.admin_principals and self.tls_files is None:
-            yield "admin.principals", "without tls nobody shows a certificate, so nobody could be told from anybody"
+            yield (
+                "admin.principals",
+                "needs the three tls files: without certificates an operator cannot be told from others",
+            )

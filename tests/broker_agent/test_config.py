@@ -163,7 +163,7 @@ def test_what_is_missing_is_said() -> None:
         ({"node__id": "-1"}, "greater than or equal to 0"),
         ({"log__level": "loud"}, "one of debug, info"),
         ({"tls__private__key": "/k.pem"}, "tls"),
-        ({"admin__principals": "CN=alice"}, "without tls nobody shows a certificate"),
+        ({"admin__principals": "CN=alice"}, "needs the three tls files: without certificates"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_reason(changes: dict[str, str], words: str) -> None:

@@ -105,7 +105,7 @@ def test_whose_certificates_are_whose(tmp_path: Path) -> None:
     access = load(tmp_path, LEAST + tls + names + operators).access
     assert [str(each) for each in access.node_names] == ["controller-1@c1.example.org", "broker-4@b4.example.org"]
     assert access.admin_principals == {"CN=alice,O=Example", "CN=bob"}
-    with pytest.raises(ConfigErrors, match=r"tls\.node\.names says whose certificates are whose"):
+    with pytest.raises(ConfigErrors, match=r"tls\.node\.names needs the three tls files"):
         load(tmp_path, LEAST + names)
-    with pytest.raises(ConfigErrors, match="without tls nobody shows a certificate"):
+    with pytest.raises(ConfigErrors, match="needs the three tls files: without certificates"):
         load(tmp_path, LEAST + operators).node_config()

@@ -302,7 +302,7 @@ async def test_a_vote_in_anothers_name_changes_nothing(
     assert not served.node.asked
     lines = [record.getMessage() for record in caplog.records if record.name == "service_kit.rpc.doors"]
     assert 1 <= len(lines) < 20
-    for part in ("127.0.0.1:", "CN=intern", "intern@example.org", "only controller 2 may say this", "controller-2."):
+    for part in ("127.0.0.1:", "CN=intern", "intern@example.org", "only controller 2 may send this", "controller-2."):
         assert part in lines[0], lines[0]
 
 

@@ -221,7 +221,7 @@ async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files
             await asyncio.wait_for(second.channel_ready(), 10)
             assert second is not first
         async with serve(FakeNode(), OURS, HostPort("127.0.0.1", port), grace_s=0, tls=files.host):
-            with pytest.raises(WrongServer, match=r"host\.example\.org, and neither controller-ID\."):
+            with pytest.raises(WrongServer, match=r"host\.example\.org, but neither controller-ID\."):
                 await reach(target)
 
 
