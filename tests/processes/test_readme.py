@@ -114,6 +114,7 @@ def exported(output: str) -> dict[str, str]:
     return dict(word.split("=", 1) for line in lines for word in shlex.split(line))
 
 
+@pytest.mark.spark
 def test_the_quick_start_and_the_offline_jobs(shell: Shell) -> None:
     """From `dev up` to a clean audit, and the Python snippet in between."""
     quick, offline = session(section(README, "Quick start")), session(OFFLINE)
