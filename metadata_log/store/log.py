@@ -331,7 +331,7 @@ class Log(LogView):
     def _start_anew(self, start: LogStart) -> None:
         start_anew(self._directory, self._segments, self._note, start)
         self._memory.begin_at(start)
-        self._stand_at_end()
+        self._count_all_as_durable()
 
     def drop_prefix(self, snapshot: OffsetAndEpoch) -> list[str]:
         """Move the log's start up to the end of `snapshot`, a boundary below `flushed_end`.
@@ -357,7 +357,7 @@ class Log(LogView):
         self._shape = None
         return self._segments.retire_below(offset)
 
-    def stand_on(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
+    def start_at_snapshot(self, snapshot: OffsetAndEpoch, chain: bytes, timestamp_ms: int) -> None:
         """Start the log at the end of `snapshot`, even if the records below are damaged. Keep the records above that
         continue the snapshot, and delete everything else.
 

@@ -48,9 +48,9 @@ class LogView:
         self._lost = found.lost
         self._generation = 0
         """Grows with every truncation, reset and repair; a flush ticket of another generation is void."""
-        self._stand_at_end()
+        self._count_all_as_durable()
 
-    def _stand_at_end(self) -> None:
+    def _count_all_as_durable(self) -> None:
         """Count everything in the log as durable, and the log's start as the only known snapshot."""
         start = self._memory.start.start
         self._flushed_end, self._flushed_chain = self._memory.end, self._memory.chain

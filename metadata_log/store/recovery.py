@@ -208,7 +208,7 @@ class Recovery:
             except BadBatch as e:
                 damage = Damage(index, e.position, self._end, str(e), isinstance(e, UnreadableBatch))
             if self._chain is None and self._start is not None:
-                self._stand_at_start(self._start)
+                self._begin_at_start(self._start)
             resume = None if self._chain is None else self._resume_behind(damage)
             if resume is None:
                 self._damage = damage
@@ -268,7 +268,7 @@ class Recovery:
         elif (offset, header.previous_chain) != (self._end, self._chain):
             raise _AnotherHistory(f"the segment does not continue the log, which ends at offset {self._end}")
 
-    def _stand_at_start(self, start: LogStart) -> None:
+    def _begin_at_start(self, start: LogStart) -> None:
         self._end, self._epoch, self._chain = start.start.offset, start.start.epoch, start.chain
         self._lowest = start.start.offset
         self._check_promises()

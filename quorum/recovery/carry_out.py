@@ -158,7 +158,7 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
         meta = store.read_meta(steps.snapshot)
         log.reset_to(steps.snapshot, meta.chain, meta.timestamp_ms)
     elif own is not None:
-        log.stand_on(own.end, own.chain, own.timestamp_ms)
+        log.start_at_snapshot(own.end, own.chain, own.timestamp_ms)
     while damaged := next((each for each in log.damage if each.start < steps.base), None):
         log.repair(damaged, log.read_again(damaged))  # its bytes are there, and are proven by now
     log.truncate(steps.base)

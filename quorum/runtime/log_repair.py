@@ -109,7 +109,9 @@ class LogRepair:
         if error is not None or meta is None or not self._is_wanted(job):
             return False
         try:
-            self._disk.space.write_at_any_price(lambda: self._log.stand_on(end, meta.chain, meta.timestamp_ms), now_ms)
+            self._disk.space.write_at_any_price(
+                lambda: self._log.start_at_snapshot(end, meta.chain, meta.timestamp_ms), now_ms
+            )
         except CorruptLog as e:
             self._disk.found_damage(e)  # just below the end, where nothing was read for `fits`
             return False

@@ -207,7 +207,7 @@ def test_the_epochs_around_rot_stay_what_they_are() -> None:
         assert log.shape.epochs == epochs
         assert damaged.epoch_after == written[damaged.end - 1].epoch
         snapshot = written[damaged.start].end
-        log.stand_on(snapshot, written[damaged.start].chain, 5)
+        log.start_at_snapshot(snapshot, written[damaged.start].chain, 5)
         log.shape.check_invariants()
         for batch in written[damaged.end - 1 :]:
             assert log.shape.epoch_below(batch.end_offset) == batch.epoch

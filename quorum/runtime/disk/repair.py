@@ -285,7 +285,9 @@ class Repair:
             return False
         if not self.fits(snapshot, meta.chain):
             return False
-        self._space.write_at_any_price(lambda: self._log.stand_on(snapshot, meta.chain, meta.timestamp_ms), now_ms)
+        self._space.write_at_any_price(
+            lambda: self._log.start_at_snapshot(snapshot, meta.chain, meta.timestamp_ms), now_ms
+        )
         return True
 
     def fits(self, snapshot: OffsetAndEpoch, chain: bytes) -> bool:
