@@ -29,7 +29,7 @@ from broker_agent.store import BrokerStore
 from broker_agent.wire import ClusterMetadata, describe
 from metadata_log.disk.files import RealDirectory
 from metadata_log.disk.identity import Identity, check_identity, read_identity
-from metadata_log.format.records import NO_DATA_PLANE, Endpoint, FeatureRange
+from metadata_log.format.records import NO_DATA_PLANE, STATE_REASONS, Endpoint, FeatureRange
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
 from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
@@ -40,7 +40,7 @@ from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 
-FEATURES = (FeatureRange("metadata.version", 1, 1),)
+FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
 """The features that this release supports."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name

@@ -11,6 +11,7 @@ from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.core.roles import Transition
+from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.requests import LeaderHint, MetadataFetch, MetadataFetched, NodeStatus, ReadView, Refused
 from quorum.runtime.protocol.restarts import RestartAdvice
 from quorum.runtime.protocol.tallies import Tallies
@@ -77,6 +78,10 @@ class ControllerNode(Protocol):
 
     def on_transition(self, listener: Callable[[Transition], None]) -> None:
         """`listener` is called with each change of this node's role, those before this call included."""
+        ...
+
+    def on_happening(self, listener: Callable[[Told], None]) -> None:
+        """`listener` is called with each happening that this node has decided and that is committed, in the order of the log."""
         ...
 
     def leader_hint(self) -> LeaderHint: ...

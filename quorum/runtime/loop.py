@@ -31,6 +31,7 @@ from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
+from quorum.runtime.active.story import Told
 from quorum.runtime.active.waiting_room import unknown_outcome
 from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
@@ -143,6 +144,7 @@ class NodeLoop:
         self._scheduled = False
         self._left = False
         self._tell_transition: Callable[[Transition], None] | None = None
+        self._tell_happening: Callable[[Told], None] | None = None
         self._farewells: set[asyncio.Future[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
@@ -266,6 +268,15 @@ class NodeLoop:
             for change in self._transitions:
                 self._tell_transition(change)
             self._transitions.clear()
+
+    def on_happening(self, listener: Callable[[Told], None]) -> None:
+        self._tell_happening = listener
+        self._tell_happenings()
+
+    def _tell_happenings(self) -> None:
+        if self._tell_happening is not None:
+            for told in self.node.active.story.take():
+                self._tell_happening(told)
 
     def leader_hint(self) -> LeaderHint:
         return self.node.addresses.leader_hint(self._clock.now_ms())
@@ -425,6 +436,7 @@ class NodeLoop:
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
         self._tell_transitions()
+        self._tell_happenings()
         node = self.node
         self._commit_meter.note(node.active.on, node.log.shape.end, node.state.applied, self._clock.elapsed_us())
         self.tallies.turn_seconds.observe((self._clock.cpu_us() - began_us) / 1e6)

@@ -323,6 +323,22 @@ RPC_ROWS: Final = (
         ("service",),
     ),
 )
+HAPPENING_ROWS: Final = (
+    _Row(
+        "brokers_fenced_total",
+        Kind.COUNTER,
+        "Brokers that this node has fenced as active controller, by broker and reason. The log has a line for each.",
+        lambda of: of.tallies.brokers_fenced,
+        ("broker_id", "why"),
+    ),
+    _Row(
+        "happenings_total",
+        Kind.COUNTER,
+        "Committed happenings that this node has decided, as active controller, by kind: one for each line in its log.",
+        lambda of: of.tallies.happenings,
+        ("kind",),
+    ),
+)
 CONTROLLER_METRICS: Final = (
     *QUORUM_ROWS,
     *CLUSTER_ROWS,
@@ -330,5 +346,6 @@ CONTROLLER_METRICS: Final = (
     *LOG_ROWS,
     *DISK_ROWS,
     *WORK_ROWS,
+    *HAPPENING_ROWS,
     *RPC_ROWS,
 )

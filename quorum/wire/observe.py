@@ -10,6 +10,7 @@ from quorum.core.protocol.problem import Problem, texts
 from quorum.core.roles import Role
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import DiskStatus, NodeStatus
+from quorum.wire.happening_lines import HappeningLines
 from quorum.wire.role_lines import RoleLines
 from service_kit.process.logs import Logs, get_logger
 from service_kit.process.notify import notify
@@ -25,9 +26,11 @@ async def watch(
 ) -> None:
     """Keeps `health` true, and logs problems, changes of the leader, and silent voters, until it is cancelled.
 
-    Each change of role is logged as it happens, and still after `watch` was cancelled, while a leader hands over.
+    Each change of role and each happening is logged at once, and still after `watch` was cancelled, while a leader hands over.
     """
     node.on_transition(RoleLines(logs).tell)
+    happening_lines = HappeningLines()
+    node.on_happening(happening_lines.tell)
     before: tuple[object, ...] = ()
     was_ready = False
     problems: tuple[Problem, ...] = ()
@@ -45,6 +48,7 @@ async def watch(
             if logs is not None:
                 logs.bind(role=status.role, epoch=status.epoch)
             notify(f"STATUS={status.role} in epoch {status.epoch}, leader {status.leader.leader_id}")
+        happening_lines.look()
         problems = _tell_of_problems(problems, status.problems)
         disk = _tell_of_disk(disk, status.disk)
         silent = _tell_of_voters(silent, status)

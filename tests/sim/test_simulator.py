@@ -26,6 +26,7 @@ from tests.sim.laws import (
     quorum,
     requests,
     snapshots,
+    story,
 )
 from tests.sim.mutants import MUTANTS, put_in
 from tests.sim.mutants.patching import Mutant, patched
@@ -165,6 +166,7 @@ def test_the_page_of_laws_names_what_there_is() -> None:
         "requests": requests,
         "brokers": brokers,
         "clients": clients,
+        "story": story,
     }
     rooms |= {"SimController": SimController, "Healing": Healing, "Laws": Laws, "SlowLinks": SlowLinks}
     checked = 0

@@ -231,7 +231,7 @@ class FeatureFinalized:
     """The cluster has agreed on the level of a feature."""
 
     kind: ClassVar[str] = "feature finalized"
-    name: str
+    feature: str
     level: int
 
 

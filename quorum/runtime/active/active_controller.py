@@ -23,6 +23,7 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity, earlier
 from quorum.core.protocol.deadlines import soonest
 from quorum.runtime.active.broker_feed import BrokerFeed
 from quorum.runtime.active.decisions import Deciding, DecisionFailed
+from quorum.runtime.active.story import Story
 from quorum.runtime.active.waiting_room import (
     ClientRequest,
     Deferred,
@@ -42,6 +43,7 @@ from quorum.runtime.protocol.requests import (
     Refused,
     SnapshotMarked,
 )
+from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
 
 EARLY_MAX = 10_000
@@ -73,8 +75,10 @@ class ActiveController:
         state: StateMachine,
         snapshotter: Snapshotter,
         world: World,
+        tallies: Tallies,
         seal: Callable[[Sequence[Record]], Batch],
         append: Callable[[Batch], None],
+        wall_ms: Callable[[], int],
         confirm_reads: Callable[[int], None],
         lease_ms: Callable[[], int],
         found_damage: Callable[[CorruptLog], None],
@@ -89,13 +93,16 @@ class ActiveController:
         self._seal = seal
         self._append = append
         self._confirm_reads = confirm_reads
+        self.story = Story(tallies)
         self._deciding = Deciding(
             controller=controller,
             outcomes_max=config.controller.request_outcomes_max,
             log=log,
             state=state,
+            story=self.story,
             seal=seal,
             append=append,
+            wall_ms=wall_ms,
         )
         self.accidents = self._deciding.accidents
         self._deferred = DeferredAnswers()
@@ -141,6 +148,8 @@ class ActiveController:
         if not self.on:
             return
         self.on = False
+        self.story.applied(self._state.applied)
+        self.story.drop()
         for waiting in self._backlog:
             self._world.reply(waiting.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         self._backlog.clear()
@@ -348,6 +357,7 @@ class ActiveController:
                 break
             self._take(self._backlog.popleft())
         applied = self._state.applied
+        self.story.applied(applied)
         for deferred in self._deferred.ready(applied):
             reply: Answer | None = deferred.reply
             if reply is None:

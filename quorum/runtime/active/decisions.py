@@ -32,6 +32,7 @@ from quorum.controller.controller import DECIDED_BY_IMAGE_ALONE, Controller
 from quorum.controller.protocol.commands import BrokerContact, Command, RegisterBrokerCommand
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity, is_done, outcome_of
+from quorum.runtime.active.story import Story
 from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.requests import Refused
 
@@ -126,10 +127,14 @@ class Deciding:
         outcomes_max: int,
         log: LogView,
         state: StateMachine,
+        story: Story,
         seal: Callable[[Sequence[Record]], Batch],
         append: Callable[[Batch], None],
+        wall_ms: Callable[[], int],
     ) -> None:
         self.accidents = Accidents()
+        self._story = story
+        self._wall_ms = wall_ms
         self._controller = controller
         self._outcomes_max = outcomes_max
         self._log = log
@@ -157,7 +162,10 @@ class Deciding:
             if isinstance(e, BatchTooLarge) and not spoils:
                 raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
             raise self.accidents.note(command, e, now_ms, spoils=spoils) from e
-        return prepared.decision, self._write(prepared)
+        end = self._write(prepared)
+        if end is not None and prepared.decision.happenings:
+            self._story.appended(prepared.decision.story(end), end, identity)
+        return prepared.decision, end
 
     def due(self, now_ms: int) -> Command | None:
         """What the controller finds due by itself. Raises DecisionFailed."""
@@ -168,7 +176,7 @@ class Deciding:
 
     def _prepare(self, command: Command, now_ms: int, identity: RequestIdentity | None) -> Prepared:
         image = self._state.proposed
-        decision = self._controller.decide(image, command, now_ms)
+        decision = self._controller.decide(image, command, now_ms, self._wall_ms())
         records = decision.records
         if identity is not None and decision.then is None and is_done(command, decision.reply):
             records = (*records, outcome_of(image, identity, decision.reply, self._outcomes_max))

@@ -28,6 +28,11 @@ class Tallies:
         """Times that this node became a candidate."""
         self.elections_won = Counter()
         """Times that this node became leader."""
+        self.brokers_fenced = Counter.by_labels()
+        """Brokers that this node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
+        broker 7 fenced?"; there are at most as many series as brokers times reasons."""
+        self.happenings = Counter.by_labels()
+        """Committed happenings that this node has decided, by kind."""
 
     def count_transition(self, change: Transition) -> None:
         """Counts a change of role that is part of an election."""

@@ -20,6 +20,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Transition
+from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import (
     LeaderHint,
@@ -185,6 +186,9 @@ class LoneController:
         return self.lone.node.addresses.leader_hint(self.lone.now_ms)
 
     def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        """Nobody listens here."""
+
+    def on_happening(self, listener: Callable[[Told], None]) -> None:
         """Nobody listens here."""
 
     def named_leader(self) -> LeaderHint:

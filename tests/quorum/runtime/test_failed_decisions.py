@@ -46,10 +46,10 @@ class Poisoned(LoneNode):
         controller = self.node.active.controller
         decide = controller.decide
 
-        def tripping(image: Any, command: Command, now_ms: int) -> Decision:
+        def tripping(image: Any, command: Command, now_ms: int, wall_ms: int) -> Decision:
             if trips(command):
                 raise KeyError("nobody thought of that")
-            return decide(image, command, now_ms)
+            return decide(image, command, now_ms, wall_ms)
 
         monkeypatch.setattr(controller, "decide", tripping)
 
@@ -284,10 +284,10 @@ async def test_one_request_stops_no_controller(tmp_path: Path, monkeypatch: pyte
 def _poisoned(loop: NodeLoop, note: Callable[[], None]) -> Callable[..., Decision]:
     decide = loop.node.active.controller.decide
 
-    def tripping(image: MetadataImage, command: Command, now_ms: int) -> Decision:
+    def tripping(image: MetadataImage, command: Command, now_ms: int, wall_ms: int) -> Decision:
         if is_poison(command):
             note()
             raise KeyError("nobody thought of that")
-        return decide(image, command, now_ms)
+        return decide(image, command, now_ms, wall_ms)
 
     return tripping

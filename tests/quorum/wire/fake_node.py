@@ -34,6 +34,7 @@ from quorum.core.protocol.messages import (
     VoteResponse,
 )
 from quorum.core.roles import Transition
+from quorum.runtime.active.story import Told
 from quorum.runtime.protocol.requests import (
     FetchResult,
     LeaderHint,
@@ -197,6 +198,9 @@ class FakeNode:
         return restart_advice(self.status(), node_id, node_id not in (1, 2), 1_000)
 
     def on_transition(self, listener: Callable[[Transition], None]) -> None:
+        """Nobody listens here."""
+
+    def on_happening(self, listener: Callable[[Told], None]) -> None:
         """Nobody listens here."""
 
     def named_leader(self) -> LeaderHint:

@@ -9,6 +9,7 @@
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
     clients     answers to clients                                       C1 - C5
+    story       the happenings told by active controllers                T1, T2
 
 The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
 
@@ -37,6 +38,7 @@ from tests.sim.laws.proposals import ProposalLaws
 from tests.sim.laws.quorum import QuorumLaws
 from tests.sim.laws.requests import RequestLaws
 from tests.sim.laws.snapshots import SnapshotLaws
+from tests.sim.laws.story import StoryLaws
 from tests.sim.options import Options
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ class Laws:
         self.proposals = ProposalLaws(coverage)
         self.requests = RequestLaws()
         self.clients = ClientLaws(self.history, self.metadata)
+        self.story = StoryLaws(self.history, coverage)
 
     # --- controllers -----------------------------------------------------------------------------------------------
 
@@ -95,6 +98,7 @@ class Laws:
             self.quorum.observe(controller, now_ms)
             self.snapshots.observe(controller)
             self.brokers.observe_controller(controller, now_ms)
+            self.story.observe(controller)
             assert controller.node is not None
             controller.node.check_invariants()
             # Production refuses a decision after an internal error, and continues. The simulator must fail on every
@@ -110,6 +114,7 @@ class Laws:
             self.proposals.committed(step)
             self.requests.committed(step)
             self.clients.committed()
+            self.story.committed(step)
             for broker_id, broker_epoch in sorted(self.metadata.led_away):
                 self.brokers.led_away(broker_id, broker_epoch, step.batch.end_offset)
 

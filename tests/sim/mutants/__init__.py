@@ -24,6 +24,7 @@ from tests.sim.mutants.elections import ELECTIONS
 from tests.sim.mutants.links import LINKS
 from tests.sim.mutants.patching import Mutant
 from tests.sim.mutants.requests import REQUESTS
+from tests.sim.mutants.stories import STORIES
 from tests.sim.mutants.voters import VOTERS
 
 MUTANTS: dict[str, Mutant] = {
@@ -35,6 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     **LINKS,
     **BROKERS,
     **BROKER_PROCESSES,
+    **STORIES,
 }
 
 

@@ -1,0 +1,68 @@
+"""The story of an active controller: happenings wait until their batch is committed, and are told then, in order.
+
+    1  A decision is appended as a batch that ends at offset 500: its happenings wait for 500.
+    2  The high watermark reaches 500 and the batch is applied: the happenings are counted, and handed out by `take`.
+    3  If the leadership ends before step 2, nobody knows whether the batch will be committed: its happenings are dropped.
+
+So a line in the log of any controller is always true of the cluster. In the third case the records still say why a broker
+changed its state (`reason` in the broker's record), if the next leader commits them.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from metadata_log.format.ids import Offset
+from quorum.controller.protocol.happenings import BrokerFenced, Happening
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.protocol.tallies import Tallies
+
+TOLD_KEPT: Final = 1_000
+"""Maximum number of happenings that wait for `take`. The oldest are dropped when there are more, after they were counted."""
+
+
+class Told(NamedTuple):
+    """A happening that is committed."""
+
+    happening: Happening
+    offset: Offset
+    """The end of its batch: the records stand below. `quorumctl log dump` shows them."""
+    request: RequestIdentity | None
+    """The client's request that led to it; None where no request with an id did."""
+
+
+class Story:
+    """One per node. The active controller adds to it; the loop takes from it after each turn."""
+
+    def __init__(self, tallies: Tallies) -> None:
+        self._tallies = tallies
+        self._waiting: deque[Told] = deque()
+        self._told: deque[Told] = deque(maxlen=TOLD_KEPT)
+
+    def appended(self, happenings: Sequence[Happening], offset: Offset, request: RequestIdentity | None) -> None:
+        """A decision stands in the log, in a batch that ends at `offset`."""
+        self._waiting.extend([Told(happening, offset, request) for happening in happenings])
+
+    def applied(self, offset: Offset) -> None:
+        """All below `offset` is committed, and applied here."""
+        while self._waiting and self._waiting[0].offset <= offset:
+            told = self._waiting.popleft()
+            self._count(told.happening)
+            self._told.append(told)
+
+    def _count(self, happening: Happening) -> None:
+        self._tallies.happenings.add(1, happening.kind.replace(" ", "_"))
+        if isinstance(happening, BrokerFenced):
+            self._tallies.brokers_fenced.add(1, str(happening.broker_id), happening.why.value)
+
+    def drop(self) -> None:
+        """The leadership is over: nobody knows what becomes of the batches that are not committed yet."""
+        self._waiting.clear()
+
+    def take(self) -> list[Told]:
+        """The happenings since the last call, in the order of the log."""
+        if not self._told:
+            return []
+        told = list(self._told)
+        self._told.clear()
+        return told

@@ -1,0 +1,149 @@
+"""What an active controller has decided is told when it is committed, in order; and never if nobody knows whether it will be."""
+
+from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.records import (
+    BROKER_RESOURCE,
+    STATE_REASONS,
+    Endpoint,
+    FeatureRange,
+    RegisterBroker,
+)
+from quorum.controller.protocol.commands import (
+    AlterConfigs,
+    ConfigAlteration,
+    ConfigOperation,
+    ConfigOperationKind,
+    RegisterBrokerCommand,
+    RegisterBrokerReply,
+)
+from quorum.controller.protocol.happenings import (
+    BrokerFenced,
+    BrokerOnline,
+    BrokerRegistered,
+    ConfigsChanged,
+    FeatureFinalized,
+    Registration,
+    StateReason,
+)
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.active.story import TOLD_KEPT, Story, Told
+from quorum.runtime.protocol.requests import MetadataFetch, Refused
+from quorum.runtime.protocol.tallies import Tallies
+from quorum.runtime.protocol.world import BrokerFetch, StopRequested, Submission
+from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
+
+FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
+REGISTER = RegisterBrokerCommand(7, bytes([7] * 16), (Endpoint("P", "b7", 9_092),), FEATURES, None, (bytes([8] * 16),))
+SET = AlterConfigs(
+    (ConfigAlteration(BROKER_RESOURCE, "", (ConfigOperation(ConfigOperationKind.SET, "num.io.threads", "9"),)),)
+)
+CHANGED = ConfigsChanged(1, ("broker (default): num.io.threads",))
+TIMEOUT_MS = 100_000
+
+
+def alone() -> LoneNode:
+    """The only voter leads, and what it told while it became active is taken."""
+    lone = LoneNode(formatted_disk(voters_of([1])))
+    lone.run_until_idle()
+    assert [told.happening for told in lone.node.active.story.take()] == [FeatureFinalized("metadata.version", 1)]
+    return lone
+
+
+def submit(
+    lone: LoneNode, command: RegisterBrokerCommand | AlterConfigs, identity: RequestIdentity | None = None
+) -> int:
+    reply_to = lone.new_reply_to()
+    lone.turn(Submission(command, reply_to, lone.now_ms + TIMEOUT_MS, identity))
+    return reply_to
+
+
+def test_a_happening_is_told_when_it_is_committed_and_not_before() -> None:
+    """With the end of its batch, and with the client's request that led to it."""
+    lone = alone()
+    identity = RequestIdentity(bytes([1] * 16), bytes(32), "CN=alice", 0)
+    submit(lone, SET, identity)
+    assert lone.node.active.story.take() == [], "it is appended, and not durable"
+
+    lone.run_until_idle()
+    assert lone.node.active.story.take() == [Told(CHANGED, lone.node.log.end, identity)]
+    assert lone.node.active.story.take() == [], "each is told once"
+    assert lone.node.tallies.happenings.values[("configs_changed",)] == 1
+
+    again = submit(lone, SET, identity)
+    lone.run_until_idle()
+    assert again in lone.answers
+    assert lone.node.active.story.take() == [], "a repeated request does nothing"
+
+
+def test_what_is_not_committed_is_not_told() -> None:
+    """The leadership ends with the batch on one disk of three: its client hears "may have happened", the log nothing."""
+    lone = LoneNode(formatted_disk(voters_of([1, 2, 3])))
+    lone.elect()
+    lone.run_until_idle()
+    others = [ReplicaKey(node_id, directory_id(node_id)) for node_id in (2, 3)]
+    for _ in range(2):
+        for other in others:
+            lone.fetched_by(other, lone.node.log.end)
+        lone.run_until_idle()
+    assert lone.node.active.on
+    lone.node.active.story.take()
+    reply_to = submit(lone, SET)
+    lone.run_until_idle()
+    lone.turn(StopRequested())
+    lone.run_until_idle()
+
+    assert isinstance(lone.answers[reply_to], Refused)
+    assert lone.node.active.story.take() == []
+    assert ("configs_changed",) not in lone.node.tallies.happenings.values
+
+
+def test_a_brokers_whole_story() -> None:
+    """Registered, online, silent, fenced: each with the broker's epoch; and the record says the same to whoever reads the log."""
+    lone = alone()
+    reply_to = submit(lone, REGISTER)
+    lone.run_until_idle()
+    reply = lone.answers[reply_to]
+    assert isinstance(reply, RegisterBrokerReply)
+    epoch = reply.broker_epoch
+
+    fetch = MetadataFetch(
+        7,
+        epoch,
+        REGISTER.incarnation_id,
+        lone.node.log.end,
+        lone.node.core.epoch,
+        b"",
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        wants_fence=False,
+        wants_shut_down=False,
+        offline_log_dirs=(),
+    )
+    lone.turn(BrokerFetch(fetch, lone.new_reply_to()))
+    lone.run_until_idle()
+    silent_ms = lone.config.controller.session_timeout_ms + 3
+    lone.now_ms += silent_ms
+    lone.turn()
+    lone.run_until_idle()
+
+    assert [told.happening for told in lone.node.active.story.take()] == [
+        BrokerRegistered(7, Registration.NEW, epoch),
+        BrokerOnline(7, epoch),
+        BrokerFenced(7, epoch, StateReason.SESSION_ENDED, silent_ms),
+    ]
+    assert lone.node.tallies.brokers_fenced.values == {("7", "session_ended"): 1}
+    broker: RegisterBroker | None = lone.node.state.committed.brokers.get(7)
+    assert broker is not None
+    assert (broker.fenced, broker.reason, broker.since_ms) == (True, "session_ended", lone.wall_ms)
+
+
+def test_a_story_that_nobody_takes_stays_small() -> None:
+    """The oldest happenings go; all are counted."""
+    tallies = Tallies()
+    story = Story(tallies)
+    for offset in range(TOLD_KEPT + 10):
+        story.appended((BrokerOnline(1, offset),), offset + 1, None)
+    story.applied(TOLD_KEPT + 10)
+    taken = story.take()
+    assert (len(taken), taken[0].offset) == (TOLD_KEPT, 11)
+    assert tallies.happenings.total == TOLD_KEPT + 10

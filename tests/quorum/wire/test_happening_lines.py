@@ -1,0 +1,85 @@
+"""One line for each committed happening: its own fields, and the request that led to it; and never a flood of lines."""
+
+import io
+import json
+from typing import Any
+
+from quorum.controller.protocol.happenings import (
+    BrokerFenced,
+    BrokerRegistered,
+    Happening,
+    LogDirectoriesLost,
+    Registration,
+    ReplicasMoved,
+    StateReason,
+    TopicsCreated,
+)
+from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.runtime.active.story import Told
+from quorum.wire.happening_lines import LINES_MAX, HappeningLines
+from service_kit.process.logs import Logs
+
+
+def lines_of(*told: Told | None) -> list[dict[str, Any]]:
+    """What is logged; None is a look."""
+    stream = io.StringIO()
+    with Logs("info", "json", stream=stream):
+        lines = HappeningLines()
+        for each in told:
+            if each is None:
+                lines.look()
+            else:
+                lines.tell(each)
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def at(offset: int, happening: Happening, request: RequestIdentity | None = None) -> Told:
+    return Told(happening, offset, request)
+
+
+def test_a_line_answers_why_a_broker_was_fenced() -> None:
+    """The event's name, the broker's id and epoch, the reason, and how long it was silent."""
+    (line,) = lines_of(at(90, BrokerFenced(7, 42, StateReason.SESSION_ENDED, 9_003)))
+    assert (line["level"], line["event"]) == ("warning", "broker fenced")
+    told = {name: line[name] for name in ("broker_id", "broker_epoch", "why", "silent_ms", "offset")}
+    assert told == {"broker_id": 7, "broker_epoch": 42, "why": "session_ended", "silent_ms": 9_003, "offset": 90}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """No silence where an operator has asked; no earlier epoch for a new broker; no request where none has an id."""
+    fenced, registered = lines_of(
+        at(90, BrokerFenced(7, 42, StateReason.OPERATOR)), at(91, BrokerRegistered(8, Registration.NEW, 90))
+    )
+    assert "silent_ms" not in fenced and fenced["level"] == "info"
+    assert "previous_epoch" not in registered and registered["why"] == "new"
+    assert "principal" not in fenced
+
+
+def test_a_clients_request_is_named() -> None:
+    """Its principal and its id, by which the client's own log knows it."""
+    request = RequestIdentity(bytes(range(16)), bytes(32), "CN=alice", 0)
+    (line,) = lines_of(at(90, TopicsCreated(1, 3, ("orders",)), request))
+    assert (line["principal"], line["request_id"], line["first"]) == ("CN=alice", "AAECAwQFBgcICQoLDA0ODw", ["orders"])
+
+
+def test_what_an_operator_should_look_at_is_a_warning() -> None:
+    """Partitions without a leader or with an unclean one, lost directories; and not a shutdown that moved all leaders."""
+
+    def moved(without_leader: int, unclean: int) -> Told:
+        return at(1, ReplicasMoved(7, StateReason.STOPPING, 5, without_leader, 5, unclean))
+
+    lines = lines_of(moved(0, 0), moved(1, 0), moved(0, 1), at(2, LogDirectoriesLost(7, 42, 1, 1)))
+    assert [line["level"] for line in lines] == ["info", "warning", "warning", "warning"]
+
+
+def test_a_thousand_topics_in_a_moment_are_a_few_lines() -> None:
+    """The first few are told one by one, the others with one number at the next look. Brokers are never left out."""
+    topics = [at(offset, TopicsCreated(1, 1, (f"t{offset}",))) for offset in range(1_000)]
+    fenced = at(2_000, BrokerFenced(7, 42, StateReason.SESSION_ENDED, 9_000))
+    lines = lines_of(*topics, fenced, None, None, at(3_000, TopicsCreated(1, 1, ("later",))))
+
+    assert [line["event"] for line in lines] == [
+        *["topics created"] * LINES_MAX, "broker fenced", "more happenings of a kind", "topics created"
+    ]  # fmt: skip
+    more = lines[-2]
+    assert (more["kind"], more["happenings"]) == ("topics created", 1_000 - LINES_MAX)
