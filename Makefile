@@ -27,7 +27,7 @@ JOBS ?= 2
 BENCH_ARGS ?=
 MODEL_ARGS ?=
 
-.PHONY: help venv java proto proto-lint verify prose fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
+.PHONY: help venv java proto proto-lint verify prose pages fix quick test demo sim sim-soak mutants fuzz chaos powercut model bench image-spike clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,9 @@ verify: $(VENV) $(CODEGEN)  ## lint, format, types, imports, generated code: jud
 
 prose: $(VENV)  ## how hard each room's prose is to read; ROOM=quorum/core for its files, the worst first
 	@$(BIN)/python scripts/prose.py $(ROOM)
+
+pages: $(VENV)  ## writes the pages of docs/ that are generated from the code
+	@for script in scripts/*_table.py scripts/*_page.py; do $(BIN)/python $$script || exit 1; done
 
 fix: $(VENV)  ## lets ruff mend and format the code
 	@$(BIN)/ruff check --fix $(CODE)
