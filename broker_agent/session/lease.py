@@ -21,7 +21,6 @@ class Lease:
     def __init__(self) -> None:
         self.until_ms = 0
         self.lapsed = False
-        """Whether the lease's end was noticed and no answer has renewed the lease since."""
         """True if the lease's end was noticed and no answer has renewed the lease since."""
 
     def holds(self, now_ms: int) -> bool:

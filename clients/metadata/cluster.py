@@ -1,6 +1,6 @@
 """The cluster in one client's view: an immutable value that each update replaces as a whole. Like Kafka's `Cluster`.
 
-The view only records answers. `client_metadata` decides before that which part of an answer the client believes.
+The view only records answers. `client_metadata` decides beforehand which part of an answer the client believes.
 """
 
 from collections.abc import Mapping, Sequence

@@ -4,7 +4,7 @@ The quorum cannot help itself: even who votes is changed by a majority of the vo
 
 *A new generation.* The dead may not be dead. If their disks are found again, an old majority would be a second brain, so every
 request carries the generation and those of another one are refused. Two survivors that are recovered apart get different ones
-(`planning`). The order of the writes:
+(`plan`). The order of the writes:
 
     0. recovery-plan                       from here on this node does not start, and whoever goes on does exactly the rest
     1. meta.properties, the generation     nobody else in the world speaks to this node any more, nor it to them

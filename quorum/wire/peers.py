@@ -10,7 +10,7 @@ rotated certificate or a server that sheds connections does not refuse. Only a r
 Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from, also when the peer
 is not asked any more, because it has moved or votes no longer. Only when all is closed is nobody told.
 
-Where a peer is, if not all say the same, `whereabouts` weighs.
+Where a peer is, if not all say the same, `peer_addresses` weighs.
 """
 
 import asyncio

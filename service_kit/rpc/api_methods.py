@@ -18,7 +18,7 @@ from typing import Any, Final
 
 
 class Kind(Enum):
-    """What a call may do to the cluster."""
+    """The effect of a call on the cluster."""
 
     READ = "read"
     """Nothing. The caller may repeat the call."""
@@ -84,5 +84,5 @@ API: Final[Mapping[str, Mapping[str, Kind]]] = {
 
 
 def changes_nothing(method: str, request: Any) -> bool:
-    """Whether a call of this method of AdminService is a read, or a change that is only tried out (`validate_only`)."""
+    """Tells whether a call of this method of AdminService is a read, or a change that is only tried out (`validate_only`)."""
     return ADMIN[method] is Kind.READ or bool(getattr(request, "validate_only", False))

@@ -1,4 +1,4 @@
-"""What a gRPC server counts: calls by method and code, how long they take, and their bytes.
+"""The tallies of a gRPC server: calls by method and code, how long they take, and their bytes.
 
 The guard around every method (`malformed_messages`) adds to these, so no service can be forgotten. A method is named
 `AdminService/CreateTopics`, without the package. Calls of unknown methods are not counted: strangers choose the names.

@@ -1,8 +1,8 @@
 """Requests that cannot be decoded: the call ends with INTERNAL, as in every gRPC server, with at most one log line per second.
 
 grpc.aio alone takes such a request for a failure of the method: it answers UNKNOWN and logs a traceback each time, without a
-limit. A `Guard` wraps every method of a server, and decodes in grpc.aio's place. A guard sees every
-call of its server, so it also counts the calls (`call_tallies`):
+limit. A `Guard` wraps every method of a server, and decodes in grpc.aio's place. The guard also counts the calls
+(`call_tallies`), because it sees each of them:
 
     1. A client sends 1,000 requests of random bytes within a second.
     2. Each call ends with INTERNAL, "the request is not a message of this method".

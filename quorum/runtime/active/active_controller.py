@@ -63,7 +63,7 @@ class ActiveController:
     """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks.
 
     The methods that decide (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed where this node must not go
-    on leading (see `deciding`); the asker has its answer by then.
+    on leading (see `decisions`); the asker has its answer by then.
     """
 
     def __init__(

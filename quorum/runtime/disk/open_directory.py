@@ -67,7 +67,7 @@ def open_directory(
     """Reads the directory of a formatted controller.
 
     A log that has lost its durable end is opened without it, and `standing` says so: the node may not count before it is
-    there again. One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `forgotten`); then
+    there again. One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `lost_vote`); then
     `identity` in the result is another than the one given. A tool that only looks gives no source of ids, and is told the
     truth instead.
 
