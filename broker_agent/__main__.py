@@ -25,10 +25,12 @@ from service_kit.process.signals import handling_signals
 from service_kit.rpc.server import CannotBind
 from service_kit.security.tls import TlsUnusable
 
+PAGES = "docs/configuration.md lists the keys of FILE, docs/metrics.md the metrics, deploy/runbook.md what to do when it fails."
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script `brokerd`."""
-    parser = argparse.ArgumentParser(prog="brokerd", description="One broker of a metaquorum cluster.")
+    parser = argparse.ArgumentParser(prog="brokerd", description="One broker of a metaquorum cluster.", epilog=PAGES)
     parser.add_argument("--config", type=Path, metavar="FILE", help="a YAML file, with Kafka's names for things")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one key; stronger than file and environment"

@@ -66,6 +66,7 @@ class BrokerConfig(SecureConfig):
     node_id: int = Field(ge=0, le=NODE_ID_MAX)
     """The broker id; must be the id that the directory was formatted for."""
     process_roles: Literal["broker"] = "broker"
+    """Kafka's name for what the process is; `brokerd` runs brokers only."""
     listeners: Listeners = (Listener("PLAINTEXT", HostPort("127.0.0.1", 9092)),)
     """Addresses to listen on. Without TLS only loopback is allowed, unless `allow.insecure.remote` is set."""
     advertised_listeners: Listeners = ()
@@ -79,9 +80,8 @@ class BrokerConfig(SecureConfig):
     broker_session_timeout_ms: int = Field(9_000, ge=100, le=3_600_000)
     """The session timeout of the controllers. The broker only checks that its own timers fit into it."""
     broker_data_plane: Annotated[str, _word(EXTERNAL_DATA_PLANE, NO_DATA_PLANE)] = EXTERNAL_DATA_PLANE
-    """The data plane of this broker. `external`: a data plane beside the agent replicates data, knows the replicas in sync, and
-    proposes ISRs. `none`: no data is replicated, so the agent proposes every active replica for the ISRs of the partitions that
-    this broker leads. `none` is for trying out the metadata; beside a data plane it would lose data."""
+    """`external`: a data plane beside the agent replicates data and proposes ISRs. `none`: the agent proposes every active
+    replica; only for trials, it loses data."""
     lease_mode: Annotated[LeaseMode, PlainValidator(_lease_mode)] = LeaseMode.STRICT
     """`strict`: clients are refused once the lease has lapsed. `advisory`: clients are served on."""
     initial_broker_registration_timeout_ms: int = Field(60_000, ge=100, le=86_400_000)
@@ -99,7 +99,9 @@ class BrokerConfig(SecureConfig):
     metrics_listener: AnyAddress | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"
+    """Lowest level of log lines that are written: debug, info, warning or error."""
     log_format: Annotated[str, _word(*FORMATS)] = "auto"
+    """Format of log lines: auto, json, logfmt or text. `auto`: logfmt on a terminal, json elsewhere."""
 
     @property
     def advertised(self) -> tuple[Listener, ...]:

@@ -50,10 +50,14 @@ from service_kit.security.tls import InsecureListener, TlsUnusable, channel_cred
 
 log = get_logger("quorumd")
 
+PAGES = "docs/configuration.md lists the keys of FILE, docs/metrics.md the metrics, deploy/runbook.md what to do when it fails."
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script `quorumd`."""
-    parser = argparse.ArgumentParser(prog="quorumd", description="One controller of a metaquorum cluster.")
+    parser = argparse.ArgumentParser(
+        prog="quorumd", description="One controller of a metaquorum cluster.", epilog=PAGES
+    )
     parser.add_argument(
         "--config", required=True, type=Path, metavar="FILE", help="a YAML file with Kafka's names for things"
     )

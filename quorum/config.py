@@ -1,16 +1,22 @@
-"""What a controller can be told, under Kafka's names where Kafka has them (`service_kit.process.config` says how keys
-are written).
+"""A controller's configuration, under Kafka's names where Kafka has them. `service_kit.process.config` says how keys are
+written.
 
     node.id: 1
     listeners: CONTROLLER://127.0.0.1:9001
     metadata.log.dir: /var/lib/metaquorum
-    advertised.listeners: CONTROLLER://c1:9001           where the others reach it; by default what it listens on
+    advertised.listeners: CONTROLLER://c1:9001           the address for other nodes; by default that of the listener
     controller.quorum.voters: [1@c1:9001, 2@c2:9001]     only after voters have moved: the log knows the rest
 
-Who votes is not configured: it stands in the log since the directory was formatted. A voter that comes back elsewhere has
-the log say so (KIP-853's UpdateVoter). `controller.quorum.voters` says only where to *reach* controllers whose recorded
-endpoints do not hold any more, while no majority can write the new ones: after a rename of all hosts, say. And it is whom a
-new controller asks for the leader, where the voters that the cluster was formatted with are all gone.
+The configuration does not say which controllers vote: the log says so, since the directory was formatted. A voter that starts
+at another address has the log record that address (KIP-853's UpdateVoter). `controller.quorum.voters` gives addresses of
+controllers whose recorded addresses are wrong, while no majority can record the new ones. For example:
+
+    1. The hosts of controllers 1, 2 and 3 are renamed at once. No voter reaches another one at its recorded address.
+    2. The operator gives each of them `controller.quorum.voters: [1@new1:9001, 2@new2:9001, 3@new3:9001]`, and starts them.
+    3. They elect a leader, and each has the log record its new address. The line can go.
+
+A new controller also asks these addresses for the leader. It needs them where all voters are gone that the cluster was formatted
+with.
 """
 
 from collections.abc import Callable
@@ -44,7 +50,7 @@ DAY_MS = 24 * HOUR_MS
 
 
 def _read_by(parse: Callable[[str], Any]) -> BeforeValidator:
-    """Text is read by `parse`; what is no text already is what it should be."""
+    """A validator that reads text with `parse`, and takes other values as they are."""
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
@@ -57,7 +63,7 @@ NodeAddressText = Annotated[NodeAddress, _read_by(parse_node_address)]
 HostPortText = Annotated[HostPort, _read_by(_any_host_port)]
 Milliseconds = Annotated[int, Field(ge=1, le=30 * DAY_MS)]
 PieceBytes = Annotated[int, Field(ge=1 << 10, le=2 << 20)]
-"""At most half of what gRPC lets through in one message."""
+"""At most half of the largest message that gRPC accepts."""
 
 
 class QuorumSection(BaseModel):
@@ -66,22 +72,29 @@ class QuorumSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     voters: list[NodeAddressText] = []
+    """Addresses (`1@c1:9001`) of controllers that have moved since the log recorded their addresses."""
     auto_join_enable: bool = False
-    """A controller that does not vote has itself added, in place of what its node id was before (KIP-853)."""
+    """A controller that does not vote has itself added as a voter, in the place of its node id's old directory (KIP-853)."""
     election_timeout_ms: Milliseconds = 250
-    """Each election waits between once and twice this."""
+    """Minimum time that a node waits for votes before another election; the maximum is twice this."""
     fetch_timeout_ms: Milliseconds = 700
+    """How long a follower waits for its leader's answer before it gives the leader up."""
     fetch_max_wait_ms: Milliseconds = 150
+    """How long a follower's fetch waits at the leader for new records."""
     check_quorum_timeout_ms: Milliseconds = 1_000
+    """How long a leader goes on without fetches from a majority before it resigns."""
     request_timeout_ms: Milliseconds = 500
+    """How long a controller waits for another one's answer to a request that is no fetch."""
     retry_backoff_ms: Milliseconds = 30
+    """How long a controller waits before it repeats a request that failed."""
     successor_wait_ms: Milliseconds = 40
+    """How long a successor waits for each successor of a better rank, after the leader's process has ended."""
     fetch_max_bytes: PieceBytes = 1 << 20
-    """The most that a follower asks for at once, or that this node gives one as leader."""
+    """Maximum number of bytes of the log that a follower asks for at once, and that a leader sends at once."""
     fetch_snapshot_max_bytes: PieceBytes = 1 << 20
-    """The same for a snapshot."""
+    """Maximum number of bytes of a snapshot that a follower asks for at once, and that a leader sends at once."""
     fetch_piece_min_bytes: PieceBytes = PIECE_BYTES_MIN
-    """A follower begins with pieces of this size, and comes back to it when one was too late (`metadata_log.format.pieces`)."""
+    """Size of a follower's first piece, and of the next piece after one that came too late (`metadata_log.format.pieces`)."""
 
 
 class ControllerSection(BaseModel):
@@ -96,44 +109,64 @@ class QuorumConfig(SecureConfig):
     """One controller's configuration, checked."""
 
     node_id: Annotated[int, Field(ge=0, le=NODE_ID_MAX)]
+    """The controller's id; must be the id that the directory was formatted for."""
     process_roles: Literal["controller"] = "controller"
+    """Kafka's name for what the process is; `quorumd` runs controllers only."""
     listeners: Annotated[list[ListenerText], Field(min_length=1, max_length=1)]
+    """Address to listen on, for controllers, brokers and operators. Without TLS only loopback is allowed."""
     advertised_listeners: Annotated[list[ListenerText], Field(max_length=1, default_factory=list)]
+    """Address for other nodes, if it is not the listener's. A voter has the log record this address."""
     controller: ControllerSection = ControllerSection()
 
     metadata_log_dir: Path
+    """The controller's directory, formatted with `quorumctl storage format`."""
     metadata_log_segment_bytes: Annotated[int, Field(ge=2 << 20, le=1 << 30)] = 64 << 20
+    """Maximum size of one segment of the log."""
     metadata_log_archive_enable: bool = True
+    """Segments that retention drops are moved to `archive/` instead of being deleted."""
     metadata_log_archive_max_bytes: Annotated[int, Field(ge=0)] = 1 << 30
+    """Maximum size of `archive/`; the oldest files are deleted first."""
     metadata_log_archive_max_age_ms: Annotated[int, Field(ge=0)] = 30 * DAY_MS
+    """How long a file stays in `archive/`."""
     metadata_log_scrub_interval_ms: Annotated[int, Field(ge=0)] = DAY_MS
-    """Sealed segments and snapshots are read again about once in this time; 0: never."""
+    """How often sealed segments and snapshots are read again, to find damage; 0: never."""
     metadata_log_max_record_bytes_between_snapshots: Annotated[int, Field(ge=1_024)] = 20 << 20
+    """How many bytes of records are committed before the next snapshot."""
     metadata_log_max_snapshot_interval_ms: Annotated[int, Field(ge=0)] = HOUR_MS
+    """How long after a snapshot the next one follows, if any record was committed meanwhile; 0: only by bytes."""
     metadata_max_retention_bytes: Annotated[int, Field(ge=1 << 20)] = 100 << 20
+    """Maximum size of log and snapshots together; the oldest are dropped, never the newest snapshot. A soft limit."""
     metadata_max_retention_ms: Annotated[int, Field(ge=MINUTE_MS)] = 7 * DAY_MS
+    """How much older than the newest snapshot a kept snapshot may be; the log before the oldest kept one is dropped, too."""
 
     broker_session_timeout_ms: Milliseconds = 9_000
+    """How long the active controller waits for a broker's fetch before it fences the broker."""
     broker_lease_ms: Milliseconds | None = None
-    """How long a broker may act without hearing from a controller; by default 5/9 of the session."""
+    """How long a broker may serve without hearing from a controller; by default 5/9 of the session timeout."""
     broker_lease_quorum_age_ms: Milliseconds | None = None
-    """How old the quorum's last confirmation may be when a lease is renewed; by default 2/9 of the session."""
+    """How long ago a majority must have confirmed the leader for it to renew leases; by default 2/9 of the session timeout."""
     num_partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """How many partitions a new topic has if the request does not say."""
     default_replication_factor: Annotated[int, Field(ge=1, le=1_000)] = 3
+    """How many replicas a partition of a new topic has if the request does not say."""
     delete_topic_enable: bool = True
+    """Topics may be deleted."""
 
     metrics_listener: HostPortText | None = None
+    """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_format: Literal["auto", "json", "logfmt", "text"] = "auto"
+    """Format of log lines. `auto`: logfmt on a terminal, json elsewhere; `text` is another name of logfmt."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level of log lines that are written."""
 
     @property
     def listener(self) -> Listener:
-        """What is bound."""
+        """The address to listen on."""
         return self.listeners[0]
 
     @property
     def my_endpoint(self) -> Endpoint | None:
-        """Where others are to reach this node; None where that was not said: a wildcard, or any free port."""
+        """The address for other nodes; None if the configuration does not say it: a wildcard address, or port 0."""
         name, address = (self.advertised_listeners or self.listeners)[0]
         if address.port == 0 or address.is_wildcard:
             return None
@@ -141,14 +174,14 @@ class QuorumConfig(SecureConfig):
 
     @property
     def voter_endpoints(self) -> dict[int, Endpoint]:
-        """Where voters are reached, for those that moved since the log recorded them."""
+        """The addresses in `controller.quorum.voters`, by node id."""
         return {
             node_id: Endpoint(self.listener.name, address.host, address.port)
             for node_id, address in self.controller.quorum.voters
         }
 
     def raft_config(self) -> RaftConfig:
-        """The quorum's timers."""
+        """The timers and limits of Raft."""
         quorum = self.controller.quorum
         return RaftConfig(
             fetch_wait_ms=quorum.fetch_max_wait_ms,
@@ -167,7 +200,7 @@ class QuorumConfig(SecureConfig):
         )
 
     def controller_config(self) -> ControllerConfig:
-        """What decisions are made by."""
+        """The configuration of the active controller."""
         return ControllerConfig(
             session_timeout_ms=self.broker_session_timeout_ms,
             default_partitions=self.num_partitions,
@@ -176,10 +209,10 @@ class QuorumConfig(SecureConfig):
         )
 
     def node_config(self) -> NodeConfig:
-        """All of it, as the runtime takes it.
+        """The whole configuration in the form that the runtime takes.
 
         Raises:
-            ConfigErrors: values that contradict each other, all of them.
+            ConfigErrors: values contradict each other; the error lists every contradiction.
         """
         session_ms = self.broker_session_timeout_ms
         config = NodeConfig(

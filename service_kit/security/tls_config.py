@@ -45,10 +45,13 @@ class TlsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     certificate_chain: Path | None = None
+    """PEM file of this node's certificate, and of the certificates up to the authority."""
     private_key: Path | None = None
+    """PEM file of the certificate's private key."""
     certificate_authority: Path | None = None
+    """PEM file of the authority that signs the certificates of nodes and operators."""
     node_names: tuple[Annotated[NamedNode, BeforeValidator(_named_node)], ...] = ()
-    """`controller-2@ctl2.example.org`: DNS names that replace those of `service_kit.security.node_identity`."""
+    """DNS names that nodes have in place of their usual ones, such as `controller-2@ctl2.example.org`."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> "TlsSection":
@@ -65,9 +68,9 @@ class SecureConfig(Config):
 
     tls: TlsSection = TlsSection()
     admin_principals: tuple[str, ...] = ()
-    """The operators, by the subjects of their certificates; empty: every certificate's holder (`service_kit.rpc.doors`)."""
+    """Subjects of the operators' certificates, such as `CN=alice`; empty: every certificate of the authority is an operator's."""
     allow_insecure_remote: bool = False
-    """Without TLS: listen on other addresses than loopback."""
+    """Allows to listen on other addresses than loopback without TLS."""
 
     @property
     def tls_files(self) -> TlsFiles | None:

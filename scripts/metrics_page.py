@@ -1,0 +1,95 @@
+"""Writes docs/metrics.md: every metric of controllers and brokers, and every problem, from the tables in the code.
+
+`python scripts/metrics_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+from broker_agent.metric_table import BROKER_METRICS
+from quorum.core.protocol import problem
+from quorum.core.protocol.problem import ProblemCode
+from quorum.wire.metric_table import CONTROLLER_METRICS
+from service_kit.process.metrics import Metric
+
+PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
+
+HEAD: Final = """# Metrics
+
+Written by `scripts/metrics_page.py` from `quorum/wire/metric_table.py` and `broker_agent/metric_table.py`; don't edit it here.
+
+A daemon with `metrics.listener: 127.0.0.1:9101` in its configuration serves this page's metrics for Prometheus:
+
+```
+$ curl -s http://127.0.0.1:9101/metrics | grep -e problem -e current_state
+metaquorum_current_state{role="leader"} 1.0
+metaquorum_problem{code="disk_full"} 0.0
+```
+
+A number that a node does not know is NaN. Each daemon also shows `process_*`: memory, CPU time and open files.
+
+## Alerts
+
+Six rules that find most of what goes wrong. The runbook says what to do.
+
+| alert when | because |
+|---|---|
+| `max(metaquorum_problem) by (instance, code) == 1` | a controller reports a problem; its code is a row of the runbook |
+| `sum(metaquorum_active_controller) != 1` for 10 s | no controller decides, or metrics of one are missing |
+| `max(metaquorum_offline_partitions) > 0` | no broker leads these partitions |
+| `max(metaquorum_under_min_isr_partitions) > 0` | producers that want all replicas are refused |
+| `max(metaquorum_brokers{state="fenced"}) > 0` for 1 min | a broker is gone |
+| `up == 0`, or `/readyz` without an answer for 5 s | a controller whose disk hangs answers nothing, and shows no metric |
+"""
+
+
+def page() -> str:
+    """The whole file."""
+    parts = [
+        HEAD,
+        "## Problems\n",
+        "The codes of `metaquorum_problem`. A code with * makes `/readyz` answer 503.\n",
+        *_problems(),
+        "\n## Controllers\n",
+        *_table(CONTROLLER_METRICS),
+        "\n## Brokers\n",
+        *_table(BROKER_METRICS),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _problems() -> Iterator[str]:
+    texts = docstrings(problem, "ProblemCode")
+    yield "| code | meaning |"
+    yield "|---|---|"
+    for code in ProblemCode:
+        yield f"| `{code.value}`{' *' if code.blocks_ready else ''} | {texts[code.name]} |"
+
+
+def _table(rows: Iterable[Metric[Any]]) -> Iterator[str]:
+    yield "| name | type | labels | meaning |"
+    yield "|---|---|---|---|"
+    for row in rows:
+        labels = ", ".join(f"`{label}`" for label in row.labels)
+        yield f"| `{row.full_name}` | {row.kind.value} | {labels} | {row.help} |"
+
+
+def docstrings(module: object, name: str) -> dict[str, str]:
+    """The docstring below each assignment in the body of a class, by the assigned name."""
+    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    found: dict[str, str] = {}
+    for first, second in pairwise(body):
+        target = first.targets[0] if isinstance(first, ast.Assign) else getattr(first, "target", None)
+        if isinstance(target, ast.Name) and isinstance(second, ast.Expr) and isinstance(second.value, ast.Constant):
+            found[target.id] = " ".join(str(second.value.value).split())
+    return found
+
+
+if __name__ == "__main__":
+    PATH.write_text(page())
+    print(f"wrote {PATH}")
