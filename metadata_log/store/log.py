@@ -421,7 +421,7 @@ class Log(LogView):
         """
         assert damaged in self._segments.ranges, damaged
         check_filling(damaged, batches)
-        self._segments.mend(damaged, batches, self._memory.start)
+        self._segments.repair(damaged, batches, self._memory.start)
         self._generation += 1
         self._memory.history.fill(damaged, batches)
         self._shape = None

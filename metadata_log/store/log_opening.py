@@ -147,7 +147,7 @@ class _Opening:
         self._segments.adopt(recovery.pieces, recovery.ranges)
         self._make_durable(recovery.pieces, durable)
         self._segments.retire(recovery.retired_names)
-        self._mend_empty_ranges()
+        self._repair_empty_ranges()
 
     def _judge(self, recovery: Recovery, begin: LogStart) -> Flushed | None:
         """Read the whole log into memory; return how far the log had been durable, if its end is lost."""
@@ -205,12 +205,12 @@ class _Opening:
         # recovery would treat the damage as a torn tail and cut it.
         self._note.flush()
 
-    def _mend_empty_ranges(self) -> None:
+    def _repair_empty_ranges(self) -> None:
         """Repair damaged ranges in which no record is missing: the intact batches around each range are enough."""
         try:
             while empty := self._segments.empty_ranges():
                 with _read_a_moment_ago():
-                    self._segments.mend(empty[0], (), self.memory.start)
+                    self._segments.repair(empty[0], (), self.memory.start)
         except OSError as e:
             if not is_full(e):
                 raise

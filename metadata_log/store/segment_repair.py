@@ -56,7 +56,7 @@ class Moved(NamedTuple):
         return damaged
 
 
-class Mended(NamedTuple):
+class Repaired(NamedTuple):
     """The pieces of the repaired log, and the move of the last piece, which other damaged ranges in that file must
     follow.
     """
@@ -117,10 +117,10 @@ def may_rewrite(directory: Directory, damaged: DamagedRange, others: Sequence[Da
     again.
     """
     names = {damaged.file, damaged.end_file}
-    return all(_gives(directory, each, name) for each in others if each != damaged for name in names)
+    return all(_can_read(directory, each, name) for each in others if each != damaged for name in names)
 
 
-def _gives(directory: Directory, damaged: DamagedRange, name: str) -> bool:
+def _can_read(directory: Directory, damaged: DamagedRange, name: str) -> bool:
     """Return True if the disk can read the bytes of `damaged` in the file `name`, whether right or wrong."""
     if name not in (damaged.file, damaged.end_file):
         return True
@@ -146,9 +146,9 @@ def discard_unfinished(directory: Directory) -> None:
             directory.remove(name)
 
 
-def mend(
+def repair_range(
     directory: Directory, pieces: Sequence[Piece], damaged: DamagedRange, batches: Sequence[Batch], start: LogStart
-) -> Mended:
+) -> Repaired:
     """Put `batches` in the place of `damaged`, durably. `check_filling` has accepted the batches.
 
     Raises:
@@ -158,18 +158,18 @@ def mend(
     place = (damaged.end_file, damaged.end_position)
     index = next(i for i, piece in enumerate(pieces) if (piece.name, piece.first_position) == place)
     has_before = index > 0 and pieces[index - 1].end_offset == damaged.start
-    mending = _Mending(directory, pieces, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
-    mended = mending.run(batches)
+    repair = _RangeRepair(directory, pieces, damaged, pieces[index - 1] if has_before else None, pieces[index], start)
+    repaired = repair.run(batches)
     ahead, behind = pieces[: index - has_before], pieces[index + 1 :]
     for piece in ahead:
         piece.release()  # its file may have been replaced
-    if mending.begins_anew:
+    if repair.begins_anew:
         ahead = ()
-    moved = mending.moved
+    moved = repair.moved
     for piece in behind:
         if moved is not None and piece.name == moved.old:
             piece.move(moved.new, moved.shift)
-    return Mended([*ahead, *mended, *behind], moved)
+    return Repaired([*ahead, *repaired, *behind], moved)
 
 
 class _Rewrite(NamedTuple):
@@ -185,7 +185,7 @@ class _Rewrite(NamedTuple):
     """The piece behind the damage, if this file ends with it. The piece may still be in another file."""
 
 
-class _Mending:
+class _RangeRepair:
     """One repair of one damaged range."""
 
     def __init__(
@@ -229,7 +229,7 @@ class _Mending:
             pieces.append(self._replace(rewrite, position))
         if self._after_is_whole:
             if not rewrites:
-                self._put_rubbish_aside()
+                self._set_foreign_file_aside()
             return [*pieces, self._after]
         if self._before is None and self.moved is not None and self.moved.old not in names:
             self._directory.remove(self.moved.old)
@@ -256,7 +256,7 @@ class _Mending:
             bases.discard(after.base_offset)
         return sorted(base for base in bases if base is not None)
 
-    def _put_rubbish_aside(self) -> None:
+    def _set_foreign_file_aside(self) -> None:
         """Rename a file that does not belong to this log: no record is missing between the two whole files around
         it.
         """

@@ -35,7 +35,7 @@ from metadata_log.store.log_notes import LogStart
 from metadata_log.store.piece import EpochBelow, Piece
 from metadata_log.store.recovery import segment_names
 from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, walk
-from metadata_log.store.segment_repair import may_rewrite, mend
+from metadata_log.store.segment_repair import may_rewrite, repair_range
 
 OPEN_FILES_MAX: Final = 8
 """Maximum number of sealed files that are kept open."""
@@ -275,11 +275,11 @@ class Segments:
         empty = [each for each in self.ranges if each.start == each.end]
         return [each for each in empty if may_rewrite(self._directory, each, self.ranges)]
 
-    def mend(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
-        """Put back the records of `damaged`; see `segment_repair.mend`."""
-        mended = mend(self._directory, self._pieces, damaged, batches, start)
+    def repair(self, damaged: DamagedRange, batches: Sequence[Batch], start: LogStart) -> None:
+        """Put back the records of `damaged`; see `segment_repair.repair_range`."""
+        repaired = repair_range(self._directory, self._pieces, damaged, batches, start)
         others = [each for each in self.ranges if each != damaged]
-        self.adopt(mended.pieces, [mended.moved.follow(each) if mended.moved else each for each in others])
+        self.adopt(repaired.pieces, [repaired.moved.follow(each) if repaired.moved else each for each in others])
 
     def close(self) -> None:
         for piece in self._pieces:

@@ -44,7 +44,7 @@ def within(damaged: DamagedRange, written: Sequence[Batch]) -> list[Batch]:
     return [batch for batch in written if damaged.start <= batch.base_offset < damaged.end]
 
 
-def mend(log: Log, written: Sequence[Batch]) -> None:
+def repair_all(log: Log, written: Sequence[Batch]) -> None:
     for damaged in log.damage:
         log.repair(damaged, within(damaged, written))
 

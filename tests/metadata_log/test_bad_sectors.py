@@ -82,7 +82,7 @@ def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
     raise AssertionError(f"damage without end: {log.damage}")
 
 
-def mend(log: Log, written: list[Batch]) -> None:
+def repair_all(log: Log, written: list[Batch]) -> None:
     """As a node does: what a repair comes upon is noted, and mended too."""
     for _ in range(10):
         if not log.damage:
@@ -127,7 +127,7 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
     assert 0 < sum(each.end - each.start for each in log.damage) <= 24, "two entries of the index at most"
     if log.damage[-1].end <= log._memory.tail.start_offset:  # memory gives what the disk does not
         check_damaged(log, log, written)
-    mend(log, written)
+    repair_all(log, written)
     assert seen(directory) == before
     assert everything(log) == written
     log.close()
@@ -163,7 +163,7 @@ def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed
         assert not any(name.endswith(".repair") for name in directory.names())
         second = log.note_damage(e.value)
         assert covers(second, piece.name, unseen)
-        mend(log, written)
+        repair_all(log, written)
         assert seen(directory) == before
         assert everything(log) == written
 
@@ -181,7 +181,7 @@ def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_
     log.close()
     log = Log.open(directory, config=CONFIG)
     assert log.damage[0].start == first.start
-    mend(log, written)
+    repair_all(log, written)
     assert seen(directory) == before
     assert everything(log) == written
 
@@ -211,7 +211,7 @@ def test_a_bad_sector_that_is_found_at_the_opening_is_mended(place: int) -> None
         assert covers(damaged, name, position)
         assert damaged.end - damaged.start <= 6, "what stands in the sector, and the batch behind"
         check_damaged(log, healthy, written)
-        mend(log, written)
+        repair_all(log, written)
     assert everything(log) == written
     log.flush()
     log.close()
@@ -349,7 +349,7 @@ def test_a_truncation_to_an_entry_of_the_index_looks_at_what_stands_below_it_bef
             end,
             healthy.shape.epochs,
         )
-        mend(log, written)
+        repair_all(log, written)
         again = log.append([Topic("again", ID)], 9, 9000)
         assert everything(log) == [*[batch for batch in written if batch.end_offset <= end], again]
 
@@ -377,7 +377,7 @@ def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(p
             kept[-1].chain if kept else log._memory.start.chain,
         )
         note(log, partial(read, log))
-        mend(log, written)
+        repair_all(log, written)
         assert everything(log) == kept
 
 
@@ -440,7 +440,7 @@ def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found
         else:
             log.truncate(between)
         assert (log.end, log.damage) == (between, (below,))
-        mend(log, written)
+        repair_all(log, written)
         again = log.append([Topic("again", ID)], 9, 9000)
         assert everything(log) == [*[batch for batch in written if batch.end_offset <= between], again]
 

@@ -22,7 +22,7 @@ from tests.metadata_log.damaged_log import (
     contents,
     everything,
     filled,
-    mend,
+    repair_all,
     segments,
     within,
 )
@@ -96,7 +96,7 @@ def test_any_flipped_bit_is_found_and_mended(part: int) -> None:
             else:
                 assert len(log.damage) <= 1
                 check_damaged(log, healthy, written)
-                mend(log, written)
+                repair_all(log, written)
                 check_mended(directory, log, healthy, written, SMALL)
             assert contents(directory) == before, (name, position)
     assert lost > 0
@@ -195,12 +195,12 @@ def test_a_damaged_header_and_more_damage_in_one_file_survive_a_power_cut_at_any
             (damaged,) = log.damage
             assert damaged.start == first[-1].base_offset
             check_damaged(log, healthy, written)
-            mend(log, written)
+            repair_all(log, written)
         except PowerCut:
             directory = directory.crash(Random(step))
             log = Log.open(directory, config=CONFIG)
             check_damaged(log, healthy, written)
-            mend(log, written)
+            repair_all(log, written)
         else:
             directory.heal()
             step = 0
@@ -221,7 +221,7 @@ def test_a_missing_segment_is_put_back(index: int) -> None:
     directory.remove(name)
     log = Log.open(directory, config=CONFIG)
     check_damaged(log, healthy, written)
-    mend(log, written)
+    repair_all(log, written)
     check_mended(directory, log, healthy, written)
     assert {name: data.rstrip(b"\x00") for name, data in contents(directory).items()} == {
         name: data.rstrip(b"\x00") for name, data in before.items()
@@ -242,7 +242,7 @@ def test_several_segments_at_once() -> None:
         log = Log.open(directory, config=CONFIG)
         assert log.damage
         check_damaged(log, healthy, written)
-        mend(log, written)
+        repair_all(log, written)
         check_mended(directory, log, healthy, written)
         assert contents(directory) == before
 
@@ -281,7 +281,7 @@ def test_a_damaged_log_goes_on() -> None:
     log.flush()
     log = Log.open(directory.kill(), config=CONFIG)
     assert len(log.damage) == 1
-    mend(log, written)
+    repair_all(log, written)
     assert everything(log) == written
     assert log.shape.epochs == healthy.shape.epochs
 
@@ -298,7 +298,7 @@ def test_damage_in_the_active_segment_is_mended_under_a_flush() -> None:
     log = Log.open(directory)
     written.append(log.append([Topic("new", ID)], 1, 10))
     ticket = log.begin_flush()
-    mend(log, written)
+    repair_all(log, written)
     ticket.sync()
     assert not log.complete_flush(ticket)
     written.append(log.append([Topic("newer", ID)], 1, 11))
@@ -318,7 +318,7 @@ def test_below_the_log_s_start_nothing_is_missing() -> None:
         log = Log.open(directory, config=CONFIG)
         assert len(log.damage) == expected
         check_damaged(log, healthy, kept)
-        mend(log, written)
+        repair_all(log, written)
         check_mended(directory, log, healthy, kept)
 
 
@@ -338,7 +338,7 @@ def test_damage_across_the_log_s_start() -> None:
         assert damaged.start == 6
         assert damaged.chain_before == written[2].chain
         check_damaged(log, healthy, kept)
-        mend(log, written)
+        repair_all(log, written)
         check_mended(directory, log, healthy, kept)
         assert name not in segments(directory)
 
@@ -357,7 +357,7 @@ def test_a_new_segment_that_got_no_header_hides_nothing_of_the_one_before(index:
     (damaged,) = log.damage
     assert damaged.start == last[index].base_offset
     check_damaged(log, healthy, written)
-    mend(log, written)
+    repair_all(log, written)
     check_mended(directory, log, healthy, written)
 
 
@@ -490,14 +490,14 @@ def test_a_repair_survives_a_power_cut_at_any_step(victims: list[tuple[int, int]
         log = Log.open(directory, config=CONFIG)
         directory.cut_power_after(step)
         try:
-            mend(log, written)
+            repair_all(log, written)
         except PowerCut:
             directory = directory.crash(Random(step))
         else:
             break
         log = Log.open(directory, config=CONFIG)
         check_damaged(log, healthy, written)
-        mend(log, written)
+        repair_all(log, written)
         check_mended(directory, log, healthy, written)
         assert contents(directory) == before
         assert not [name for name in directory.names() if name.endswith(".repair")]
@@ -521,7 +521,7 @@ def test_a_repair_that_has_no_room_changes_nothing(victims: list[tuple[int, int]
     for room in range(0, 2200, 100):
         directory.limit_space(used + room)
         try:
-            mend(log, written)
+            repair_all(log, written)
         except OSError:
             failed += 1
             assert contents(directory) == rotten
@@ -529,7 +529,7 @@ def test_a_repair_that_has_no_room_changes_nothing(victims: list[tuple[int, int]
             assert directory.used_bytes == used
     assert failed > 0
     directory.limit_space(None)
-    mend(log, written)
+    repair_all(log, written)
     check_mended(directory, log, healthy, written)
     assert contents(directory) == before
 
@@ -636,7 +636,7 @@ def test_damage_inside_and_a_lost_end_together() -> None:
     damage_the_end(directory, healthy)
     log = Log.open(directory, config=CONFIG, accept_loss=True)
     assert (len(log.damage), log.lost) == (1, Flushed(40, healthy.shape.chain))
-    mend(log, written)
+    repair_all(log, written)
     assert everything(log) == written[:-1]
 
 
@@ -656,12 +656,12 @@ def test_any_mutation_is_an_answer_that_is_true() -> None:
             with contextlib.suppress(LogFormatError):
                 log = Log.open(directory, config=CONFIG, accept_loss=True)
                 assert log.lost == Flushed(healthy.shape.end, healthy.shape.chain)
-                mend(log, written)
+                repair_all(log, written)
                 found = everything(log)
                 assert found == written[: len(found)]
             continue
         check_damaged(log, healthy, written)
-        mend(log, written)
+        repair_all(log, written)
         check_mended(directory, log, healthy, written)
 
 

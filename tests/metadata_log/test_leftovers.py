@@ -22,7 +22,7 @@ from tests.metadata_log.damaged_log import (
     contents,
     everything,
     filled,
-    mend,
+    repair_all,
     segments,
     within,
 )
@@ -219,7 +219,7 @@ def test_leftovers_anywhere_and_damage_anywhere_lose_nothing(part: int) -> None:
             check_damaged(log, healthy, written)
             damaged_now = log.damage
         outcomes.add(f"{'open' if is_open else 'opening'} {bool(damaged_now)}")
-        mend(log, written)
+        repair_all(log, written)
         assert everything(log) == written
         check_mended(directory, log, healthy, written, config)
         if not healthy.shape.start.offset:  # below the start nothing is put back
@@ -252,7 +252,7 @@ def test_rubbish_behind_a_file_s_end_and_rot_in_the_next_one(index: int, rot: li
         directory.flip_bit(second, position % len(before[second]))
     log = Log.open(directory, config=CONFIG)
     check_damaged(log, healthy, written)
-    mend(log, written)
+    repair_all(log, written)
     assert everything(log) == written
     assert contents(directory) == before
     check_mended(directory, log, healthy, written)

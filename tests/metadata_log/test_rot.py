@@ -18,7 +18,7 @@ from tests.metadata_log.damaged_log import (
     contents,
     everything,
     filled,
-    mend,
+    repair_all,
     segments,
 )
 from tests.sim.disk import MemoryDirectory
@@ -54,7 +54,7 @@ def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
             (damaged,) = scrubbed(directory, log)
             assert log.damage == (damaged,)
             check_damaged(log, log, written)
-            mend(log, written)
+            repair_all(log, written)
             assert contents(directory) == before
             assert log.damage == ()
     check_mended(directory, log, Log.open(directory, config=CONFIG), written)
@@ -77,7 +77,7 @@ def test_rot_that_a_read_comes_upon_is_mended() -> None:
             except CorruptLog as e:
                 log.note_damage(e)
         assert log.damage
-        mend(log, written)
+        repair_all(log, written)
         assert contents(directory) == before
         assert everything(log) == written
         assert everything(Log.open(directory)) == written
@@ -94,7 +94,7 @@ def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
     damaged = log.note_damage(CorruptLog.at(f"{directory.path_text}/{name}", SEGMENT_HEADER_BYTES, 0, "rot"))
     assert log.damage == (damaged,)
     assert (damaged.start, damaged.chain_before) == (6, written[2].chain)
-    mend(log, written)
+    repair_all(log, written)
     check_mended(directory, log, healthy, written[3:])
 
     directory = MemoryDirectory()
