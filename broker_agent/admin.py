@@ -15,17 +15,18 @@ import grpc
 from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
 
-from broker_agent import convert
-from metadata_log.format.errors import ErrorCode
 from service_kit.rpc.dial import Reach, WrongServer
 from service_kit.rpc.doors import Doors, NotAuthorized
 from service_kit.rpc.forwarding import ANSWER_GRACE_S, Forwarder, NoAnswer, in_the_name_of
+from service_kit.rpc.refusals import Refusal
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 DEFAULT_TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 120.0
 STOP_GRACE_S: Final = 0.25
 """What is under way when this broker stops may take so much longer."""
+ASK_ELSEWHERE: Final = frozenset(("NOT_CONTROLLER", "BROKER_NOT_AVAILABLE"))
+"""The reasons for which the broker asks the next controller: nothing was done."""
 PAUSE_S: Final = 0.05
 """Between two rounds through the controllers, while nobody leads."""
 
@@ -55,40 +56,45 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
             )
 
         async def answer(asked: Any, context: Any) -> Any:
-            return await self._ask(method.name, asked, context, response)
+            try:
+                return await self._ask(method.name, asked, context)
+            except Refusal as e:
+                return await e.end(context)
 
         return grpc.unary_unary_rpc_method_handler(
             answer, request_deserializer=request.FromString, response_serializer=response.SerializeToString
         )
 
-    async def _ask(self, name: str, request: Any, context: Any, response_type: Any) -> Any:
-        """The first answer that is not "ask another": within the deadline, round by round."""
+    async def _ask(self, name: str, request: Any, context: Any) -> Any:
+        """The first answer of a controller. The broker asks all controllers in turn, until the deadline.
+
+        Raises:
+            Refusal: a controller has refused the request, or no controller has done anything, or a change may have happened.
+        """
         caller = self._doors.caller(context)
         try:
             caller.check_operator()
         except NotAuthorized as e:
-            return response_type(error=convert.error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(e)))
+            raise Refusal("CLUSTER_AUTHORIZATION_FAILED", str(e)) from e
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _timeout_s(request, context)
-        refusal = response_type(
-            error=convert.error(ErrorCode.BROKER_NOT_AVAILABLE, "no controller could be asked in time")
-        )
+        refusal = Refusal("BROKER_NOT_AVAILABLE", "no controller could be asked in time")
         while True:
             for target in dict.fromkeys(self._targets()):
                 left_s = deadline_s - loop.time()
                 if left_s <= ANSWER_GRACE_S:
-                    return refusal
+                    raise refusal
                 try:
-                    answer = await self._forwarder.ask(target, name, request, left_s, caller.principal)
+                    return await self._forwarder.ask(target, name, request, left_s, caller.principal)
                 except NoAnswer as e:
-                    code = ErrorCode.REQUEST_TIMED_OUT if e.may_have_happened else ErrorCode.BROKER_NOT_AVAILABLE
-                    refusal = response_type(error=convert.error(code, f"controller {e}"))
+                    reason = "REQUEST_TIMED_OUT" if e.may_have_happened else "BROKER_NOT_AVAILABLE"
+                    refusal = Refusal(reason, f"controller {e}")
                     if e.may_have_happened or self._forwarder.is_stopping():
-                        return refusal
-                    continue
-                if answer.error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
-                    return answer
-                refusal = answer
+                        raise refusal from e
+                except Refusal as e:
+                    if e.reason not in ASK_ELSEWHERE:
+                        raise
+                    refusal = e
             await asyncio.sleep(PAUSE_S)
 
     async def _submit(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:

@@ -23,6 +23,7 @@ from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
+from service_kit.rpc.refusals import Refusal
 
 MAX_WAIT_MS = 60_000
 """Maximum time that a request waits for an offset, whatever the client asks for."""
@@ -82,23 +83,27 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
 
     async def Metadata(self, request: client_pb2.MetadataRequest, context: Any) -> client_pb2.MetadataResponse:
         """Returns a page of nodes and topics as of one offset, at least `min_offset`."""
+        try:
+            return await self._page(request)
+        except Refusal as e:
+            return await e.end(context)
+
+    async def _page(self, request: client_pb2.MetadataRequest) -> client_pb2.MetadataResponse:
         problem = _problem(request)
         if problem is not None:
-            return _refusal(ErrorCode.INVALID_REQUEST, problem)
+            raise Refusal("INVALID_REQUEST", problem)
         await self._wait_for(request)
         broker = self._broker
         if not broker.may_serve():
-            return self._not_available()
+            raise self._not_available()
         view, generation = broker.cache.current, broker.generation
         if view.offset < request.min_offset:
-            return _refusal(
-                ErrorCode.NOT_READY, f"applied up to {view.offset}, not yet to {request.min_offset}: ask again"
-            )
+            raise Refusal("NOT_READY", f"applied up to {view.offset}, not yet to {request.min_offset}: ask again")
         cursor = request.cursor if request.HasField("cursor") else None
         page = Page(view, request.listener or self._listener, request.limit, cursor)
         await self._turns.take(self._steps(page, view, request))
         if not broker.may_serve():  # the lease may have lapsed while the page was built
-            return self._not_available()
+            raise self._not_available()
         response = page.response
         response.error.CopyFrom(convert.error(ErrorCode.NONE))
         response.cluster_id, response.generation, response.as_of_offset = broker.cluster_id, generation, view.offset
@@ -114,9 +119,9 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             names = yield from self._order.names_from(view.image.topic_ids, request.cursor.topic)
         yield from page.steps(names)
 
-    def _not_available(self) -> client_pb2.MetadataResponse:
+    def _not_available(self) -> Refusal:
         broker = self._broker
-        return _refusal(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker.broker_id} {describe(broker)}")
+        return Refusal("BROKER_NOT_AVAILABLE", f"broker {broker.broker_id} {describe(broker)}")
 
     async def _wait_for(self, request: client_pb2.MetadataRequest) -> None:
         wait_ms = min(max(request.max_wait_ms, 0), MAX_WAIT_MS)
@@ -149,10 +154,6 @@ def describe(broker: BrokerStanding) -> str:
     """The broker's state and its reason, in a few words."""
     lapsed = ", its lease has lapsed" if broker.lease_lapsed else ""
     return f"is {broker.state.name.lower()}{lapsed}: {broker.reason}"
-
-
-def _refusal(code: ErrorCode, message: str) -> client_pb2.MetadataResponse:
-    return client_pb2.MetadataResponse(error=convert.error(code, message))
 
 
 def _problem(request: client_pb2.MetadataRequest) -> str | None:

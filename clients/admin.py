@@ -26,6 +26,7 @@ from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
 from service_kit.rpc.dial import was_never_sent
 from service_kit.rpc.forwarding import STAY_HERE
 from service_kit.rpc.grpc_options import channel_options
+from service_kit.rpc.refusals import Refusal
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 R = TypeVar("R")
@@ -362,10 +363,12 @@ class AdminClient:
             # The server's own deadline comes first, so that what it knows about the outcome still arrives.
             response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
         except grpc.aio.AioRpcError as e:
+            refusal = Refusal.of(e)
+            if refusal is not None:
+                raise AdminError.of_refusal(refusal, target, is_read=is_read) from e
             sent, size = not was_never_sent(e), request.ByteSize()
             raise error_of_call(target, e, sent=sent, size=size, is_read=is_read) from e
-        code = response.error.code
-        if code:
+        if response.error.code:  # so release 0.1.0 refuses
             raise AdminError.of(response.error, getattr(response, "leader", None), target, is_read=is_read)
         for name in _OFFSETS:
             self._high_watermark = max(self._high_watermark, getattr(response, name, 0))

@@ -13,6 +13,7 @@ import grpc
 from quorum_rpc.v1 import common_pb2
 
 from metadata_log.format.errors import ErrorCode
+from service_kit.rpc.refusals import Refusal
 
 
 class AdminError(Exception):
@@ -39,6 +40,15 @@ class AdminError(Exception):
         if code is ErrorCode.REQUEST_TIMED_OUT:
             return _missing(is_read)(code, f"{target}: {message}" if target else message)
         return AdminError(code, message, None if leader is None else target_of(leader))
+
+    @classmethod
+    def of_refusal(cls, refusal: Refusal, target: str = "", *, is_read: bool = False) -> "AdminError":
+        """The error that a refused call ended with."""
+        code = ErrorCode.__members__.get(refusal.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
+        message = refusal.message or refusal.reason
+        if code is ErrorCode.REQUEST_TIMED_OUT:
+            return _missing(is_read)(code, f"{target}: {message}" if target else message)
+        return AdminError(code, message, None if refusal.leader is None else refusal.leader.target)
 
 
 class NotReached(AdminError):

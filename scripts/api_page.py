@@ -23,7 +23,7 @@ FILES: Final = {"admin": "AdminService", "client": "ClusterMetadataService", "br
 HEAD: Final = """# The API
 
 Written by `scripts/api_page.py` from the files in `proto/quorum_rpc/v1` and from `service_kit/rpc/api_methods.py`; don't edit it
-here.
+here. [`clients.md`](clients.md) says what a client has to do.
 
 * *read*: changes nothing, and may be repeated.
 * *change*: a repeated call is a second change, or is refused because the first one was made.

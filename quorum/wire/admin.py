@@ -7,7 +7,7 @@
     2. Controller 1 translates the request, and hands the command to its node.
     3. Controller 1 leads: it answers when the change is committed. Or it does not lead: it asks the leader, controller 2, and
        hands the answer back.
-    4. What the node refuses comes back in the field `error` of the answer, and `leader` says where the leader is.
+    4. A request that is refused ends with a gRPC status and its reason (`service_kit.rpc.refusals`).
 
 A change with a request id takes effect once. A read is linearizable, unless the request asks for what this node has applied. What
 a node knows of itself (DescribeQuorum, ListSnapshots) every controller answers, also while no controller leads.
@@ -41,7 +41,16 @@ from quorum.wire.admin_methods import (
     request_type,
     response_type,
 )
-from quorum.wire.convert.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
+from quorum.wire.convert.errors import (
+    BadMessage,
+    bad_request,
+    error,
+    from_refusal,
+    leader_hint,
+    not_authorized,
+    to_refusal,
+    wrong_cluster,
+)
 from quorum.wire.forwarding import ask_leader
 from quorum.wire.request_identity import identity_of
 from quorum.wire.snapshot_hashes import SnapshotHashes
@@ -49,6 +58,7 @@ from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.forwarding import Forwarder, must_stay
+from service_kit.rpc.refusals import Refusal
 
 R = TypeVar("R")
 
@@ -89,19 +99,27 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         )
 
     async def answer(self, method: str, request: Any, context: Any) -> Any:
-        """The answer to a unary call: this node's, or the leader's if this node has to ask it. A refusal is an answer, too."""
-        row, loop = self._rows[method], asyncio.get_running_loop()
+        """The answer to a unary call: this node's, or the leader's if this node has to ask it. A refusal ends the call."""
+        try:
+            return await self._answer(self._rows[method], request, context)
+        except Refused as e:
+            refusal = to_refusal(e, self._node.leader_hint())
+        except Refusal as e:
+            refusal = e
+        return await refusal.end(context)
+
+    async def _answer(self, row: Row, request: Any, context: Any) -> Any:
+        loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_of(request.context.timeout_ms, context) / 1_000
         try:
             self._check(request.context, self._doors.caller(context))
             return await self._carried_out(row, request, context)
         except BadMessage as e:
-            refused = bad_request(e)
+            raise bad_request(e) from e
         except Refused as e:
-            refused = e
-        if refused.code is ErrorCode.NOT_CONTROLLER:
-            return await self._forwarded(row, request, context, refused, deadline_s - loop.time())
-        return self._refusal(refused, row)
+            if e.code is not ErrorCode.NOT_CONTROLLER:
+                raise
+            return await self._forwarded(row, request, context, e, deadline_s - loop.time())
 
     async def _carried_out(self, row: Row, request: Any, context: Any) -> Any:
         match row:
@@ -154,7 +172,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         def respond(outcome: CommandReply | Refused) -> admin_pb2.SubmitResponse:
             if isinstance(outcome, Refused):
-                response = self._refusal(outcome, row)
+                response = self._refused(outcome, row)
             else:
                 response = row.to_response(outcome)
             fields: dict[str, Any] = {"id": request.id, name: response}
@@ -169,7 +187,12 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
             return answered(partial(respond, e))
 
         async def forward(refused: Refused) -> None:
-            response = await self._forwarded(row, call, context, refused, timeout_ms / 1_000)
+            try:
+                response = await self._forwarded(row, call, context, refused, timeout_ms / 1_000)
+            except Refused as e:
+                response = self._refused(e, row)
+            except Refusal as e:
+                response = self._refused(from_refusal(e), row)
             fields: dict[str, Any] = {"id": request.id, name: response}
             answered(lambda: admin_pb2.SubmitResponse(**fields))
 
@@ -187,25 +210,25 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
     # --- refusals ----------------------------------------------------------------------------------------------------
 
     async def _forwarded(self, row: Row, request: Any, context: Any, refused: Refused, timeout_s: float) -> Any:
-        """The leader's answer to what this node has refused because it does not lead, and did not begin."""
+        """The leader's answer to what this node has refused because it does not lead, and did not begin.
+
+        Raises:
+            Refused: the leader could not be asked, or has not answered.
+            Refusal: the leader has refused the request.
+        """
         hint = refused.hint or self._node.leader_hint()
         is_elsewhere = hint.endpoint is not None and hint.leader_id not in (None, self._identity.node_id)
         if self._forwarder is None or not is_elsewhere or timeout_s <= 0 or must_stay(context):
-            return self._refusal(refused, row)
-        try:
-            return await ask_leader(self._forwarder, row.method, request, hint, timeout_s, self._principal(context))
-        except Refused as e:
-            return self._refusal(e, row)
+            raise refused
+        return await ask_leader(self._forwarder, row.method, request, hint, timeout_s, self._principal(context))
 
     def _principal(self, context: Any) -> str:
         return self._doors.caller(context).principal
 
-    def _refusal(self, refused: Refused, row: Row) -> Any:
-        response = response_type(row)(error=error(refused.code, refused.message))
+    def _refused(self, refused: Refused, row: Row) -> Any:
+        """A refusal in a stream: an answer of the call's own type, with the leader to ask instead."""
         hint = leader_hint(refused.hint or self._node.leader_hint())
-        if hint is not None and "leader" in response.DESCRIPTOR.fields_by_name:
-            response.leader.CopyFrom(hint)
-        return response
+        return response_type(row)(error=error(refused.code, refused.message), leader=hint)
 
     def _check(self, asked: admin_pb2.RequestContext, caller: Caller) -> None:
         """Refuses a caller that is no operator, and a request that names another cluster. A client that does not know the

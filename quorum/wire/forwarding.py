@@ -16,9 +16,10 @@ from service_kit.rpc.forwarding import Forwarder, NoAnswer
 async def ask_leader(
     forwarder: Forwarder, method: str, request: Any, leader: LeaderHint, timeout_s: float, principal: str
 ) -> Any:
-    """The leader's answer to a call of `method` of AdminService, refusals included.
+    """The leader's answer to a call of `method` of AdminService.
 
     Raises:
+        Refusal: the leader has refused the request.
         Refused: NOT_CONTROLLER: it could not be reached, and nothing was done; REQUEST_TIMED_OUT: a change was sent, and no
             answer came; NOT_READY: likewise, of a read.
     """

@@ -21,6 +21,7 @@ import grpc
 
 from service_kit.rpc.api_methods import changes_nothing
 from service_kit.rpc.dial import Reach, WrongServer, was_never_sent
+from service_kit.rpc.refusals import Refusal
 
 STAY_HERE: Final = "metaquorum-stay-here"
 """The call is to be answered by the node that it reaches, or refused: set by a controller that hands it on, so that nothing goes
@@ -95,9 +96,11 @@ class Forwarder:
         node_id: int | None = None,
         stay_here: bool = False,
     ) -> Any:
-        """The answer to `request`, refusals included. With `stay_here` who is asked hands it on to nobody.
+        """The answer of the node at `target` to `request`. With `stay_here` that node hands the request on to no other.
 
-        Raises NoAnswer.
+        Raises:
+            Refusal: the node has refused the request.
+            NoAnswer: the node has not answered.
         """
         is_read = changes_nothing(method, request)
         self._check_not_stopping(target, is_read)
@@ -119,6 +122,9 @@ class Forwarder:
         try:
             return await self._until_stop(_answer(getattr(stub, method), asked, left_s, metadata))
         except grpc.aio.AioRpcError as e:
+            refusal = Refusal.of(e)
+            if refusal is not None:
+                raise refusal from e
             text = f"{target} was asked: {e.code().name}: {e.details()}"
             raise NoAnswer(text, never_sent=was_never_sent(e), is_read=is_read) from e
         except _Stopped:

@@ -23,6 +23,7 @@ from service_kit.rpc.health import Health
 from service_kit.rpc.server import serving
 from tests.broker_agent.test_config import loaded
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+from tests.quorum.wire.refusing import code_of, refusal_of
 
 
 class Cluster:
@@ -131,9 +132,11 @@ async def test_a_broker_that_stops_says_what_became_of_each_call(cluster: Cluste
         await entered.wait()
         await controllers.stop()
         later = stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(names=["y"]))
-        assert (await change).error.code == ErrorCode.REQUEST_TIMED_OUT
-        assert (await read).error.code == (await later).error.code == ErrorCode.BROKER_NOT_AVAILABLE
-        assert "this node is shutting down; nothing was done" in (await later).error.message
+        assert await code_of(change) is ErrorCode.REQUEST_TIMED_OUT
+        assert await code_of(read) is ErrorCode.BROKER_NOT_AVAILABLE
+        refusal = await refusal_of(later)
+        assert refusal.reason == "BROKER_NOT_AVAILABLE"
+        assert "this node is shutting down; nothing was done" in refusal.message
 
 
 async def test_a_broker_stops_handing_on_before_it_closes_what_it_hands_on_over() -> None:

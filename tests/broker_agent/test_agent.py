@@ -39,6 +39,7 @@ from service_kit.process.endpoints import HostPort
 from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from tests.broker_agent.controllers import CLUSTER_ID, FakeController, History, Pulse, registration
+from tests.quorum.wire.refusing import code_of, refusal_of
 
 SESSION = SessionConfig(
     max_wait_ms=200, fenced_max_wait_ms=100, request_timeout_ms=500, backoff_ms=10, backoff_max_ms=50
@@ -385,8 +386,8 @@ async def test_any_broker_answers_for_the_cluster(controller: FakeController, st
         codes = [topic.error.code for topic in told.topics]
         assert codes == [common_pb2.NONE, common_pb2.UNKNOWN_TOPIC_OR_PARTITION, common_pb2.INVALID_TOPIC_EXCEPTION]
 
-        far = await stub.Metadata(client_pb2.MetadataRequest(min_offset=10**6, max_wait_ms=10), timeout=5)
-        assert far.error.code == common_pb2.NOT_READY
+        far = stub.Metadata(client_pb2.MetadataRequest(min_offset=10**6, max_wait_ms=10), timeout=5)
+        assert await code_of(far) is ErrorCode.NOT_READY
         status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
         assert (status.broker_id, status.state) == (4, BrokerState.ONLINE)
         assert status.digest == controller.history.image.digest_bytes
@@ -397,9 +398,9 @@ async def test_a_broker_that_is_not_registered_answers_no_client(controller: Fak
     controller.refuse_with = ErrorCode.DUPLICATE_BROKER_REGISTRATION
     process = start()
     async with served(process) as stub:
-        told = await stub.Metadata(client_pb2.MetadataRequest(), timeout=5)
-        assert told.error.code == common_pb2.BROKER_NOT_AVAILABLE
-        assert "broker 4 is offline" in told.error.message
+        refusal = await refusal_of(stub.Metadata(client_pb2.MetadataRequest(), timeout=5))
+        assert refusal.reason == "BROKER_NOT_AVAILABLE"
+        assert "broker 4 is offline" in refusal.message
         status = await stub.BrokerStatus(client_pb2.BrokerStatusRequest(), timeout=5)
         assert (status.state, status.broker_epoch) == (BrokerState.OFFLINE, -1)
 

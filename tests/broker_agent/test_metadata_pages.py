@@ -15,6 +15,8 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import MetadataRecord, RemoveTopic, Topic
 from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX
 from tests.broker_agent.test_cache import Cluster, broker, partition, topic_id
+from tests.quorum.wire.calling import Context
+from tests.quorum.wire.refusing import code_of, refusal_of
 
 LISTENER = "PLAIN"
 
@@ -69,7 +71,8 @@ def service_of(cluster: Cluster, turns: Turns | None = None) -> ClusterMetadata:
 async def ask(service: ClusterMetadata, **fields: Any) -> client_pb2.MetadataResponse:
     names = fields.pop("names", None)
     topics = None if names is None else client_pb2.TopicNames(names=names)
-    return await service.Metadata(client_pb2.MetadataRequest(topics=topics, **fields), None)
+    request = client_pb2.MetadataRequest(topics=topics, **fields)
+    return await service.Metadata(request, Context(request))
 
 
 async def pages(service: ClusterMetadata, **fields: Any) -> list[client_pb2.MetadataResponse]:
@@ -148,9 +151,9 @@ async def test_what_changes_between_pages_is_told_as_of_each_page() -> None:
     ],
 )
 async def test_a_request_that_makes_no_sense_is_refused_with_the_reason(fields: dict[str, Any], words: str) -> None:
-    told = await ask(service_of(cluster_of(a=1)), **fields)
-    assert told.error.code == ErrorCode.INVALID_REQUEST
-    assert words in told.error.message
+    refusal = await refusal_of(ask(service_of(cluster_of(a=1)), **fields))
+    assert refusal.reason == "INVALID_REQUEST"
+    assert words in refusal.message
 
 
 async def test_a_cursor_from_anywhere_ends_somewhere() -> None:
@@ -188,7 +191,7 @@ async def test_a_lease_that_lapses_while_a_page_is_built_keeps_it_from_being_ans
     await asyncio.sleep(0)
     assert not asking.done()
     here.serves = False
-    assert (await asking).error.code == ErrorCode.BROKER_NOT_AVAILABLE
+    assert await code_of(asking) is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 # --- slices ----------------------------------------------------------------------------------------------------------

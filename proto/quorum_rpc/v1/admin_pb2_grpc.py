@@ -29,8 +29,14 @@ class AdminServiceStub(object):
     """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
     A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
-    partitions stand in `results`, and then the others were done.
+    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
+    done.
+
+    A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
+    domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
+    leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
+    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
+    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
 
     Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
     names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
@@ -153,8 +159,14 @@ class AdminServiceServicer(object):
     """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
     A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
-    partitions stand in `results`, and then the others were done.
+    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
+    done.
+
+    A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
+    domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
+    leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
+    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
+    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
 
     Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
     names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
@@ -438,8 +450,14 @@ class AdminService(object):
     """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
 
     A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. An error in `error` concerns the request as a whole; errors of single topics, resources or
-    partitions stand in `results`, and then the others were done.
+    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
+    done.
+
+    A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
+    domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
+    leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
+    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
+    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
 
     Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
     names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the

@@ -11,8 +11,10 @@ from typing import Any
 from quorum_rpc.v1 import common_pb2
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.records import Endpoint
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from service_kit.rpc.doors import NotAuthorized
+from service_kit.rpc.refusals import Refusal, leader_metadata
 
 
 class BadMessage(ValueError):
@@ -59,3 +61,19 @@ def wrong_cluster(theirs: str, ours: str) -> Refused:
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         f"this is cluster {ours}; the request is for cluster {theirs or '(none named)'}",
     )
+
+
+def to_refusal(refused: Refused, hint: LeaderHint) -> Refusal:
+    """The refusal of a unary call, with the leader that `refused` names, or else `hint`."""
+    leader = refused.hint or hint
+    host, port = ("", 0) if leader.endpoint is None else (leader.endpoint.host, leader.endpoint.port)
+    metadata = leader_metadata(leader.leader_id, leader.epoch, host, port)
+    return Refusal(refused.code.name, refused.message, metadata)
+
+
+def from_refusal(refusal: Refusal) -> Refused:
+    """What another node has refused; a code that a newer node invented is UNKNOWN_SERVER_ERROR here."""
+    code = ErrorCode.__members__.get(refusal.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
+    leader_id, epoch, at = refusal.number("leader_id"), refusal.number("leader_epoch"), refusal.leader
+    endpoint = None if at is None else Endpoint("", at.host, at.port)
+    return Refused(code, refusal.message, LeaderHint(leader_id, epoch or 0, endpoint))

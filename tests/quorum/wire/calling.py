@@ -5,10 +5,11 @@ from functools import cache, partial
 from typing import Any
 
 import grpc
-from quorum_rpc.v1 import admin_pb2, broker_pb2, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, common_pb2, voter_pb2
 
 from metadata_log.format.errors import ErrorCode
 from quorum.wire.admin import AdminService
+from service_kit.rpc.refusals import Refusal
 
 SERVICES = {
     name: file.DESCRIPTOR.services_by_name[name]
@@ -34,6 +35,9 @@ class Context:
     def auth_context(self) -> dict[str, list[bytes]]:
         return {}
 
+    async def abort(self, code: grpc.StatusCode, details: str, trailing_metadata: Any = ()) -> None:
+        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing_metadata), details)
+
     async def read(self) -> Any:
         return self._requests.pop() if self._requests else grpc.aio.EOF
 
@@ -47,7 +51,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def call(servicer: Any, method: str, request: Any) -> Any:
-    """The (first) answer of `servicer` to `request`; None where a stream ends without one."""
+    """The (first) answer of `servicer` to `request`: a refusal is an Error. None where a stream ends without an answer."""
     context = Context(request)
     if isinstance(servicer, AdminService):
         handler = servicer.submit if method == "Submit" else partial(servicer.answer, method)
@@ -60,7 +64,12 @@ def call(servicer: Any, method: str, request: Any) -> Any:
             return context.written[0] if context.written else None
         if method == "FetchMetadataSnapshot":
             return await anext(handler(request, context))
-        return await handler(request, context)
+        try:
+            return await handler(request, context)
+        except grpc.aio.AioRpcError as e:
+            refusal = Refusal.of(e)
+            assert refusal is not None, e
+            return common_pb2.Error(code=int(ErrorCode[refusal.reason]), message=refusal.message)  # type: ignore[arg-type]
 
     return _loop().run_until_complete(work())
 

@@ -20,6 +20,7 @@ from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.forwarding import PRINCIPAL_CHARS_MAX, STAY_HERE, Forwarder, NoAnswer, principal_of
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
+from tests.quorum.wire.refusing import code_of, refusal_of
 
 FOLLOWER = IDENTITY._replace(node_id=2)
 
@@ -63,8 +64,12 @@ async def test_changes_and_reads_are_answered_by_the_leader(stub: Any, node: Fak
 
 
 async def test_the_leaders_refusal_is_the_answer(stub: Any) -> None:
-    response = await stub.UnregisterBroker(admin_pb2.UnregisterBrokerRequest(broker_id=77))
-    assert response.error.code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    """With its status, its reason, and its words."""
+    call = stub.UnregisterBroker(admin_pb2.UnregisterBrokerRequest(broker_id=77))
+    refusal = await refusal_of(call)
+    assert (refusal.reason, refusal.status) == ("BROKER_ID_NOT_REGISTERED", grpc.StatusCode.NOT_FOUND)
+    assert "77" in refusal.message
+    assert await call.details() == refusal.message
 
 
 async def test_id_and_deadline_are_kept(stub: Any, node: FakeNode) -> None:
@@ -99,16 +104,16 @@ async def test_submitted_calls_are_handed_on_one_by_one(stub: Any, node: FakeNod
 
 async def test_nothing_is_handed_on_twice(stub: Any, node: FakeNode) -> None:
     """Two controllers that each take the other for the leader send nothing round in a circle."""
-    response = await stub.CreateTopics(create("orders"), metadata=((STAY_HERE, "1"),))
-    assert response.error.code == ErrorCode.NOT_CONTROLLER
-    assert response.leader.leader_id == 1
+    refusal = await refusal_of(stub.CreateTopics(create("orders"), metadata=((STAY_HERE, "1"),)))
+    assert (refusal.reason, refusal.status) == ("NOT_CONTROLLER", grpc.StatusCode.UNAVAILABLE)
+    assert refusal.number("leader_id") == 1
+    assert refusal.leader is not None
     assert node.cluster.image.topic_count == 0
 
 
 async def test_a_leader_that_is_not_there_has_done_nothing(stub: Any, follower: FakeNode) -> None:
     follower.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "node 1 leads", hint_to("127.0.0.1:1"))
-    response = await stub.CreateTopics(create("orders"))
-    assert response.error.code == ErrorCode.NOT_CONTROLLER
+    assert await code_of(stub.CreateTopics(create("orders"))) is ErrorCode.NOT_CONTROLLER
 
 
 async def test_a_leader_that_has_come_back_at_its_place_is_asked_again(follower: FakeNode) -> None:
@@ -124,16 +129,16 @@ async def test_a_leader_that_has_come_back_at_its_place_is_asked_again(follower:
             assert (await stub.CreateTopics(create("orders"))).results[0].error.code == 0
         async with asyncio.timeout(10):
             # The connection may not know yet that it is over: a change that was sent on it may have happened, and is called so.
-            while (response := await stub.CreateTopics(create("payments"))).error.code == ErrorCode.REQUEST_TIMED_OUT:
-                assert "may have taken effect" in response.error.message
-        assert response.error.code == ErrorCode.NOT_CONTROLLER
+            while (refusal := await refusal_of(stub.CreateTopics(create("payments")))).reason == "REQUEST_TIMED_OUT":
+                assert "may have taken effect" in refusal.message
+        assert refusal.reason == "NOT_CONTROLLER"
         async with (
             serve(leader, IDENTITY, HostPort("127.0.0.1", leaders_port), grace_s=0),
             asyncio.timeout(10),
         ):
-            while (response := await stub.CreateTopics(create("payments"))).error.code:
-                assert response.error.code == ErrorCode.NOT_CONTROLLER
-            assert response.results[0].error.code == 0
+            while (code := await code_of(stub.CreateTopics(create("payments")))) is not ErrorCode.NONE:
+                assert code is ErrorCode.NOT_CONTROLLER
+            assert leader.cluster.image.topic("payments") is not None
 
 
 @pytest.mark.parametrize(
@@ -151,8 +156,10 @@ async def test_a_missing_answer_is_no_refusal(node: FakeNode, stub: Any, request
 
     node.submit = breaks_down  # type: ignore[method-assign]
     node.read = breaks_down  # type: ignore[method-assign]
-    response = await getattr(stub, CLIENT_METHODS[request_.DESCRIPTOR.full_name])(request_)
-    assert response.error.code == code
+    call = getattr(stub, CLIENT_METHODS[request_.DESCRIPTOR.full_name])(request_)
+    assert await code_of(call) is code
+    wanted = grpc.StatusCode.ABORTED if code is ErrorCode.REQUEST_TIMED_OUT else grpc.StatusCode.UNAVAILABLE
+    assert await call.code() is wanted, "a mesh repeats UNAVAILABLE by itself"
 
 
 async def test_a_follower_that_stops_says_what_became_of_what_it_has_handed_on(
@@ -175,10 +182,9 @@ async def test_a_follower_that_stops_says_what_became_of_what_it_has_handed_on(
             change, read = stub.CreateTopics(create("orders")), stub.ListTopics(admin_pb2.ListTopicsRequest())
             await entered.get()
             await entered.get()
-        assert (await change).error.code == ErrorCode.REQUEST_TIMED_OUT
-        assert (await read).error.code == ErrorCode.NOT_READY
-        for response in (await change, await read):
-            assert "this node is shutting down" in response.error.message
+        refusals = [await refusal_of(change), await refusal_of(read)]
+        assert [refusal.reason for refusal in refusals] == ["REQUEST_TIMED_OUT", "NOT_READY"]
+        assert all("this node is shutting down" in refusal.message for refusal in refusals)
         with pytest.raises(grpc.aio.AioRpcError) as gone:
             await stub.CreateTopics(create("orders"))
         assert gone.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -268,8 +274,7 @@ async def test_a_local_read_is_answered_by_the_node_that_was_asked(stub: Any, fo
 
 async def test_a_local_read_never_goes_back_behind_what_its_client_has_seen(stub: Any) -> None:
     asked = admin_pb2.RequestContext(consistency=admin_pb2.RequestContext.LOCAL, client_high_watermark=1_000)
-    response = await stub.ListTopics(admin_pb2.ListTopicsRequest(context=asked))
-    assert response.error.code == ErrorCode.NOT_READY
+    assert await code_of(stub.ListTopics(admin_pb2.ListTopicsRequest(context=asked))) is ErrorCode.NOT_READY
 
 
 def test_a_principal_that_fits_the_wire_fits_the_log() -> None:

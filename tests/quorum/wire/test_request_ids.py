@@ -12,6 +12,7 @@ from quorum.controller.protocol.commands import Command, CommandReply, CreateTop
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.requests import Refused
 from tests.quorum.wire.fake_node import FakeNode
+from tests.quorum.wire.refusing import refusal_of
 
 
 def refusing(node: FakeNode, *codes: ErrorCode) -> None:
@@ -172,9 +173,9 @@ async def test_a_bad_id_is_refused(
 ) -> None:
     stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
     asked = admin_pb2.RequestContext(**context)
-    response = await stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(context=asked, names=["x"]))
-    assert response.error.code == ErrorCode.INVALID_REQUEST
-    assert field in response.error.message
+    refusal = await refusal_of(stub.DeleteTopics(admin_pb2.DeleteTopicsRequest(context=asked, names=["x"])))
+    assert refusal.reason == "INVALID_REQUEST"
+    assert field in refusal.message
     assert node.identities == []
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
-from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, voter_pb2_grpc
+from quorum_rpc.v1 import admin_pb2_grpc, voter_pb2_grpc
 
 from broker_agent.client import ControllerClient
 from broker_agent.session.lifecycle import FetchFailed, Input, LeaderHint, Registered, RegisterFailed
@@ -34,6 +34,7 @@ from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 from tests.quorum.test_config import LEAST, load
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.good_requests import good_requests
+from tests.quorum.wire.refusing import code_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -123,10 +124,7 @@ async def test_a_request_is_handed_on_to_the_leader_itself_or_to_nobody(files: F
             client = await stack.enter_async_context(Dialer(files.host))
             stub = admin_pb2_grpc.AdminServiceStub(client(f"127.0.0.1:{port}"))  # type: ignore[no-untyped-call]
             before = len(leader.identities)
-            answer: admin_pb2.CreateTopicsResponse = await stub.CreateTopics(
-                good_requests()["AdminService.CreateTopics"]
-            )
-            assert answer.error.code == code
+            assert await code_of(stub.CreateTopics(good_requests()["AdminService.CreateTopics"])) is code
             assert len(leader.identities) == before + (code is ErrorCode.NONE)
 
 
