@@ -19,10 +19,13 @@ from clients.metadata.client_metadata import (
     ClientMetadata,
     MetadataRequestPlan,
     MetadataUpdate,
+    NotThere,
     TopicUpdate,
+    Waited,
     WaitOnMetadata,
 )
-from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition
+from clients.metadata.cluster import Cluster, ClusterNode, PartitionView, TopicPartition, least_loaded_node
+from clients.metadata.seen import ViewVersion
 from clients.submit_stream import SubmitStream
 from metadata_log.format.errors import ErrorCode
 from service_kit.process.release import release
@@ -39,13 +42,17 @@ __all__ = [
     "MetadataUpdate",
     "NoLeader",
     "NotReached",
+    "NotThere",
     "PartitionView",
     "SubmitStream",
     "TopicPartition",
     "TopicUpdate",
     "Unanswered",
+    "ViewVersion",
     "WaitOnMetadata",
+    "Waited",
     "__version__",
+    "least_loaded_node",
 ]
 
 __version__: str

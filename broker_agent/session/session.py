@@ -281,7 +281,7 @@ class Session:
         if self.state is BrokerState.STOPPING and answer.should_shut_down:
             self._exit(0, "the controller allows the shutdown")
             return
-        self._hear_standing(answer, sent, now_ms)
+        self._hear_state(answer, sent, now_ms)
         busy = self._store.is_busy
         if answer.content_bytes and answer.end_offset < answer.high_watermark:
             self._schedule.piece_came(sent, answer.content_bytes, now_ms)
@@ -345,7 +345,7 @@ class Session:
         if self._needs_lease and self._lease.notice(now_ms):
             self._effects.append(LeaseLapsed(self._lease.until_ms))
 
-    def _hear_standing(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
+    def _hear_state(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
         """Notes the state that the controller reports for this broker, and the lease that comes with it."""
         registration = self._registration
         if answer.state is not None:

@@ -141,7 +141,7 @@ def _bind(server: Any, address: HostPort, credentials: grpc.ServerCredentials | 
 
 
 def _why_not(address: HostPort) -> CannotBind:
-    """gRPC does not say what was wrong; binding once more by hand does."""
+    """Finds out why gRPC could not listen, by binding the address once more without gRPC."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, where = found[0]

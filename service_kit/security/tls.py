@@ -15,7 +15,7 @@ names the mistake.
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -34,6 +34,14 @@ class InsecureListener(Exception):
     """A listener without TLS would be open to other machines."""
 
 
+class PemTexts(NamedTuple):
+    """The contents of the three files."""
+
+    chain: bytes
+    key: bytes
+    authority: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
     """PEM files: this node's certificate and key, and the authority that must have signed other nodes' certificates."""
@@ -42,19 +50,19 @@ class TlsFiles:
     private_key: Path
     certificate_authority: Path
 
-    def read(self) -> tuple[bytes, bytes, bytes]:
+    def read(self) -> PemTexts:
         """Reads the files.
 
         Raises:
             TlsUnusable: a file cannot be read, or has another kind of content.
         """
-        return (
+        return PemTexts(
             _read(self.certificate_chain, _CERTIFICATE),
             _read(self.private_key, _PRIVATE_KEY),
             _read(self.certificate_authority, _CERTIFICATE),
         )
 
-    def read_checked(self) -> tuple[bytes, bytes, bytes]:
+    def read_checked(self) -> PemTexts:
         """Reads the files, and checks that key and certificate belong together.
 
         Raises:
@@ -84,7 +92,7 @@ def server_credentials(tls: TlsFiles | None) -> grpc.ServerCredentials | None:
     """
     if tls is None:
         return None
-    chain, key, authority = shown = tls.read_checked()
+    shown = tls.read_checked()
 
     def changed() -> grpc.ServerCertificateConfiguration | None:
         """Returns the new certificate, or None to keep the old one. gRPC calls this on its own thread before each handshake."""
@@ -96,10 +104,15 @@ def server_credentials(tls: TlsFiles | None) -> grpc.ServerCredentials | None:
         if now == shown:
             return None
         shown = now
-        return grpc.ssl_server_certificate_configuration([(now[1], now[0])], now[2])
+        return _server_configuration(now)
 
-    first = grpc.ssl_server_certificate_configuration([(key, chain)], authority)
-    return grpc.dynamic_ssl_server_credentials(first, changed, require_client_authentication=True)
+    return grpc.dynamic_ssl_server_credentials(
+        _server_configuration(shown), changed, require_client_authentication=True
+    )
+
+
+def _server_configuration(pem: PemTexts) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.authority)
 
 
 def channel_credentials(tls: TlsFiles | None) -> grpc.ChannelCredentials | None:
@@ -110,8 +123,8 @@ def channel_credentials(tls: TlsFiles | None) -> grpc.ChannelCredentials | None:
     """
     if tls is None:
         return None
-    chain, key, authority = tls.read_checked()
-    return grpc.ssl_channel_credentials(authority, key, chain)
+    pem = tls.read_checked()
+    return grpc.ssl_channel_credentials(pem.authority, pem.key, pem.chain)
 
 
 def check_listener(address: HostPort, tls: TlsFiles | None, *, allow_insecure_remote: bool) -> str | None:

@@ -4,9 +4,6 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from clients.metadata.client_metadata import NotThere, Waited
-from clients.metadata.cluster import least_loaded_node
-from clients.metadata.seen import ViewVersion
 from metadata_log.format.errors import ErrorCode
 from metaquorum import (
     ClientMetadata,
@@ -14,10 +11,14 @@ from metaquorum import (
     ClusterNode,
     MetadataRequestPlan,
     MetadataUpdate,
+    NotThere,
     PartitionView,
     TopicPartition,
     TopicUpdate,
+    ViewVersion,
+    Waited,
     WaitOnMetadata,
+    least_loaded_node,
 )
 
 NODES = (ClusterNode(1, "b1", 9092), ClusterNode(2, "b2", 9092))
