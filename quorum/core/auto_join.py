@@ -36,22 +36,22 @@ MAX_DOUBLINGS: Final = 3
 
 def own_update(state: QuorumState) -> UpdateVoterRequest | None:
     """The request to update this voter's endpoints. None: the voter set is right, or this node is no voter."""
-    desk, voters = state.joining, state.latest_voters
-    if not desk.endpoints or desk.settled is voters:
+    own, voters = state.join, state.latest_voters
+    if not own.endpoints or own.settled is voters:
         return None
     recorded = next((v for v in voters.voters if (v.node_id, v.directory_id) == state.me), None)
     if recorded is None:
         return None
-    if recorded.endpoints == desk.endpoints:
-        desk.settled = voters
+    if recorded.endpoints == own.endpoints:
+        own.settle(voters)
         return None
-    return UpdateVoterRequest(recorded._replace(endpoints=desk.endpoints), state.epoch, state.config.request_timeout_ms)
+    return UpdateVoterRequest(recorded._replace(endpoints=own.endpoints), state.epoch, state.config.request_timeout_ms)
 
 
 def _wish(state: QuorumState) -> QuorumChangeRequest | None:
     """The request this node would send to its leader now."""
-    desk, role = state.joining, state.role
-    if not desk.endpoints or desk.settled is state.latest_voters:
+    own, role = state.join, state.role
+    if not own.endpoints or own.settled is state.latest_voters:
         return None
     if not isinstance(role, Follower) or role.suspicious or state.shutting_down:
         return None
@@ -60,18 +60,18 @@ def _wish(state: QuorumState) -> QuorumChangeRequest | None:
         return None  # the node does not follow the leader closely enough yet
     if state.is_voter:
         return own_update(state)
-    if not state.config.auto_join or state.voters.has_named(state.me) or not state.disk_trust.may_acknowledge:
+    if not state.config.auto_join or state.voters.has_named(state.me) or not state.disk.trust.may_acknowledge:
         return None
     timeout_ms = state.config.request_timeout_ms
     former = state.latest_voters.key_of(state.me.node_id)
     if former is not None:
         return RemoveVoterRequest(former, timeout_ms)
-    return AddVoterRequest(Voter(*state.me, desk.endpoints), ack_when_committed=True, timeout_ms=timeout_ms)
+    return AddVoterRequest(Voter(*state.me, own.endpoints), ack_when_committed=True, timeout_ms=timeout_ms)
 
 
 def deadline_ms(state: QuorumState) -> int | None:
     """When to send the request, or to repeat it. None: no request, or a request in flight."""
-    return state.joining.ask_at_ms if state.joining.asked is None and _wish(state) is not None else None
+    return state.join.ask_at_ms if state.join.asked is None and _wish(state) is not None else None
 
 
 def ask_if_due(state: QuorumState) -> None:
@@ -81,27 +81,24 @@ def ask_if_due(state: QuorumState) -> None:
         return
     wish = _wish(state)
     assert wish is not None and isinstance(state.role, Follower)
-    state.joining.asked = wish
+    state.join.sent(wish)
     state.send(state.role.leader_id, wish)
 
 
 def on_response(state: QuorumState, request: QuorumChangeRequest, response: QuorumChangeResponse) -> None:
     """Schedules the next request: after a refusal, the same request later; after success, the next request, if any."""
     state.absorb(response.epoch, response.leader_id)
-    if request == state.joining.asked:
+    if request == state.join.asked:
         _again_later(state, failed=response.error is not ErrorCode.NONE)
 
 
 def on_failed(state: QuorumState, request: QuorumChangeRequest) -> None:
-    if request == state.joining.asked:
+    if request == state.join.asked:
         _again_later(state, failed=True)
 
 
 def _again_later(state: QuorumState, *, failed: bool) -> None:
-    desk = state.joining
-    wait_ms = (
-        state.config.fetch_timeout_ms << min(desk.failures, MAX_DOUBLINGS) if failed else state.config.retry_backoff_ms
-    )
-    desk.asked = None
-    desk.failures = desk.failures + 1 if failed else 0
-    desk.ask_at_ms = state.now_ms + wait_ms
+    if failed:
+        state.join.failed(state.now_ms, state.config.fetch_timeout_ms, MAX_DOUBLINGS)
+    else:
+        state.join.answered(state.now_ms + state.config.retry_backoff_ms)

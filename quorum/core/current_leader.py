@@ -51,7 +51,7 @@ def followed(state: QuorumState, now_ms: int) -> Followed:
             last_ms = _last_word_ms(state)
             if last_ms is not None and now_ms - last_ms < state.config.fetch_timeout_ms:
                 return Followed(state.election.leader_id)
-            heard_ms = _newest(state.heard_ms, state.begun_ms)
+            heard_ms = _newest(state.contact.heard_ms, state.contact.begun_ms)
             return Followed(None, _why_nobody(state), state.started_ms if heard_ms is None else heard_ms)
 
 
@@ -60,7 +60,7 @@ def _last_word_ms(state: QuorumState) -> int | None:
     if isinstance(state.role, Follower) and state.role.suspicious:
         return None
     answered_ms = state.role.heard_ms if isinstance(state.role, Follower) else None
-    return _newest(answered_ms, state.begun_ms if state.begun_epoch == state.epoch else None)
+    return _newest(answered_ms, state.contact.begun_ms if state.contact.begun_epoch == state.epoch else None)
 
 
 def _newest(*times_ms: int | None) -> int | None:

@@ -16,8 +16,8 @@ from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned
 
 
 def on_damage(state: QuorumState, report: DamageFound | DamageRepaired) -> None:
-    state.disk_trust = state.disk_trust._replace(damaged=isinstance(report, DamageFound))
-    if state.disk_trust.may_campaign:
+    state.disk.note_damage(is_damaged=isinstance(report, DamageFound))
+    if state.disk.trust.may_campaign:
         return
     match state.role:
         case Leader() as leadership:
@@ -34,11 +34,11 @@ def on_damage(state: QuorumState, report: DamageFound | DamageRepaired) -> None:
 
 def restore_if_whole(state: QuorumState) -> None:
     """Restores full trust once the lost records are on disk again. The head of `disk_trust` has the conditions."""
-    lost = state.disk_trust.lost
+    lost = state.disk.trust.lost
     if lost is None:
         return
     durable_end = state.shape.flushed_end
     is_committed = lost.is_bounded and min(durable_end, state.known_high_watermark or 0) >= lost.end
     last_durable_epoch = state.shape.epoch_below(durable_end)
     if is_committed or (last_durable_epoch is not None and last_durable_epoch > lost.epoch):
-        state.disk_trust = state.disk_trust._replace(lost=None)
+        state.disk.restore_tail()

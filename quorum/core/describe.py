@@ -22,7 +22,7 @@ def line(state: QuorumState, stopped: str | None = None) -> str:
     log = f"[{shape.start.offset},{shape.end})@{shape.last_epoch}"
     role = "STOPPED" if stopped is not None else state.role.role.value
     observer = "" if state.is_voter else "  observer"
-    remark = observer + (f"  {state.disk_trust}" if str(state.disk_trust) else "")
+    remark = observer + (f"  {state.disk.trust}" if str(state.disk.trust) else "")
     return (
         f"{state.me.node_id:<2} {role:<12} e{state.epoch:<4} vote {show(vote.node_id if vote else None):<2} "
         f"lead {show(state.leader_id):<2} log {log:<14} disk {shape.flushed_end:<6} hw {show(_high_watermark(state)):<6}{remark}"
@@ -78,9 +78,9 @@ def check_invariants(state: QuorumState) -> None:
         case Leader() as leadership:
             assert state.election.leader_id == state.me.node_id, story()
             assert state.election.voted_for == state.me, f"leads without its own vote: {story()}"
-            assert state.disk_trust.may_campaign, f"leads with a damaged log: {story()}"
+            assert state.disk.trust.may_campaign, f"leads with a damaged log: {story()}"
             assert leadership.epoch_start_offset <= state.shape.end, story()
-            assert state.in_flight is None and not state.awaiting_log, f"a leader that fetches: {story()}"
+            assert state.fetch.in_flight is None and not state.awaiting_log, f"a leader that fetches: {story()}"
             leadership.reads.check_invariants()
             change = leadership.changes.pending
             if change is not None and change.offset is not None:

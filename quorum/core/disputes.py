@@ -124,7 +124,7 @@ def _majority_chain(state: QuorumState, dispute: Dispute) -> bytes | None:
     """The chain of a majority of the voters at the disputed place; None: no majority, or not known yet."""
     voters = state.latest_voters
     said = {node_id: chain for node_id, chain in dispute.said.items() if voters.key_of(node_id) is not None}
-    if state.is_voter and state.disk_trust.may_vote:
+    if state.is_voter and state.disk.trust.may_vote:
         said[state.me.node_id] = dispute.chain
     chain, count = Counter(said.values()).most_common(1)[0] if said else (b"", 0)
     return chain if count >= voters.majority else None

@@ -3,8 +3,8 @@
     UseSnapshot --> FetchSnapshot(position) --> WriteSnapshotChunk --> ... --> InstallSnapshot --> SnapshotInstalled
 
 A snapshot is large, so a download must survive interruptions. All nodes write the same bytes for the same offset, so
-the downloaded part (`state.part`) stays valid under any leader. A download continues after a broken connection, an
-election, or a restart; after a restart the runtime reports the size of the `.part` file. The node verifies the whole
+the downloaded part (`InstallState.part`) stays valid under any leader. A download continues after a broken connection,
+an election, or a restart; after a restart the runtime reports the size of the `.part` file. The node verifies the whole
 file before using it.
 
 Example:
@@ -33,10 +33,11 @@ snapshot.
 from dataclasses import replace
 
 from metadata_log.format.ids import OffsetAndEpoch
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import InstallSnapshot, WriteSnapshotChunk
 from quorum.core.protocol.messages import FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Download, Follower
+from quorum.core.roles import Follower
 
 INSTALLS_MAX = 3
 """How many times a node fetches a snapshot which fails to load before resting and reporting the problem."""
@@ -48,9 +49,9 @@ a rest the leader would send nothing but snapshots."""
 
 
 def request_for(state: QuorumState, download: Download) -> FetchSnapshotRequest:
-    max_bytes = min(state.pieces.next(state.now_ms), state.config.snapshot_chunk_bytes)
+    max_bytes = min(state.fetch.pieces.next(state.now_ms), state.config.snapshot_chunk_bytes)
     return FetchSnapshotRequest(
-        state.fetch_key, state.epoch, state.next_number(), download.snapshot, download.position, max_bytes
+        state.fetch_key, state.epoch, state.fetch.next_number(), download.snapshot, download.position, max_bytes
     )
 
 
@@ -64,12 +65,10 @@ def begin(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
         raise SafetyViolated(
             f"the leader offered snapshot {snapshot}, below the high watermark {state.known_high_watermark}; it was not installed"
         )
-    until_ms, put_off, _ = state.put_off
-    if snapshot == put_off and state.now_ms < until_ms:
-        state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
+    if state.install.is_put_off(snapshot, state.now_ms):
+        state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         return
-    part = state.part if state.part is not None and state.part.snapshot == snapshot else Download(snapshot)
-    state.role = replace(role, download=part)
+    state.role = replace(role, download=state.install.resume(snapshot))
 
 
 def take_chunk(state: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
@@ -79,44 +78,46 @@ def take_chunk(state: QuorumState, role: Follower, download: Download, response:
     stands_still = not response.data and position != response.size
     if not same_file or stands_still or not 0 < position <= response.size:
         drop(state, role)
-        return state.back_off()
+        return state.fetch.back_off(state.now_ms)
     if response.data:
         state.effects.append(WriteSnapshotChunk(download.snapshot, download.position, response.data))
-    state.part = Download(download.snapshot, position, response.size)
+    part = Download(download.snapshot, position, response.size)
+    state.install.received(part)
     if position < response.size:
-        state.piece_came(len(response.data))
-        state.role = replace(role, download=state.part)
+        state.fetch.piece_came(len(response.data), state.now_ms)
+        state.role = replace(role, download=part)
     else:
         state.role = replace(role, download=None)
-        state.installing, state.part = state.part, None
+        state.install.complete()
         state.awaiting_log = True
-        state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
+        state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         state.effects.append(InstallSnapshot(download.snapshot))
     return None
 
 
 def drop(state: QuorumState, role: Follower) -> None:
     """Discards the download: the leader has another file. The next fetch will name it."""
-    state.role, state.part = replace(role, download=None), None
+    state.install.drop()
+    state.role = replace(role, download=None)
 
 
 def on_still_there(state: QuorumState, role: Follower) -> None:
     """Notes the leader's answer during an installation."""
     state.role = role
-    state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
+    state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
 
 
 def on_installed(state: QuorumState) -> None:
     _over(state)
-    state.failed_install = (None, 0, "")
+    state.install.succeeded()
 
 
 def _over(state: QuorumState) -> None:
     """Clears the installation, and lets the next fetch leave at once, without waiting for the question in flight."""
-    state.installing = state.part = state.in_flight = None
+    state.install.clear()
+    state.fetch.abandon(state.now_ms)
     if isinstance(state.role, Follower):
         state.role = replace(state.role, download=None)  # the file may have been deleted with the failed installation
-    state.retry_at_ms = state.now_ms
 
 
 def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:
@@ -126,20 +127,18 @@ def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str,
     """
     _over(state)
     if not is_damaged:
-        state.put_off = (state.now_ms + NO_ROOM_REST_MS, snapshot, reason)
+        state.install.put_off_until(state.now_ms + NO_ROOM_REST_MS, snapshot, reason)
         return
-    failed, times, _ = state.failed_install
-    times = times + 1 if failed == snapshot else 1
-    state.failed_install = (snapshot, times, reason)
+    times = state.install.note_failure(snapshot, reason)
     if times >= INSTALLS_MAX:
-        state.put_off = (state.now_ms + BAD_FILE_REST_MS, snapshot, reason)
+        state.install.put_off_until(state.now_ms + BAD_FILE_REST_MS, snapshot, reason)
     if times > 1:
-        state.retry_at_ms = state.now_ms + state.config.fetch_timeout_ms // 2
+        state.fetch.wait_until(state.now_ms + state.config.fetch_timeout_ms // 2)
 
 
 def unloadable(state: QuorumState) -> str:
     """The problem of a leader's snapshot fetched too often without loading, in one sentence; empty: no problem."""
-    snapshot, times, reason = state.failed_install
+    snapshot, times, reason = state.install.failed
     if times < INSTALLS_MAX:
         return ""
     return f"snapshot {snapshot} of node {state.leader_id} was fetched {times} times and cannot be loaded: {reason}"
@@ -147,7 +146,7 @@ def unloadable(state: QuorumState) -> str:
 
 def not_kept(state: QuorumState) -> str:
     """The problem of a snapshot which could not be stored on this node's disk, in one sentence; empty: no problem."""
-    until_ms, put_off, reason = state.put_off
+    until_ms, put_off, reason = state.install.put_off
     if state.now_ms >= until_ms or unloadable(state):
         return ""
     return f"snapshot {put_off} of node {state.leader_id} could not be stored and will be fetched again: {reason}"

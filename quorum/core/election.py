@@ -52,9 +52,9 @@ def _become_candidate(state: QuorumState) -> None:
 def give_up(state: QuorumState, role: Prospective) -> None:
     """Returns a prospective node to its leader.
 
-    Without a known leader, or with a newer hint (`heard_of`), becomes unattached.
+    Without a known leader, or with a newer hint (`LeaderContact.claimant`), becomes unattached.
     """
-    if state.election.leader_id is not None and state.heard_of is None:
+    if state.election.leader_id is not None and state.contact.claimant is None:
         state.become_follower(state.epoch, state.election.leader_id, Why.PRE_VOTE_LOST)
         assert isinstance(state.role, Follower)
         state.role = replace(state.role, successors=role.successors)

@@ -37,11 +37,12 @@ from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.pieces import BatchPart, PartialBatch, content_bytes, held_at, joined
 from quorum.core import disputes, download, election
 from quorum.core.protocol.divergence import truncation_point
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import AppendBatches, TruncateLog
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Download, Follower, Resigned, Unattached, Why
+from quorum.core.roles import Follower, Resigned, Unattached, Why
 from quorum.core.votes import suspect, wait_of_rank
 
 # --- asking ----------------------------------------------------------------------------------------------------------
@@ -49,9 +50,9 @@ from quorum.core.votes import suspect, wait_of_rank
 
 def may_fetch(state: QuorumState) -> bool:
     """True if a fetch may leave as soon as `retry_at_ms` has come."""
-    if state.shutting_down or state.in_flight is not None:
+    if state.shutting_down or state.fetch.in_flight is not None:
         return False
-    if state.installing is not None:
+    if state.install.installing is not None:
         return isinstance(state.role, Follower)
     if state.awaiting_log or state.shape.flushed_end != state.shape.end:
         return False
@@ -67,26 +68,26 @@ def may_fetch(state: QuorumState) -> bool:
 
 def fetch_if_due(state: QuorumState) -> None:
     """Sends the next fetch if it is due. Called at the end of every step, so that no code path can forget the fetch."""
-    if state.now_ms < state.retry_at_ms or not may_fetch(state):
+    if state.now_ms < state.fetch.retry_at_ms or not may_fetch(state):
         return
     request: FetchRequest | FetchSnapshotRequest
     match state.role:
-        case Follower(leader_id=leader_id) if state.installing is not None:
-            destination, request = leader_id, download.request_for(state, state.installing)
+        case Follower(leader_id=leader_id) if state.install.installing is not None:
+            destination, request = leader_id, download.request_for(state, state.install.installing)
         case Follower(leader_id=leader_id, download=Download() as wanted):
             destination, request = leader_id, download.request_for(state, wanted)
         case Follower(leader_id=leader_id, read_token=read_token, partial=partial):
             destination, request = leader_id, _fetch_request(state, read_token, partial)
         case _:
             candidates = _may_know_a_leader(state)
-            if state.heard_of is not None:
-                candidates, state.heard_of = [state.heard_of], None
+            claimant = state.contact.take_claimant()
+            if claimant is not None:
+                candidates = [claimant]
             if not candidates:
-                state.back_off()
+                state.fetch.back_off(state.now_ms)
                 return
             destination, request = state.rng.choice(candidates), _fetch_request(state, 0, None)
-    state.in_flight = (destination, request)
-    state.asked_ms = state.now_ms
+    state.fetch.sent(destination, request, state.now_ms)
     state.send(destination, request)
 
 
@@ -103,18 +104,18 @@ def _fetch_request(state: QuorumState, read_token: int, partial: PartialBatch | 
     return FetchRequest(
         replica=state.fetch_key,
         epoch=state.epoch,
-        number=state.next_number(),
+        number=state.fetch.next_number(),
         fetch_offset=end,
         last_fetched_epoch=state.shape.last_epoch,
         chain=state.shape.flushed_chain,
         high_watermark=state.known_high_watermark or 0,
         max_wait_ms=state.config.fetch_wait_ms,
-        max_bytes=min(state.pieces.next(state.now_ms), state.config.fetch_bytes_max),
+        max_bytes=min(state.fetch.pieces.next(state.now_ms), state.config.fetch_bytes_max),
         read_token=read_token,
-        incarnation=state.incarnation,
+        incarnation=state.fetch.incarnation,
         applied_offset=state.applied[0],
         digest=state.applied[1],
-        damaged=state.disk_trust.damaged,
+        damaged=state.disk.trust.damaged,
         part_position=held_at(partial, end),
     )
 
@@ -133,9 +134,9 @@ def _follows(
     Epoch and leader in `reply` are adopted first; an unattached node may learn its leader from them. A back-off follows
     every error and every answer other than the awaited one.
     """
-    if not state.take_in_flight(source, request):
+    if not state.fetch.take(source, request):
         return None
-    state.back_off()
+    state.fetch.back_off(state.now_ms)
     if not state.absorb(reply.epoch, reply.leader_id):
         return None
     role = state.role
@@ -159,9 +160,8 @@ def _heard_well(
     A leader answers all parked fetches at once, so all followers would give up the leader at the same time, and would
     split the vote. The better successor gives up first.
     """
-    state.heard_ms = state.now_ms
-    state.failures = 0
-    state.retry_at_ms = state.now_ms
+    state.contact.heard(state.now_ms)
+    state.fetch.answered(state.now_ms)
     patience_ms = state.config.fetch_timeout_ms + wait_of_rank(state, successors)
     return Follower(
         role.leader_id,
@@ -202,13 +202,13 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
     if not _continues(state, batches):
         return None
     disputes.close(state, state.me)
-    state.disk_trust = state.disk_trust.bounded_by(response.log_end)
+    state.disk.bound_loss(response.log_end)
     verified = role.verified
     if response.snapshot is None and response.diverging is None:
         verified = response.high_watermark, batches[-1].end_offset if batches else state.shape.end
     state.role = role = _heard_well(state, role, response.successors, response.read_token, verified, partial)
     if partial is not None or (batches and batches[-1].end_offset < response.log_end):
-        state.piece_came(content_bytes(response.batches, response.part))
+        state.fetch.piece_came(content_bytes(response.batches, response.part), state.now_ms)
     if response.snapshot is not None:
         return download.begin(state, role, response.snapshot)
     if response.diverging is not None:
@@ -269,7 +269,7 @@ def _truncate(state: QuorumState, request: FetchRequest, diverging: OffsetAndEpo
     end = truncation_point(state.shape, diverging)
     if end >= request.fetch_offset:
         # The answer makes no sense, because nothing would be cut. Fetch again later.
-        return state.back_off()
+        return state.fetch.back_off(state.now_ms)
     if state.known_high_watermark is not None and end < state.known_high_watermark:
         raise SafetyViolated(
             f"the leader asked to truncate to {end}, below the high watermark {state.known_high_watermark}; nothing was truncated"
@@ -288,7 +288,7 @@ def on_snapshot_response(
     role = _follows(state, source, request, response)
     if role is None:
         return
-    if state.installing is not None:
+    if state.install.installing is not None:
         if response.error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE):
             download.on_still_there(state, _heard_well(state, role, role.successors, role.read_token, role.verified))
         return
@@ -313,11 +313,11 @@ def on_snapshot_response(
 def on_fetch_failed(
     state: QuorumState, destination: NodeId, request: FetchRequest | FetchSnapshotRequest, failure: Failure
 ) -> None:
-    if not state.take_in_flight(destination, request):
+    if not state.fetch.take(destination, request):
         return
-    state.back_off()
+    state.fetch.back_off(state.now_ms)
     if failure is Failure.TIMED_OUT:
-        state.pieces.start_small()
+        state.fetch.pieces.start_small()
     if failure is Failure.REFUSED:
         on_peer_refused(state, destination)
 

@@ -193,19 +193,19 @@ def flush_deadline_ms(state: QuorumState, leadership: Leader) -> int | None:
     The leader resigns only if the other live voters make a majority by themselves. Otherwise a successor would need
     this node's vote, and the same disk would have to save the vote.
     """
-    if state.unflushed_since_ms is None:
+    if state.disk.unflushed_since_ms is None:
         return None
     live = sum(is_live(state, leadership.replicas[voter]) for voter in state.latest_voters.others(state.me))
     if live < state.latest_voters.majority:
         return None
-    return state.unflushed_since_ms + FLUSH_PATIENCE * state.config.check_quorum_ms
+    return state.disk.unflushed_since_ms + FLUSH_PATIENCE * state.config.check_quorum_ms
 
 
 def flush_problem(state: QuorumState) -> str:
     """The problem of a hanging flush on this node's own disk, in one sentence; empty: no problem."""
     return (
         "a flush on this node's disk has not finished for too long; this node does not lead until the flush ends"
-        if state.is_stalled
+        if state.disk.is_stalled
         else ""
     )
 
@@ -231,7 +231,7 @@ def on_timer(state: QuorumState, leadership: Leader) -> None:
         return
     flush_ms = flush_deadline_ms(state, leadership)
     if flush_ms is not None and flush_ms <= state.now_ms:
-        state.is_stalled = True
+        state.disk.stall()
         resign(state, leadership, Why.STALLED)
         return
     complete_parked(state, leadership, lambda parked: parked.deadline_ms <= state.now_ms)
@@ -250,7 +250,7 @@ def resign(state: QuorumState, leadership: Leader, why: Why, *, first: ReplicaKe
     ranked = tuple(sorted(successors(others, leadership.replicas), key=lambda voter: voter != first))
     tell_at_ms = dict.fromkeys(others, state.now_ms)
     state.become(Resigned(state.election_deadline_ms(), ranked, tell_at_ms), why, state.election)
-    state.retry_at_ms = state.now_ms + state.config.retry_backoff_ms
+    state.fetch.wait_until(state.now_ms + state.config.retry_backoff_ms)
     tell_successors(state)
 
 

@@ -48,7 +48,7 @@ def on_report(state: QuorumState, report: LogReport) -> None:
         case BatchesRefused():
             # The leader sees no progress. If it sends the same batches to a majority, it will soon lose its office.
             state.awaiting_log = False
-            state.retry_at_ms = state.now_ms + state.config.fetch_wait_ms
+            state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         case Truncated(shape=shape):
             assert state.known_high_watermark is None or state.known_high_watermark <= shape.end, (
                 "truncated below the high watermark"

@@ -23,15 +23,15 @@ Sources: KIP-595 (states, adoption of epochs), KIP-853 (directory ids, observers
 
 import random
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.format.log_shape import LogShape
-from metadata_log.format.pieces import PieceSize
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.disk_trust import FULL, DiskTrust
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import (
     Effect,
     ElectionState,
@@ -45,8 +45,6 @@ from quorum.core.protocol.epochs import reach, reach_of_reply
 from quorum.core.protocol.messages import (
     FetchRequest,
     FetchResponse,
-    FetchSnapshotRequest,
-    QuorumChangeRequest,
     Request,
     Response,
 )
@@ -55,7 +53,6 @@ from quorum.core.protocol.testimony import Dispute
 from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.roles import (
     TRANSITIONS,
-    Download,
     Follower,
     Leader,
     Prospective,
@@ -66,8 +63,12 @@ from quorum.core.roles import (
     Unattached,
     Why,
 )
+from quorum.core.state.contact import LeaderContact
+from quorum.core.state.disk import DiskState
+from quorum.core.state.fetch import FetchState
+from quorum.core.state.install import InstallState
+from quorum.core.state.join import JoinState
 
-MAX_BACKOFF_DOUBLINGS = 3
 TRANSITIONS_KEPT = 1_000
 """Maximum number of transitions kept. A step makes only a few, and the node takes them after each turn."""
 
@@ -76,52 +77,25 @@ class SafetyViolated(Exception):
     """An event after which the cluster is no longer safe. The node stops and reports the message."""
 
 
-@dataclass(slots=True)
-class Joining:
-    """The requests a node sends to its leader on its own behalf (`quorum.core.auto_join`)."""
-
-    endpoints: tuple[Endpoint, ...]
-    """The node's own endpoints, as configured. Empty: the node requests nothing."""
-    ask_at_ms: int
-    failures: int = 0
-    asked: QuorumChangeRequest | None = None
-    """The request in flight."""
-    settled: VoterSet | None = None
-    """The voter set known to match the configuration. As long as this set is the latest, the node requests nothing."""
-
-
 class QuorumState:
     """The state of one Raft node between two inputs. See the module's docstring."""
 
     __slots__ = (
         "_announced",
         "applied",
-        "asked_ms",
         "awaiting_log",
-        "begun_epoch",
-        "begun_ms",
         "config",
-        "disk_trust",
+        "contact",
+        "disk",
         "disputes",
         "effects",
         "election",
-        "failed_install",
-        "failures",
-        "heard_ms",
-        "heard_of",
-        "in_flight",
-        "incarnation",
-        "installing",
-        "is_stalled",
-        "joining",
+        "fetch",
+        "install",
+        "join",
         "known_high_watermark",
         "me",
         "now_ms",
-        "number",
-        "part",
-        "pieces",
-        "put_off",
-        "retry_at_ms",
         "rng",
         "role",
         "shape",
@@ -129,7 +103,6 @@ class QuorumState:
         "started_ms",
         "stranger",
         "transitions",
-        "unflushed_since_ms",
         "voters",
     )
 
@@ -161,27 +134,11 @@ class QuorumState:
         its snapshot."""
         if shape.snapshot is not None and shape.start.offset < shape.snapshot.offset <= shape.end:
             self.known_high_watermark = shape.snapshot.offset
-        self.in_flight: tuple[NodeId, FetchRequest | FetchSnapshotRequest] | None = None
-        """The one fetch in flight, and its destination."""
-        self.asked_ms = now_ms
-        """When the last fetch was sent."""
-        self.pieces = PieceSize(
-            config.piece_bytes_min, max(config.fetch_bytes_max, config.snapshot_chunk_bytes), config.request_timeout_ms
-        )
-        """How many bytes the next fetch asks for, of the log or of a snapshot: both use the same link."""
-        self.number = rng.getrandbits(40)
-        """The number of the last fetch. The first number is random, so that answers meant for an earlier process match
-        nothing."""
-        self.incarnation = self.number or 1
-        """A random number to tell this process from any other process fetching under the same key (see `processes`)."""
-        self.failures = 0
-        self.retry_at_ms = now_ms
-        """The earliest time for the next fetch."""
-        self.unflushed_since_ms = None if shape.flushed_end == shape.end else now_ms
-        """Since when the flushed end has not moved although the log is longer. None: all is flushed."""
-        self.is_stalled = False
-        """True after a leader resigned because of a hanging flush (`leader`). The node does not campaign until the
-        flush advances."""
+        self.fetch = FetchState(config, rng.getrandbits(40), now_ms)
+        self.install = InstallState(part, now_ms)
+        self.disk = DiskState(disk_trust, shape, now_ms)
+        self.contact = LeaderContact()
+        self.join = JoinState(my_endpoints, now_ms)
         self.awaiting_log = False
         """True while a requested append, truncation or install is not reported yet, so `shape` is about to change."""
         self.disputes: dict[ReplicaKey, Dispute] = {}
@@ -190,31 +147,9 @@ class QuorumState:
         self.applied: tuple[Offset, bytes] = (0, b"")
         """The end of the node's image and the image's digest, sent along with every fetch. The core does not use
         either."""
-        self.part: Download | None = part
-        """The downloaded part of a snapshot, kept through changes of leader and role (see `download`)."""
-        self.installing: Download | None = None
-        """The snapshot with a complete download and an installation in progress."""
-        self.failed_install: tuple[OffsetAndEpoch | None, int, str] = (None, 0, "")
-        """The snapshot whose installation failed, the number of failures, and the last reason."""
-        self.put_off: tuple[int, OffsetAndEpoch | None, str] = (now_ms, None, "")
-        """Until when the node puts off a snapshot fetch, for which snapshot, and why."""
         self.shutting_down = False
-        self.heard_ms: int | None = None
-        """When a leader last answered a fetch well, or when the node last led; None: not since the start. All of the
-        node's knowledge may be as old. (The follower's deadline cannot serve here: events without an answer from the
-        leader move the deadline, too.)"""
-        self.begun_epoch: Epoch = 0
-        """The epoch of the last BeginQuorumEpoch; 0: none came, or the same leader has ended the epoch. For reports
-        only."""
-        self.begun_ms: int | None = None
-        """When a leader last began or ended an epoch. For reports only."""
-        self.heard_of: NodeId | None = None
-        """A node which calls itself leader and is no voter in this node's log. This node asks it for news and believes
-        nothing else."""
-        self.disk_trust = disk_trust
         self.stranger = me if disk_trust.may_acknowledge else ReplicaKey(me.node_id, rng.randbytes(16))
         """A random key under which a node fetches while it may not acknowledge. See `fetch_key`."""
-        self.joining = Joining(my_endpoints, now_ms)
         self.transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
         """Transitions not yet taken by `RaftCore.take_transitions`. (The simulator takes none.)"""
         self._announced: tuple[Epoch, NodeId | None, bool] | None = None
@@ -259,7 +194,7 @@ class QuorumState:
         2. Voter 2 cannot win: with {1,2} in its log, voter 2 needs the vote of 1, whose log is longer.
         3. So node 1 has to lead again, uncounted, until {2} is committed (Ongaro's thesis, 4.2.2).
         """
-        is_fit = self.disk_trust.may_campaign and not self.is_stalled and self.has_next_epoch
+        is_fit = self.disk.trust.may_campaign and not self.disk.is_stalled and self.has_next_epoch
         return is_fit and (self.is_voter or self._may_have_to_lead)
 
     @property
@@ -283,7 +218,7 @@ class QuorumState:
 
         A fetch is an acknowledgement, so a node not allowed to acknowledge uses `stranger`.
         """
-        return self.me if self.disk_trust.may_acknowledge else self.stranger
+        return self.me if self.disk.trust.may_acknowledge else self.stranger
 
     @property
     def leader_id(self) -> NodeId | None:
@@ -323,14 +258,8 @@ class QuorumState:
 
     def take_shape(self, shape: LogShape) -> None:
         """Adopts the reported shape of the log, and notes whether the flush on the node's disk advances."""
-        is_flushed, has_moved = shape.flushed_end == shape.end, shape.flushed_end != self.shape.flushed_end
+        self.disk.note_shape(self.shape, shape, self.now_ms)
         self.shape = shape
-        if is_flushed or has_moved:
-            self.is_stalled = False
-        if is_flushed:
-            self.unflushed_since_ms = None
-        elif has_moved or self.unflushed_since_ms is None:
-            self.unflushed_since_ms = self.now_ms
 
     # --- effects --------------------------------------------------------------------------------------------------
 
@@ -386,14 +315,13 @@ class QuorumState:
         self.role = role
         self._save(election)
         self._note_transition(left, why)
-        self.in_flight = None
-        self.failures = 0
-        self.retry_at_ms = self.now_ms
+        self.fetch.restart(self.now_ms)
         if isinstance(left, Leader) or isinstance(role, Leader):
             self.disputes.clear()
         if isinstance(left, Leader):
             began_ms = left.last_round_began_ms(self.latest_voters, self.me)
-            self.heard_ms = self.heard_ms if began_ms is None else min(began_ms, self.now_ms)
+            if began_ms is not None:
+                self.contact.heard(min(began_ms, self.now_ms))
             for parked in left.parked.values():
                 self.reply(parked.reply_to, self.fetch_error(ErrorCode.NOT_LEADER_OR_FOLLOWER, parked.request))
             left.parked.clear()
@@ -419,11 +347,11 @@ class QuorumState:
         election = self.election if epoch == self.epoch else ElectionState(epoch, None, None)
         self.become(Unattached(self.election_deadline_ms()), why, election)
         # Usually another node is about to win and to announce itself. The node asks for a leader only after a delay.
-        self.retry_at_ms = self.now_ms + self.config.retry_backoff_ms
+        self.fetch.wait_until(self.now_ms + self.config.retry_backoff_ms)
 
     def become_follower(self, epoch: Epoch, leader_id: NodeId, why: Why = Why.LEARNED_LEADER) -> None:
         assert leader_id != self.me.node_id, "a node does not follow itself"
-        self.pieces.start_small()  # another leader is reached over another link
+        self.fetch.pieces.start_small()  # another leader is reached over another link
         voted_for = self.election.voted_for if epoch == self.epoch else None
         self.become(
             Follower(leader_id, self.now_ms + self.config.fetch_timeout_ms),
@@ -482,27 +410,7 @@ class QuorumState:
             self.become_unattached(epoch, Why.HIGHER_EPOCH)
         return True
 
-    # --- the one fetch in flight ----------------------------------------------------------------------------------
-
-    def next_number(self) -> int:
-        self.number += 1
-        return self.number
-
-    def piece_came(self, content_bytes: int) -> None:
-        """Notes an answer to the last fetch with `content_bytes`, and with more to come from the same source."""
-        self.pieces.came(content_bytes, self.asked_ms, self.now_ms)
-
-    def take_in_flight(self, source: NodeId, request: Request) -> bool:
-        """Returns True, and clears the fetch in flight, if `request` to `source` is the awaited one."""
-        if self.in_flight is None or self.in_flight[0] != source or self.in_flight[1] != request:
-            return False
-        self.in_flight = None
-        return True
-
-    def back_off(self) -> None:
-        """Delays the next fetch after a failed one, longer after each failure."""
-        self.retry_at_ms = self.now_ms + (self.config.retry_backoff_ms << min(self.failures, MAX_BACKOFF_DOUBLINGS))
-        self.failures += 1
+    # --- refusals ---------------------------------------------------------------------------------------------------
 
     def fetch_error(self, error: ErrorCode, request: FetchRequest) -> FetchResponse:
         """A refusal of a fetch. A resigned leader names its ranked successors, so that not all voters campaign at once."""

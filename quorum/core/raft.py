@@ -65,6 +65,7 @@ from quorum.core.long_poll import high_watermark_told
 from quorum.core.protocol import epochs, pace
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.disk_trust import FULL, DiskTrust
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import Effect, ElectionState, HighWatermarkAdvanced, StopNode
 from quorum.core.protocol.inputs import (
     Appended,
@@ -110,7 +111,7 @@ from quorum.core.protocol.problem import Problem, ProblemCode, found
 from quorum.core.protocol.progress import ReplicaStatus
 from quorum.core.protocol.voters import VoterHistory, VoterSet
 from quorum.core.quorum_state import QuorumState, SafetyViolated
-from quorum.core.roles import Download, Follower, Leader, Resigned, Role, Transition, Why
+from quorum.core.roles import Follower, Leader, Resigned, Role, Transition, Why
 
 
 class RaftCore:
@@ -373,7 +374,7 @@ class RaftCore:
     @property
     def disk_trust(self) -> DiskTrust:
         """The rights left to this node in the quorum after disk faults (see `disk_trust`)."""
-        return self._state.disk_trust
+        return self._state.disk.trust
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -395,7 +396,7 @@ class RaftCore:
     def is_loading_snapshot(self) -> bool:
         """True while the node fetches or installs a snapshot. A node downloads one snapshot at a time, from its leader."""
         role = self._state.role
-        return self._state.installing is not None or (isinstance(role, Follower) and role.download is not None)
+        return self._state.install.installing is not None or (isinstance(role, Follower) and role.download is not None)
 
     @property
     def fetch_key(self) -> ReplicaKey:
@@ -419,7 +420,7 @@ class RaftCore:
     @property
     def leader_heard_ms(self) -> int | None:
         """When a leader last answered this node, or when this leader last had a majority. None: not since the start."""
-        return self.last_quorum_round_began_ms if self.is_leading else self._state.heard_ms
+        return self.last_quorum_round_began_ms if self.is_leading else self._state.contact.heard_ms
 
     def keeps_majority_without(self, down: Collection[NodeId]) -> bool | None:
         """True if a majority of caught-up voters remains when the nodes in `down` stop. None: only a leader knows."""

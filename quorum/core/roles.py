@@ -29,8 +29,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
-from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
 from metadata_log.format.pieces import PartialBatch
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.messages import FetchRequest
 from quorum.core.protocol.pending_change import Changes
 from quorum.core.protocol.progress import ReplicaProgress, newest_of_majority
@@ -161,15 +162,6 @@ class Candidate:
     votes: Votes
     started_ms: int
     deadline_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Download:
-    """A snapshot download: all bytes before `position` are written. `size` is None until the first chunk has arrived."""
-
-    snapshot: OffsetAndEpoch
-    position: int = 0
-    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def next_deadline_ms(state: QuorumState) -> int | None:
     """When the next timer of the role is due; None: no timer."""
     if state.shutting_down and not isinstance(state.role, Resigned):
         return None
-    fetch_ms = state.retry_at_ms if follower.may_fetch(state) else None
+    fetch_ms = state.fetch.retry_at_ms if follower.may_fetch(state) else None
     match state.role:
         case Unattached(election_deadline_ms=deadline_ms):
             return soonest(fetch_ms, deadline_ms if state.may_campaign else None)

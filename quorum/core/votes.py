@@ -103,7 +103,7 @@ def on_vote_request(state: QuorumState, request: VoteRequest, reply_to: int) -> 
         return answer(ErrorCode.NONE)
     if request.epoch > state.epoch and not request.pre_vote:
         state.become_unattached(request.epoch, Why.HIGHER_EPOCH)
-    may_vote = state.disk_trust.may_vote and not _disputes_with(state, request.candidate.node_id)
+    may_vote = state.disk.trust.may_vote and not _disputes_with(state, request.candidate.node_id)
     granted = may_vote and grants(
         state.role,
         state.election,
@@ -171,12 +171,12 @@ def on_begin_quorum_epoch(state: QuorumState, request: BeginQuorumEpochRequest, 
             and request.receiver == state.me
             and request.leader.node_id != state.me.node_id
         ):
-            state.heard_of = request.leader.node_id
+            state.contact.claims(request.leader.node_id)
         return answer(refusal)
     if request.receiver != state.me:
         return answer(ErrorCode.INVALID_VOTER_KEY)
     _enter_epoch_of(state, request.leader, request.epoch)
-    state.begun_epoch, state.begun_ms = request.epoch, state.now_ms
+    state.contact.began(request.epoch, state.now_ms)
     if request.epoch > state.epoch or state.role.role is not Role.FOLLOWER:
         state.become_follower(request.epoch, request.leader.node_id)
     elif isinstance(state.role, Follower) and state.role.suspicious and not state.disputes:
@@ -195,7 +195,7 @@ def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, repl
     if refusal is not None:
         return answer(refusal)
     _enter_epoch_of(state, request.leader, request.epoch)
-    state.begun_epoch, state.begun_ms = 0, state.now_ms
+    state.contact.ended(state.now_ms)
     if request.epoch > state.epoch:
         state.become_unattached(request.epoch, Why.HIGHER_EPOCH)
     turn_ms = state.now_ms + wait_of_rank(state, tuple(key.node_id for key in request.preferred_successors))

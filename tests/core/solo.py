@@ -9,6 +9,7 @@ from metadata_log.format.ids import NodeId, ReplicaKey
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.disk_trust import FULL, DiskTrust
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import AppendBatches, AppendControl, Effect, ElectionState, SendRequest, TruncateLog
 from quorum.core.protocol.inputs import (
     Appended,
@@ -31,7 +32,6 @@ from quorum.core.protocol.messages import (
 from quorum.core.protocol.problem import texts
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.raft import RaftCore
-from quorum.core.roles import Download
 from tests.core.cluster import directory, voters_of
 from tests.core.fake_log import FakeLog
 

@@ -3,6 +3,7 @@
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch
 from quorum.core.download import BAD_FILE_REST_MS, INSTALLS_MAX, NO_ROOM_REST_MS
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import Effect, ElectionState, InstallSnapshot, SendRequest, WriteSnapshotChunk
 from quorum.core.protocol.inputs import Failure, RequestFailed, SnapshotInstalled, SnapshotInstallFailed
 from quorum.core.protocol.messages import (
@@ -13,7 +14,7 @@ from quorum.core.protocol.messages import (
     FetchSnapshotResponse,
 )
 from quorum.core.protocol.progress import INSTALL_MS_MAX
-from quorum.core.roles import Download, Role
+from quorum.core.roles import Role
 from tests.core.cluster import Cluster, voters_of
 from tests.core.solo import Solo, fetch_in, key, none_of, only, problem_texts
 

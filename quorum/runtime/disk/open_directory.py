@@ -23,9 +23,9 @@ from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, Fl
 from metadata_log.store.log_opening import MayLose
 from metadata_log.store.segment import base_offset_of
 from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
+from quorum.core.protocol.download import Download
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.voters import VoterHistory
-from quorum.core.roles import Download
 from quorum.runtime.disk import election_file
 from quorum.runtime.disk.lost_vote import NewDirectoryId, begin_as_another
 from quorum.runtime.disk.recovery_plan import refuse_unfinished

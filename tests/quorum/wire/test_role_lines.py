@@ -75,7 +75,7 @@ def test_after_a_leader_was_followed_a_loss_is_news_again() -> None:
         told += lines_of(solo, 5_000)
         while solo.core.role is not Role.FOLLOWER:
             solo.wait(10)
-        in_flight = solo.core._state.in_flight
+        in_flight = solo.core._state.fetch.in_flight
         assert in_flight is not None
         fetch = in_flight[1]  # type: ignore[assignment]
     assert [line["role"] for line in told if line["event"] == "role"].count("prospective") == 3

@@ -131,7 +131,7 @@ def _commit_target_unflushed(self: Node) -> Offset:
 def _may_fetch_unflushed(state: QuorumState) -> bool:
     return (
         not state.shutting_down
-        and state.in_flight is None
+        and state.fetch.in_flight is None
         and not state.awaiting_log
         and isinstance(state.role, Follower)
     )

@@ -15,8 +15,9 @@ from metadata_log.store.recovery import Damage, Recovery
 from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
+from quorum.core.protocol.download import Download
 from quorum.core.quorum_state import QuorumState
-from quorum.core.roles import Download, Follower
+from quorum.core.roles import Follower
 from quorum.runtime.applier import Applier
 from quorum.runtime.image.state_machine import Mark, StateMachine
 from quorum.runtime.node import Node

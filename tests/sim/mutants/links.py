@@ -35,7 +35,7 @@ def _hear_nothing_in_a_part(
 ) -> Follower:
     if partial is None:
         return _heard_well(state, role, successors, read_token, verified)
-    state.retry_at_ms = state.now_ms
+    state.fetch.wait_until(state.now_ms)
     return replace(role, partial=partial)
 
 
