@@ -1,7 +1,7 @@
 """Conversion between protobuf messages and the session's values. No decisions.
 
 Values from the network are trusted only to have the right types. gRPC's receive limit bounds all lengths. An enum value of a
-newer controller becomes the nearest value that this release knows, or None.
+newer controller becomes the nearest known value, or None.
 """
 
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ def register_request(
 def alter_partition_request(
     proposals: Iterable[IsrProposal], *, cluster_id: str, broker_id: NodeId, broker_epoch: int, generation: int
 ) -> broker_pb2.AlterPartitionRequest:
-    """The request with the ISRs that this broker proposes for partitions that it leads."""
+    """The request with a leader's ISR proposals."""
     return broker_pb2.AlterPartitionRequest(
         cluster_id=cluster_id,
         broker_id=broker_id,
@@ -146,7 +146,7 @@ def _part(part: common_pb2.BatchPart) -> BatchPart:
 
 
 def broker_state(state: int) -> BrokerState | None:
-    """The state that the controller reports; None if it does not report a known state."""
+    """The state in the controller's answer; None if unknown to this release."""
     try:
         return BrokerState(state)
     except ValueError:

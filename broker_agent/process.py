@@ -1,6 +1,6 @@
-"""One broker process: opens its directory, runs its agent, serves each listener, and answers health checks and systemd.
+"""One broker process: opens the directory, runs the agent, serves each listener, and answers health checks and systemd.
 
-The ports are bound before the broker registers, because the registration has those ports. Until the broker is Online its servers
+The ports are bound before the broker registers, because the registration names them. Until the broker is Online, the servers
 refuse clients with the reason.
 """
 
@@ -41,7 +41,7 @@ from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, Node
 
 FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
-"""The features that this release supports."""
+"""The features of this release."""
 WATCHDOG_INTERVAL_S = 1.0
 _SERVICE = client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"].full_name
 
@@ -64,7 +64,7 @@ def _nobody(stop: Callable[[], None]) -> AbstractContextManager[None]:
 
 
 def open_directory(config: BrokerConfig) -> tuple[RealDirectory, Identity]:
-    """Opens the broker's directory, locked for this process, and reads its identity.
+    """Opens the broker's directory, locked for this process, and reads the identity.
 
     Raises:
         UnformattedDirectory, ForeignDirectory: the message says what to do.
@@ -136,7 +136,7 @@ def make_agent(
     """Makes the agent of this directory; the caller runs it."""
     rng = Random(secrets.randbits(64))
     controllers = list(config.controller_quorum_bootstrap_servers)
-    rng.shuffle(controllers)  # so that brokers that start together do not all ask the same controller first
+    rng.shuffle(controllers)  # so brokers that start together ask different controllers first
     broker = BrokerIdentity(
         cluster_id=identity.cluster_id,
         broker_id=config.node_id,
@@ -214,7 +214,7 @@ async def serving_clients(
 
 
 def controllers_of(agent: Agent, config: BrokerConfig) -> tuple[str, ...]:
-    """The controllers' addresses: first the controller that this broker fetches from, last those that only the metadata names."""
+    """The controllers' addresses: first the controller of the fetches, then the bootstrap servers, then the voters."""
     known = (*config.controller_quorum_bootstrap_servers, *agent.controllers)
     return tuple(dict.fromkeys((agent.controller, *(each.target for each in known))))
 

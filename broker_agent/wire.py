@@ -31,7 +31,7 @@ NAMES_MAX = 10_000
 """Maximum number of topics in one request."""
 
 
-class BrokerStanding(Protocol):
+class ServingBroker(Protocol):
     """The view of the broker that this service needs."""
 
     @property
@@ -74,7 +74,7 @@ class BrokerStanding(Protocol):
 class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
     """The service for one listener."""
 
-    def __init__(self, broker: BrokerStanding, listener: str, turns: Turns | None = None) -> None:
+    def __init__(self, broker: ServingBroker, listener: str, turns: Turns | None = None) -> None:
         """`turns` are shared by all listeners of this broker."""
         self._broker = broker
         self._listener = listener
@@ -150,7 +150,7 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         )
 
 
-def describe(broker: BrokerStanding) -> str:
+def describe(broker: ServingBroker) -> str:
     """The broker's state and its reason, in a few words."""
     lapsed = ", its lease has lapsed" if broker.lease_lapsed else ""
     return f"is {broker.state.name.lower()}{lapsed}: {broker.reason}"

@@ -1,4 +1,4 @@
-"""A broker's registration: the process that the controllers know under this broker id, and since when.
+"""A broker's registration: the process behind a broker id, as the controllers know it.
 
 A registration is a record in the log, and its offset is the *broker epoch*: the epoch tells this process from every earlier
 process with the same id (KIP-631). The controllers never unfence a broker without an epoch.
@@ -32,7 +32,7 @@ class Registration:
         self._until_ms = 0
 
     def recovered(self, previous_incarnations: tuple[Uuid, ...]) -> None:
-        """Notes the processes that held the store before: a controller may still have one of them registered."""
+        """Notes earlier processes of this store: a controller may still have such a process registered."""
         self._previous_incarnations = previous_incarnations
 
     def begin(self, now_ms: int) -> None:
@@ -49,12 +49,12 @@ class Registration:
         self.unfenced = False
 
     def hear(self, *, unfenced: bool) -> None:
-        """Notes the state that the controller reports for this broker."""
+        """Notes the controller's report of this broker's state."""
         assert self.broker_epoch is not None
         self.unfenced = unfenced
 
     def predecessor(self, failures: int) -> Uuid | None:
-        """Returns the process whose registration this process takes over, at the attempt after `failures`.
+        """Returns the earlier process to replace, at the attempt after `failures`.
 
         A predecessor may have died after the controller registered it and before the store noted it. So the controller may know
         any of the previous processes, and the attempts name them in turn.

@@ -18,7 +18,7 @@ class TopicPartition(NamedTuple):
 
 
 class ClusterNode(NamedTuple):
-    """A broker and its address for this client."""
+    """A broker, and the address for this client."""
 
     node_id: NodeId
     host: str
@@ -80,7 +80,7 @@ class Cluster:
 
     @cached_property
     def partitions_by_node(self) -> Mapping[NodeId, tuple[PartitionView, ...]]:
-        """For each known node the partitions that it leads."""
+        """For each known node the partitions under its lead."""
         found: dict[NodeId, list[PartitionView]] = {node_id: [] for node_id in self.nodes}
         for view in sorted(self.partitions.values()):
             if view.leader_id in found:

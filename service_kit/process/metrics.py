@@ -1,12 +1,12 @@
-"""The Prometheus page of one node, made from a table: each row is one metric, with a function that reads its value.
+"""The Prometheus page of a node, made from a table: each row is a metric, with a function to read the value.
 
-    Metric("current_epoch", Kind.GAUGE, "The epoch that this node is in.", lambda node: node.status().epoch)
+    Metric("current_epoch", Kind.GAUGE, "The current epoch of this node.", lambda node: node.status().epoch)
 
 A row has no prefix; the page shows `metaquorum_current_epoch`. Values are read when Prometheus asks for the page, so that
 a node spends no time on a page that is never read. All rows of one page read the same `look()`, taken once per page.
 
-The tables are `quorum.wire.metric_table` (controllers) and `broker_agent.metric_table` (brokers). From them come the page,
-`docs/metrics.md`, and the tests that hold both to Prometheus' rules for names.
+The tables are `quorum.wire.metric_table` (controllers) and `broker_agent.metric_table` (brokers). The page,
+`docs/metrics.md` and the tests of Prometheus' rules for names use these tables.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
