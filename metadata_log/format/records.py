@@ -117,6 +117,8 @@ STATE_REASONS = "broker.state.reasons"
 controller writes these fields only while every registered broker supports the feature: older brokers take them for damage."""
 STATE_REASON_CHARS_MAX = 64
 """Maximum length of `reason`."""
+STATE_SINCE_MS_MAX = 253_402_300_799_999
+"""Maximum of `since_ms`: the end of the year 9999, the last that tools can show."""
 
 
 @record(0)

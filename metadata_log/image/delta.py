@@ -41,6 +41,7 @@ from metadata_log.format.records import (
     REMEMBERED_REPLY_BYTES_MAX,
     REQUEST_SLOTS_MAX,
     STATE_REASON_CHARS_MAX,
+    STATE_SINCE_MS_MAX,
     TOPIC_RESOURCE,
     AccessControlEntry,
     BrokerRegistrationChange,
@@ -242,7 +243,7 @@ class MetadataDelta(ImageEditor):
 
     @staticmethod
     def _check_reason(record: RegisterBroker | BrokerRegistrationChange) -> None:
-        if len(record.reason) > STATE_REASON_CHARS_MAX or record.since_ms < 0:
+        if len(record.reason) > STATE_REASON_CHARS_MAX or not 0 <= record.since_ms <= STATE_SINCE_MS_MAX:
             raise Misfit(f"broker {record.broker_id} with the reason {record.reason:.80} since {record.since_ms}")
 
     def _registration(self, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:

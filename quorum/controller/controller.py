@@ -85,6 +85,8 @@ class BrokerStanding(NamedTuple):
     """None: not heard of since this controller became active."""
     metadata_offset: Offset | None
     """It has applied all metadata below; None: not heard of."""
+    session_deadline_ms: int | None = None
+    """When the broker's session ends, if the broker is not heard before; None: it has no session."""
 
 
 class Controller:
@@ -199,4 +201,5 @@ class Controller:
             should_shut_down=should_shut_down,
             last_contact_ms=session.last_contact_ms,
             metadata_offset=None if offset == UNKNOWN_OFFSET else offset,
+            session_deadline_ms=None if session.may_go or session.has_ended else session.deadline_ms,
         )

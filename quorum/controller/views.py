@@ -129,7 +129,8 @@ def _offline(image: MetadataImage, replicas: tuple[NodeId, ...]) -> tuple[NodeId
 
 
 class BrokerListing(NamedTuple):
-    """A registered broker. Contact and offset are soft state: None where no active controller was asked, or none is known."""
+    """A registered broker. Contact, offset and session are soft state of the active controller: None on any other node, or if
+    the active controller has not heard the broker."""
 
     registration: RegisterBroker
     state: BrokerState
@@ -137,6 +138,7 @@ class BrokerListing(NamedTuple):
     metadata_offset: Offset | None
     led_partitions: int
     replicas: int
+    session_deadline_ms: int | None = None
 
 
 PartitionCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
@@ -145,15 +147,22 @@ PartitionCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
 def list_brokers(
     image: MetadataImage, controller: Controller | None, counts: PartitionCounts | None = None
 ) -> tuple[BrokerListing, ...]:
-    """All registered brokers by id; `counts` are those of `image`, for who has had them counted elsewhere."""
+    """All registered brokers by id; `counts` are those of `image`, if the caller had them counted elsewhere."""
     led, replicas = partition_counts(image) if counts is None else counts
     listed: list[BrokerListing] = []
     for broker_id, registration in image.brokers.items():
-        state, last_contact_ms, offset = state_of(registration), None, None
+        found = BrokerListing(
+            registration, state_of(registration), None, None, led[broker_id], replicas[broker_id], None
+        )
         if controller is not None:
             standing = controller.standing(image, broker_id)
-            state, last_contact_ms, offset = standing.state, standing.last_contact_ms, standing.metadata_offset
-        listed.append(BrokerListing(registration, state, last_contact_ms, offset, led[broker_id], replicas[broker_id]))
+            found = found._replace(
+                state=standing.state,
+                last_contact_ms=standing.last_contact_ms,
+                metadata_offset=standing.metadata_offset,
+                session_deadline_ms=standing.session_deadline_ms,
+            )
+        listed.append(found)
     return tuple(listed)
 
 

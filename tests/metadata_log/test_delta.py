@@ -210,6 +210,7 @@ MISFITS: dict[str, MetadataRecord] = {
     "broker 1 has epoch 1, not 2": BrokerRegistrationChange(1, 2, fenced=False),
     "broker 1 with the reason": BrokerRegistrationChange(1, 1, fenced=True, reason="x" * 65),
     "broker 3 with the reason": broker(3)._replace(since_ms=-1),
+    "broker 2 with the reason": BrokerRegistrationChange(2, 2, fenced=True, since_ms=1 << 60),
     "broker 7 is not registered": BrokerRegistrationChange(7, 2, fenced=False),
     "broker 2 has epoch 2, not 0": UnregisterBroker(2, 0),
     "broker 1 registers with epoch 1": broker(1, incarnation=2, broker_epoch=1),

@@ -451,7 +451,7 @@ class ListBrokersRequest(_message.Message):
     def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -463,6 +463,9 @@ class BrokerListing(_message.Message):
     LED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     DATA_PLANE_FIELD_NUMBER: _ClassVar[int]
+    STATE_REASON_FIELD_NUMBER: _ClassVar[int]
+    STATE_SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_LEFT_MS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -474,7 +477,10 @@ class BrokerListing(_message.Message):
     led_partitions: int
     replicas: int
     data_plane: str
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ...) -> None: ...
+    state_reason: str
+    state_since_ms: int
+    session_left_ms: int
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
     __slots__ = ("error", "leader", "as_of_offset", "brokers", "local")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from quorum.cli.errors import EXIT_UNHEALTHY
+from quorum.cli.errors import EXIT_NOT_FOUND, EXIT_UNHEALTHY, CliError
 from quorum.cli.options import Options, ask, command
-from quorum.cli.output import Column, emit
+from quorum.cli.output import UNKNOWN, Column, emit
 from quorum.wire.words import endpoint_text, id_text, optional, state_text
 
 if TYPE_CHECKING:
@@ -26,6 +27,19 @@ _COLUMNS = (
     Column("REPLICAS", "replicas"),
     Column("DATA_PLANE", "data_plane"),
 )
+
+STATE_REASONS: Final = {
+    "registered": "the broker has registered, and has not yet applied its own registration",
+    "caught_up": "the broker has applied its own registration",
+    "stopping": "the broker has asked to shut down, and its leaderships move to other brokers",
+    "shut_down": "the broker has shut down in order: its leaderships moved away first",
+    "session_ended": "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
+    "operator": "an operator has asked for it (quorumctl brokers fence)",
+    "asked": "the broker itself has asked to be fenced, for example because it had to drop its store",
+    "log_directories_lost": "the broker has reported that its last log directory is offline",
+    "superseded": "another process has registered under this broker id",
+}
+"""What each reason in a broker's record means."""
 
 
 @click.group()
@@ -46,6 +60,66 @@ def list_(options: Options, expect_online: bool) -> None:
     emit(options.output, document, rows="brokers", columns=_COLUMNS)
     if expect_online and any(row["state"] != "online" for row in rows):
         raise SystemExit(EXIT_UNHEALTHY)
+
+
+@brokers.command()
+@click.argument("broker_ids", nargs=-1, required=True, type=click.IntRange(0, (1 << 31) - 1), metavar="BROKER_ID...")
+@command
+def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
+    """Shows brokers: the state, since when and why, the last contact, and what each broker holds.
+
+    The reason and the time come from the broker's record in the metadata log, so every controller tells the same, also after a
+    failover. The log of the controller that was active then has a line with more: search it for the event `broker fenced`.
+    """
+    response = ask(options, lambda client: client.list_brokers())
+    found = {broker.broker_id: _description(broker) for broker in response.brokers}
+    missing = [broker_id for broker_id in broker_ids if broker_id not in found]
+    if missing:
+        text = ", ".join(map(str, missing))
+        raise CliError(
+            f"not registered: broker {text}; `quorumctl brokers list` shows the registered brokers", EXIT_NOT_FOUND
+        )
+    described = [found[broker_id] for broker_id in broker_ids]
+    if options.output == "table":
+        emit("table", {}, heading=[line for each in described for line in _lines(each)])
+    else:
+        emit(options.output, {"as_of_offset": response.as_of_offset, "brokers": described}, rows="brokers")
+
+
+def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
+    from quorum.cli.commands.snapshot import time_text
+
+    since_ms = optional(broker, "state_since_ms")
+    return {
+        **_row(broker),
+        "state_reason": broker.state_reason or None,
+        "state_since": None if since_ms is None else time_text(since_ms),
+        "state_since_ms": since_ms,
+        "session_left_ms": optional(broker, "session_left_ms"),
+    }
+
+
+def _lines(of: dict[str, Any]) -> Iterator[str]:
+    """One broker, for people."""
+    reason, left_ms, heard_ms = of["state_reason"], of["session_left_ms"], of["last_contact_age_ms"]
+    why = UNKNOWN if reason is None else f"{reason}: {STATE_REASONS.get(reason, 'a reason of a newer release')}"
+    facts = (
+        ("state", of["state"]),
+        ("since", of["state_since"] or UNKNOWN),
+        ("why", why),
+        ("last heard", UNKNOWN if heard_ms is None else f"{heard_ms:,} ms ago"),
+        ("session", UNKNOWN if left_ms is None else f"ends in {left_ms:,} ms, if the broker is not heard before"),
+        ("epoch", of["broker_epoch"]),
+        ("incarnation", of["incarnation_id"]),
+        ("applied", UNKNOWN if of["metadata_offset"] is None else f"all metadata below offset {of['metadata_offset']}"),
+        ("rack", of["rack"] or UNKNOWN),
+        ("endpoints", ", ".join(f"{each['listener']} {each['endpoint']}" for each in of["endpoints"])),
+        ("leads", f"{of['led_partitions']:,} partitions"),
+        ("replicas", f"{of['replicas']:,}"),
+        ("data plane", of["data_plane"] or UNKNOWN),
+    )
+    yield f"broker {of['broker_id']}"
+    yield from (f"  {name:<12} {value}" for name, value in facts)
 
 
 def _row(broker: admin_pb2.BrokerListing) -> dict[str, Any]:

@@ -9,7 +9,7 @@ upgrade, with brokers 101 and 102 of the new release and 103 of the old one: 101
 log line alone says why. After 103 has registered again with the new release, every record has its reason.
 """
 
-from metadata_log.format.records import BrokerRegistrationChange, RegisterBroker
+from metadata_log.format.records import STATE_SINCE_MS_MAX, BrokerRegistrationChange, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews, reads_reasons
 from quorum.controller.protocol.happenings import StateReason
@@ -38,10 +38,13 @@ class StateRecords:
         )
         if not self._views.of(image).all_read_reasons:
             return record
-        return record._replace(reason=reason.value, since_ms=self.wall_ms)
+        return record._replace(reason=reason.value, since_ms=self._since_ms())
 
     def registered(self, image: MetadataImage, record: RegisterBroker) -> RegisterBroker:
         """A new registration, with its reason."""
         if not (reads_reasons(record.features) and self._views.of(image).all_read_reasons):
             return record
-        return record._replace(reason=StateReason.REGISTERED.value, since_ms=self.wall_ms)
+        return record._replace(reason=StateReason.REGISTERED.value, since_ms=self._since_ms())
+
+    def _since_ms(self) -> int:
+        return min(max(0, self.wall_ms), STATE_SINCE_MS_MAX)

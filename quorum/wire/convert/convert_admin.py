@@ -266,6 +266,7 @@ def to_list_brokers_response(
 
 def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerListing:
     registration, last_contact_ms = listing.registration, listing.last_contact_ms
+    session_ends_ms = listing.session_deadline_ms
     return admin_pb2.BrokerListing(
         broker_id=registration.broker_id,
         broker_epoch=registration.broker_epoch,
@@ -278,6 +279,9 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         led_partitions=listing.led_partitions,
         replicas=listing.replicas,
         data_plane=registration.data_plane,
+        state_reason=registration.reason,
+        state_since_ms=registration.since_ms or None,
+        session_left_ms=None if session_ends_ms is None or session_ends_ms < now_ms else session_ends_ms - now_ms,
     )
 
 

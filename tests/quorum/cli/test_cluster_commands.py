@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,12 +16,15 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint
+from quorum.cli.commands.brokers import STATE_REASONS
 from quorum.cli.commands.leaders import requests_for
+from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.server import serve
 from tests.processes.certificates import Authority
 from tests.quorum.cli.shapes import shape
+from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.test_elections import moved
 
@@ -327,6 +331,44 @@ async def test_brokers_and_their_documents(run: Run) -> None:
     table = (await run("brokers", "list")).stdout.splitlines()
     assert table[0].split("\t")[:2] == ["ID", "STATE"]
     assert table[1].split("\t")[:2] == ["0", "online"]
+
+
+async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNode, run: Run) -> None:
+    """From its record, so that any controller tells it, long after the fencing; a broker of an older release has none."""
+    older = (await run("brokers", "describe", 1)).stdout
+    assert "since        -" in older and "why          -" in older
+    for broker_id in (0, 1, 2):
+        node.cluster.run(
+            replace(registration(broker_id, 2, reads_reasons=True), previous_incarnation_id=incarnation(broker_id))
+        )
+        node.cluster.lives[broker_id] = 2
+        node.cluster.contact(broker_id)
+    node.cluster.contact(2, wants_fence=True)
+
+    (broker,) = (await run("brokers", "describe", 2, "-o", "json")).document["brokers"]
+    assert shape(broker) == {
+        "broker_id": "int", "state": "str", "rack": None, "endpoints": [{"listener": "str", "endpoint": "str"}],
+        "broker_epoch": "int", "incarnation_id": "str", "last_contact_age_ms": "int", "metadata_offset": "int",
+        "led_partitions": "int", "replicas": "int", "data_plane": "str", "state_reason": "str", "state_since": "str",
+        "state_since_ms": "int", "session_left_ms": "int",
+    }  # fmt: skip
+    assert (broker["state"], broker["state_reason"]) == ("fenced", "asked")
+    assert broker["state_since"] == "2023-11-14T22:13:21.000+00:00"
+    lines = (await run("brokers", "describe", 0, 2)).stdout.splitlines()
+    assert [line for line in lines if line.startswith("broker")] == ["broker 0", "broker 2"]
+    assert (
+        "  why          asked: the broker itself has asked to be fenced, for example because it had to drop its store"
+        in lines
+    )
+
+    missing = await run("brokers", "describe", 2, 7)
+    assert (missing.exit_code, missing.stdout) == (3, "")
+    assert "not registered: broker 7" in missing.stderr
+
+
+def test_every_reason_has_a_text() -> None:
+    """Whoever adds a reason says here what it means."""
+    assert {reason.value for reason in StateReason} == set(STATE_REASONS)
 
 
 async def test_snapshots_are_marked_and_listed(run: Run) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from metadata_log.format.records import (
     BROKER_RESOURCE,
+    STATE_SINCE_MS_MAX,
     TOPIC_RESOURCE,
     BrokerRegistrationChange,
     Endpoint,
@@ -359,6 +360,15 @@ def test_no_reason_is_written_while_a_broker_of_an_older_release_is_registered()
     (unfenced, *_) = cluster.contact(0)
     assert isinstance(unfenced, BrokerRegistrationChange)
     assert unfenced.reason == "caught_up"
+
+
+@pytest.mark.parametrize(("wall_ms", "since_ms"), [(-5, 0), (1 << 70, STATE_SINCE_MS_MAX)])
+def test_a_clock_that_is_far_off_costs_no_decision(wall_ms: int, since_ms: int) -> None:
+    """The record has the nearest time that fits."""
+    cluster = settled(reads_reasons=True)
+    contact = cluster.said_by(0, wants_fence=True)
+    cluster.fold(cluster.controller.decide(cluster.image, contact, cluster.now_ms, wall_ms))
+    assert cluster.image.brokers[0].since_ms == since_ms
 
 
 def test_the_time_of_day_decides_nothing() -> None:
