@@ -1,66 +1,78 @@
 """The table of a broker's metrics: name, kind, help, reader. `docs/metrics.md` is generated from it."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_agent.agent import Agent
 from service_kit.process.metrics import Kind, Metric, Metrics
+from service_kit.rpc.call_tallies import CallTallies
+from service_kit.rpc.daemon_metrics import DAEMON_ROWS
+from service_kit.security.certificate_expiry import CertificateExpiry
 
 
-def add_metrics(metrics: Metrics, agent: Agent) -> None:
+class BrokerReading(NamedTuple):
+    """A broker as one metrics page shows it."""
+
+    agent: Agent
+    calls: CallTallies
+    certificate: CertificateExpiry
+
+
+def add_metrics(metrics: Metrics, agent: Agent, calls: CallTallies, certificate: CertificateExpiry) -> None:
     """Shows the broker's table on the page of `metrics`."""
-    metrics.add_table(BROKER_METRICS, lambda: agent)
+    metrics.add_table(BROKER_METRICS, lambda: BrokerReading(agent, calls, certificate))
 
 
-_Row = Metric[Agent]
+_Row = Metric[BrokerReading]
 
-BROKER_METRICS: Final = (
+BROKER_METRICS: Final[tuple[Metric[BrokerReading], ...]] = (
     _Row(
         "broker_state",
         Kind.GAUGE,
         "State of the broker: 1 offline, 2 fenced, 3 online, 4 stopping.",
-        lambda agent: agent.state.value,
+        lambda of: of.agent.state.value,
     ),
-    _Row("broker_serving", Kind.GAUGE, "1 while the broker serves clients, else 0.", lambda agent: agent.may_serve()),
+    _Row("broker_serving", Kind.GAUGE, "1 while the broker serves clients, else 0.", lambda of: of.agent.may_serve()),
     _Row(
         "broker_lease_lapsed",
         Kind.GAUGE,
         "1 while no controller confirms this broker's lease, else 0.",
-        lambda agent: agent.lease_lapsed,
+        lambda of: of.agent.lease_lapsed,
     ),
     _Row(
         "broker_leases_lapsed_total",
         Kind.COUNTER,
         "Times that the lease has lapsed.",
-        lambda agent: agent.leases_lapsed,
+        lambda of: of.agent.leases_lapsed,
     ),
     _Row(
         "broker_stores_dropped_total",
         Kind.COUNTER,
         "Times that the broker dropped its copy of the metadata and fetched everything anew.",
-        lambda agent: agent.stores_dropped,
+        lambda of: of.agent.stores_dropped,
     ),
     _Row(
         "snapshot_loads_total",
         Kind.COUNTER,
         "Snapshots that the broker fetched and loaded.",
-        lambda agent: agent.snapshots_loaded,
+        lambda of: of.agent.snapshots_loaded,
     ),
     _Row(
         "last_applied_offset",
         Kind.GAUGE,
         "Offset below which every record is in this broker's image.",
-        lambda agent: agent.cache.current.offset,
+        lambda of: of.agent.cache.current.offset,
     ),
     _Row(
         "high_watermark",
         Kind.GAUGE,
         "Offset below which every record is committed, as far as this broker knows.",
-        lambda agent: agent.high_watermark,
+        lambda of: of.agent.high_watermark,
     ),
     _Row(
         "metadata_lag_offsets",
         Kind.GAUGE,
         "Committed records that this broker has not applied yet.",
-        lambda agent: max(0, agent.high_watermark - agent.cache.current.offset),
+        lambda of: max(0, of.agent.high_watermark - of.agent.cache.current.offset),
     ),
+    *DAEMON_ROWS,
 )

@@ -33,11 +33,13 @@ from metadata_log.format.records import NO_DATA_PLANE, STATE_REASONS, Endpoint, 
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective
 from service_kit.process.metrics import Metrics
 from service_kit.process.notify import notify
+from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer, Reach
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.health import ADMIN, QUORUM, Health, serving_http
 from service_kit.rpc.server import serving
+from service_kit.security.certificate_expiry import CertificateExpiry
 from service_kit.security.node_identity import BROKER, Node
 
 FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
@@ -101,7 +103,7 @@ async def run_broker(
     if started is not None and config.broker_data_plane == NO_DATA_PLANE:
         raise ConfigErrors([_embedded(config)])
     directory, identity = open_directory(config)
-    health, metrics = Health(), Metrics(process=True)
+    health, metrics, calls = Health(), Metrics(process=True), CallTallies()
     async with AsyncExitStack() as stack:
         stack.callback(directory.unlock)
         node = Node(BROKER, identity.node_id)
@@ -110,11 +112,13 @@ async def run_broker(
         reach = ControllerChannels(dialer, doors.names, config.tls_files)
         agent = make_agent(config, directory, identity, reach, now_ms, log)
         if config.metrics_listener is not None:
-            add_metrics(metrics, agent)
+            certificate = CertificateExpiry(config.tls_files)
+            stack.callback(asyncio.ensure_future(certificate.keep()).cancel)
+            add_metrics(metrics, agent, calls, certificate)
             port = await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics))
             log.info("metrics", port=port)
         controllers = AdminForwarding(partial(controllers_of, agent, config), reach, doors)
-        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers))
+        bound = await stack.enter_async_context(serving_clients(agent, config, health, controllers, calls))
         for each in bound:
             log.info("listening", listener=each.listener, host=each.host, port=each.port)
         agent.advertise(advertised(config, bound))
@@ -186,7 +190,11 @@ def advertised(config: BrokerConfig, bound: tuple[Endpoint, ...]) -> tuple[Endpo
 
 @asynccontextmanager
 async def serving_clients(
-    agent: Agent, config: BrokerConfig, health: Health, controllers: AdminForwarding
+    agent: Agent,
+    config: BrokerConfig,
+    health: Health,
+    controllers: AdminForwarding,
+    calls: CallTallies | None = None,
 ) -> AsyncIterator[tuple[Endpoint, ...]]:
     """Serves every listener inside of the block; yields the bound endpoints. The first listener also answers health checks."""
     async with AsyncExitStack() as stack:
@@ -206,6 +214,7 @@ async def serving_clients(
                 servers=len(config.listeners),
                 health=None if bound else health,
                 reflect=(_SERVICE, SERVICE.full_name),
+                tallies=calls,
             )
             port = await stack.enter_async_context(served)
             bound.append(Endpoint(each.name, each.address.host, port))

@@ -45,6 +45,7 @@ from service_kit.rpc.doors import doors_of
 from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from service_kit.rpc.health import Health, serving_http
 from service_kit.rpc.server import CannotBind
+from service_kit.security.certificate_expiry import CertificateExpiry
 from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
 from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener
 
@@ -94,8 +95,8 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
     peers = _peers(config, opened, names)
     loop = NodeLoop(opened, node_config, peers, RealClock(), random.Random(secrets.randbits(64)))
     health, metrics = Health(), Metrics(process=True)
-    calls, figures = CallTallies(), ClusterFigures()
-    add_metrics(metrics, loop, calls, figures)
+    calls, figures, certificate = CallTallies(), ClusterFigures(), CertificateExpiry(config.tls_files)
+    add_metrics(metrics, loop, calls, figures, certificate)
     asked_to_stop: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = serve(
         loop,
@@ -115,6 +116,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         log.info("listening", host=config.listener.address.host, port=port, cluster_id=identity.cluster_id)
         if config.metrics_listener is not None:
             stack.callback(asyncio.ensure_future(figures.keep(loop)).cancel)
+            stack.callback(asyncio.ensure_future(certificate.keep()).cancel)
             log.info(
                 "metrics",
                 port=await stack.enter_async_context(serving_http(config.metrics_listener, health, metrics)),

@@ -8,7 +8,6 @@ Names follow Prometheus: base units (seconds, bytes) at the end, `_total` after 
 A node shows NaN for a number that it does not know.
 """
 
-import platform
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -20,9 +19,10 @@ from quorum.runtime.protocol.requests import NodeStatus
 from quorum.runtime.protocol.tallies import Tallies
 from quorum.wire.cluster_figures import ClusterFigures, Figures
 from service_kit.process.metrics import Kind, Metric, Metrics
-from service_kit.process.release import release
 from service_kit.process.tallies import Labels
 from service_kit.rpc.call_tallies import CallTallies
+from service_kit.rpc.daemon_metrics import DAEMON_ROWS
+from service_kit.security.certificate_expiry import CertificateExpiry
 from snapshots.store import SnapshotInfo
 
 
@@ -32,6 +32,7 @@ class ControllerReading(NamedTuple):
     status: NodeStatus
     tallies: Tallies
     calls: CallTallies
+    certificate: CertificateExpiry
     figures: Figures | None
     """None: this node is not the active controller, or has not counted yet."""
     snapshots: tuple[SnapshotInfo, ...]
@@ -46,20 +47,21 @@ class ControllerReading(NamedTuple):
         return self.snapshots[-1] if self.snapshots else None
 
 
-def add_metrics(metrics: Metrics, node: ControllerNode, calls: CallTallies, figures: ClusterFigures) -> None:
+def add_metrics(
+    metrics: Metrics,
+    node: ControllerNode,
+    calls: CallTallies,
+    figures: ClusterFigures,
+    certificate: CertificateExpiry,
+) -> None:
     """Shows the controller's table on the page of `metrics`."""
 
     def look() -> ControllerReading:
         status = node.status()
         newest = figures.newest if status.is_active else None
-        return ControllerReading(status, node.tallies, calls, newest, node.list_snapshots())
+        return ControllerReading(status, node.tallies, calls, certificate, newest, node.list_snapshots())
 
     metrics.add_table(CONTROLLER_METRICS, look)
-
-
-def build_info() -> Mapping[Labels, float]:
-    """The one series of `build_info`: the release, and the Python that runs it."""
-    return {(release(), platform.python_version()): 1}
 
 
 def _lags(status: NodeStatus) -> Mapping[Labels, float]:
@@ -76,13 +78,6 @@ def _brokers(figures: Figures | None) -> Mapping[Labels, float]:
 _Row = Metric[ControllerReading]
 
 QUORUM_ROWS: Final = (
-    _Row(
-        "build_info",
-        Kind.GAUGE,
-        "Always 1; the labels say which release runs, on which Python.",
-        lambda of: build_info(),
-        ("version", "python"),
-    ),
     _Row(
         "current_state",
         Kind.GAUGE,
@@ -293,36 +288,6 @@ CLUSTER_ROWS: Final = (
         lambda of: of.partitions("preferred_imbalanced"),
     ),
 )
-RPC_ROWS: Final = (
-    _Row(
-        "requests_total",
-        Kind.COUNTER,
-        "Calls that ended on this node's gRPC server, by method and gRPC code; a stream is one call.",
-        lambda of: of.calls.requests,
-        ("method", "code"),
-    ),
-    _Row(
-        "request_seconds",
-        Kind.HISTOGRAM,
-        "Duration of each unary call on this node's gRPC server.",
-        lambda of: of.calls.seconds,
-        ("method",),
-    ),
-    _Row(
-        "received_bytes_total",
-        Kind.COUNTER,
-        "Bytes of requests that this node's gRPC server received.",
-        lambda of: of.calls.received_bytes,
-        ("service",),
-    ),
-    _Row(
-        "sent_bytes_total",
-        Kind.COUNTER,
-        "Bytes of responses that this node's gRPC server sent.",
-        lambda of: of.calls.sent_bytes,
-        ("service",),
-    ),
-)
 HAPPENING_ROWS: Final = (
     _Row(
         "brokers_fenced_total",
@@ -339,7 +304,7 @@ HAPPENING_ROWS: Final = (
         ("kind",),
     ),
 )
-CONTROLLER_METRICS: Final = (
+CONTROLLER_METRICS: Final[tuple[Metric[ControllerReading], ...]] = (
     *QUORUM_ROWS,
     *CLUSTER_ROWS,
     *PROBLEM_ROWS,
@@ -347,5 +312,5 @@ CONTROLLER_METRICS: Final = (
     *DISK_ROWS,
     *WORK_ROWS,
     *HAPPENING_ROWS,
-    *RPC_ROWS,
+    *DAEMON_ROWS,
 )

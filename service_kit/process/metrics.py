@@ -26,6 +26,7 @@ from service_kit.process.tallies import Counter, Histogram, Labels
 PREFIX: Final = "metaquorum"
 
 S = TypeVar("S")
+R_contra = TypeVar("R_contra", contravariant=True)
 Reading: TypeAlias = float | Mapping[Labels, float] | Counter | Histogram | None
 """The reading of a row: one number (None: unknown to this node, shown as NaN), or a number for each combination of labels."""
 
@@ -42,15 +43,15 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True)
-class Metric(Generic[S]):
-    """One row of a table of metrics. `S` is the type of what the rows of one table read."""
+class Metric(Generic[R_contra]):
+    """One row of a table of metrics. `R_contra` is the type that its `read` reads."""
 
     name: str
     """The name without the prefix; a unit stands at the end, before `_total`."""
     kind: Kind
     help: str
     """One sentence for operators, with a full stop."""
-    read: Callable[[S], Reading]
+    read: Callable[[R_contra], Reading]
     labels: Labels = ()
 
     @property

@@ -49,12 +49,21 @@ def dns_names(shown: Mapping[str, Any]) -> frozenset[str]:
 
 
 def own_names(tls: TlsFiles) -> frozenset[str]:
-    """Returns the DNS names in this node's own certificate.
+    """Returns the DNS names in this node's own certificate. Raises what `own_certificate` raises."""
+    return dns_names(own_certificate(tls))
+
+
+def expiry_s(tls: TlsFiles) -> float:
+    """Returns when this node's own certificate expires, in seconds since 1970 UTC. Raises what `own_certificate` raises."""
+    return float(ssl.cert_time_to_seconds(str(own_certificate(tls)["notAfter"])))
+
+
+def own_certificate(tls: TlsFiles) -> Mapping[str, Any]:
+    """Returns this node's own certificate as `SSLObject.getpeercert` shows it to a peer.
 
     Raises:
         TlsUnusable: the files cannot be used, or a peer with this authority would refuse the certificate: it has expired, or
-            another
-            authority has signed it.
+            another authority has signed it.
     """
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context(tls).wrap_bio(to_client, to_server)
@@ -75,7 +84,7 @@ def own_names(tls: TlsFiles) -> frozenset[str]:
                 why = getattr(e, "verify_message", "") or e.reason or str(e)
                 raise TlsUnusable(f"{tls.certificate_chain} by {tls.certificate_authority}: {why}") from e
         if not waiting:
-            return dns_names(client.getpeercert() or {})
+            return client.getpeercert() or {}
     raise AssertionError(f"a handshake of more than {_FLIGHTS_MAX} flights")
 
 

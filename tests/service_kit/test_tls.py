@@ -2,12 +2,13 @@
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from service_kit.process.endpoints import HostPort
-from service_kit.security.certificate_names import check_own_name
+from service_kit.security.certificate_names import check_own_name, expiry_s
 from service_kit.security.node_identity import BROKER, CONTROLLER, Node, NodeNames, parse_named_node
 from service_kit.security.tls import (
     InsecureListener,
@@ -86,6 +87,7 @@ def test_a_node_starts_with_its_own_certificate_or_is_told_what_its_lacks(tmp_pa
     names, me = NodeNames(cluster), Node(CONTROLLER, 1)
     right = ours.sign_node(CONTROLLER, 1, cluster)
     assert check_own_name(right, names, me) is None
+    assert 0 < expiry_s(right) - time.time() < 2 * 86_400, "good for a day"
     with pytest.raises(
         TlsUnusable,
         match=r"is not the certificate of controller 2: it has controller-1\.e0be.*but not controller-2\.e0be",
