@@ -40,7 +40,7 @@ BROKER_PROCESSES: dict[str, Mutant] = {
         lambda: patched(Session, "_take", _believe_the_last_word),
     ),
     "lease-counted-from-receiving": Mutant(
-        "a broker counts its lease from when the answer came, not from when it asked",
+        "a broker counts its lease from the arrival of the answer, not from the sending of the fetch",
         lambda: patched(Lease, "renew", _renew_from_receiving),
     ),
     "broker-gives-up": Mutant(

@@ -244,11 +244,11 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(controller_brokers, "next_state", _unfence_at_once),
     ),
     "fenced-broker-leads": Mutant(
-        "a broker is fenced and what it leads is left with it",
+        "a broker is fenced and keeps its leaderships",
         lambda: patched(Departures, "step", _leave_nothing),
     ),
     "fenced-broker-in-isr": Mutant(
-        "a broker is fenced and stays in the ISRs of what others lead",
+        "a broker is fenced and stays in the ISRs of other leaders",
         lambda: patched(Departures, "step", _leave_leaderships_only),
     ),
     "stopping-broker-elected": Mutant(
@@ -260,15 +260,15 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(Controller, "standing", _may_go_when_it_asks),
     ),
     "unclean-election-unasked": Mutant(
-        "where nobody of the ISR can lead, any replica does, though no topic allows it (KIP-106)",
+        "if no member of the ISR can lead, any replica does, though no topic allows it (KIP-106)",
         lambda: patched(walks, "allows_unclean_election", lambda image, topic_name: True),
     ),
     "no-session-after-failover": Mutant(
-        "a new controller judges brokers by a silence that it was not there to hear",
+        "a new controller counts the silence of brokers from before its own time",
         lambda: patched(Sessions, "reset", _session_after_failover_is_over),
     ),
     "nobody-watched-after-failover": Mutant(
-        "a new controller does not know whom it has to hear of (KAFKA-18138)",
+        "a new controller does not know which brokers it has to watch (KAFKA-18138)",
         lambda: patched(Sessions, "reset", _nobody_is_watched_after_failover),
     ),
     "lease-outlasts-session": Mutant(
@@ -280,7 +280,7 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(Node, "_lease_ms", _lease_of_any_age),
     ),
     "lease-by-the-look": Mutant(
-        "a broker that looks unfenced is given a lease, whatever is decided and not applied",
+        "a broker that is unfenced in the image gets a lease, although its fencing is already proposed",
         lambda: patched(BrokerFeed, "_lease_for", _lease_by_the_look),
     ),
     "partition-epoch-not-raised": Mutant(
@@ -288,7 +288,7 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(delta, "merge", _merge_keeping_epoch),
     ),
     "leader-outside-the-isr": Mutant(
-        "where nobody of the ISR is left, any replica leads, and no replay minds",
+        "if no member of the ISR is left, any replica leads, and replay accepts this",
         _elect_without_a_check,
     ),
     "topic-id-used-again": Mutant(
@@ -328,7 +328,7 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(Controller, "decide", _propose_as_of_any_life),
     ),
     "broker-given-uncommitted": Mutant(
-        "a broker is given what is in the leader's log",
+        "a broker is given uncommitted records of the leader's log",
         lambda: patched(metadata_feed, "deltas", _deltas_to_the_end),
     ),
     "broker-given-a-gap": Mutant(
@@ -336,7 +336,7 @@ BROKERS: dict[str, Mutant] = {
         lambda: patched(metadata_feed, "deltas", _deltas_with_a_gap),
     ),
     "digest-of-what-is-proposed": Mutant(
-        "a broker is told the digest of what is decided, not of what is committed",
+        "a broker is told the digest of the proposed image, not of the committed one",
         lambda: patched(metadata_feed, "deltas", _digest_of_what_is_proposed),
     ),
     "session-deadline-never-moves": Mutant(

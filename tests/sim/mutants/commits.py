@@ -215,7 +215,7 @@ def _patch(target: object, name: str, replacement: object) -> Callable[[], Abstr
 
 COMMITS: dict[str, Mutant] = {
     "leader-counts-itself-before-fsync": Mutant(
-        "a leader counts what it has appended, not what it has flushed",
+        "a leader counts itself by its appended end, not by its flushed end",
         _patch(leader, "_ends", _count_itself_before_flush),
     ),
     "commit-of-older-epoch": Mutant(
@@ -239,15 +239,15 @@ COMMITS: dict[str, Mutant] = {
         _patch(Deciding, "_staged", _append_one_by_one),
     ),
     "uncommitted-taken-back": Mutant(
-        "a leader that waits for its majority for long takes back what it has appended",
+        "a leader that waits long for its majority takes back its appended records",
         _patch(ActiveController, "settle", _take_back_what_takes_long),
     ),
     "acknowledged-before-fsync": Mutant(
-        "a follower fetches on, and so acknowledges, from the end of what it has not flushed",
+        "a follower fetches from its unflushed end, and so acknowledges it",
         _acknowledge_unflushed,
     ),
     "divergence-not-seen": Mutant(
-        "a leader takes any log that ends at a boundary of its own for a prefix of its own",
+        "a leader takes any log that ends at one of its own batch boundaries for a prefix of its own",
         _patch(fetch_service, "judge_fetch", _judge_by_offset),
     ),
     "watermark-not-verified": Mutant(
@@ -271,7 +271,7 @@ COMMITS: dict[str, Mutant] = {
         _patch(ReadRounds, "confirm", _confirm_whoever_waits),
     ),
     "quorum-dated-when-heard": Mutant(
-        "that a majority follows counts from when the leader heard it, not from when it asked",
+        "a majority's confirmation counts from the moment when the leader heard it, not from when it asked",
         _patch(ReplicaProgress, "echoed", _followed_when_heard),
     ),
     "answered-one-too-low": Mutant(
@@ -279,7 +279,7 @@ COMMITS: dict[str, Mutant] = {
         _patch(Decision, "answer", _answer_one_too_low),
     ),
     "local-read-of-the-past": Mutant(
-        "a node answers a local read with what it has, although the client has seen more",
+        "a node answers a local read with its own state, although the client has seen a newer one",
         _patch(LocalReads, "take", _read_locally_at_once),
     ),
     "answered-before-commit": Mutant(
@@ -287,7 +287,7 @@ COMMITS: dict[str, Mutant] = {
         _patch(DeferredAnswers, "ready", _answer_before_commit),
     ),
     "unknown-called-refused": Mutant(
-        "what may have happened is reported as certainly not done",
+        "an unknown outcome is reported as certainly not done",
         _patch(active_controller, "unknown_outcome", _refuse_for_good),
     ),
 }

@@ -156,7 +156,7 @@ DISKS: dict[str, Mutant] = {
         lambda: patched(Piece, "cut_tail", _cut_without_flush),
     ),
     "failed-fsync-believed": Mutant(
-        "after a failed fsync and a restart, what the page cache holds is taken for what the disk holds",
+        "after a failed fsync and a restart, the content of the page cache is taken for the content of the disk",
         lambda: patched(Piece, "write_again", _believe_the_page_cache),
     ),
     "failed-fsync-tried-again": Mutant(
@@ -164,7 +164,7 @@ DISKS: dict[str, Mutant] = {
         lambda: patched(Node, "_finish", _flush_again),
     ),
     "torn-tail-called-damage": Mutant(
-        "what a power cut has left of an unfinished write is taken for damage",
+        "the rest of an unfinished write after a power cut is taken for damage",
         lambda: patched(Recovery, "settle", _nothing_may_be_torn),
     ),
     "snapshot-name-not-flushed": Mutant(
@@ -192,7 +192,7 @@ DISKS: dict[str, Mutant] = {
         lambda: patched(writer, "write_records", _write_with_the_own_time),
     ),
     "old-snapshot-installed": Mutant(
-        "whoever lags is sent to the snapshot, and installs it although it knows more",
+        "every follower that lags is sent to the snapshot, and installs it although it knows more",
         _install_the_past,
     ),
     "late-load-wins": Mutant(

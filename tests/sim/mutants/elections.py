@@ -121,7 +121,7 @@ ELECTIONS: dict[str, Mutant] = {
         lambda: patched(open_directory, "_write_again", _write_all_but_the_vote),
     ),
     "second-vote-granted": Mutant(
-        "a voter says yes to whoever asks, again and again in one epoch",
+        "a voter grants every vote request, again and again in one epoch",
         lambda: patched(votes, "grants", _grant_a_second_vote),
     ),
     "minority-elects": Mutant(
@@ -137,7 +137,7 @@ ELECTIONS: dict[str, Mutant] = {
         lambda: patched(votes, "grants", _grant_although_the_leader_answers),
     ),
     "pre-vote-raises-epoch": Mutant(
-        "who is asked for a pre-vote enters the next epoch",
+        "a voter that is asked for a pre-vote enters the next epoch",
         lambda: patched(votes, "on_vote_request", _raise_epoch_for_a_pre_vote),
     ),
     "leader-never-resigns": Mutant(

@@ -45,7 +45,7 @@ def _patch(target: object, name: str, replacement: object) -> Callable[[], Abstr
 
 LINKS: dict[str, Mutant] = {
     "pieces-never-shrink": Mutant(
-        "whoever fetches asks for as much as it may, also after an answer that did not come in time",
+        "a follower always asks for the largest piece, also after an answer that came too late",
         _patch(PieceSize, "__init__", _begin_with_the_largest),
     ),
     "few-bytes-taken-for-a-piece": Mutant(

@@ -80,7 +80,7 @@ REQUESTS: dict[str, Mutant] = {
         lambda: patched(active_controller, "earlier_outcome", _one_above_the_horizon_will_not_do),
     ),
     "outcome-in-another-batch": Mutant(
-        "what was done is remembered in a batch of its own, which may be lost alone",
+        "the outcome of a request is in a batch of its own, which may be lost alone",
         lambda: patched(Deciding, "_staged", _append_the_outcome_by_itself),
     ),
 }
