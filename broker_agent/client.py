@@ -8,8 +8,8 @@ A fetch waits at the controller for up to `max_wait_ms`, and the answers of a st
 a new stream. The client cancels the old stream, and recognizes a late answer from it by its number:
 
     1. Broker 101 sends fetch 7, which may wait for 1.2 s. After 0.1 s SIGTERM arrives.
-    2. The session abandons fetch 7. The client cancels the stream and sends fetch 8 on a new stream.
-    3. The answer to fetch 8 says when the broker may stop. An answer to fetch 7 no longer counts.
+    2. The session abandons fetch 7. The client cancels the stream, and sends fetch 8 with the wish to stop on a new stream.
+    3. The controller answers fetch 8 at once. A late answer to fetch 7 no longer counts.
 
 Over TLS `reach` makes sure that the server is a controller of this cluster, and the named controller if an id is given. No other
 server gets a request (`service_kit.rpc.controller_channels`).

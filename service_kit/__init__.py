@@ -2,6 +2,6 @@
 
 import os
 
-# gRPC's native code writes its own lines to stderr, past the loggers and in another format. gRPC reads this variable at its first
-# import. Every problem that matters also raises an error that we report (a port in use, a refused handshake).
+# gRPC's native code writes lines to stderr, past the loggers and in another format. gRPC reads this variable at the first import.
+# Every serious problem also raises an error, for example a port in use or a refused handshake.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -10,9 +10,9 @@
 A *lapsed lease* is not a fifth state. To the controller the broker is still Online (or Stopping). To clients the broker behaves
 as if it were fenced, until a confirmed answer arrives or the controller reports that it has fenced the broker. For example:
 
-    1. Broker 101 is Online. All controllers stop answering, and its lease ends after 5 s: it refuses its clients.
-    2. A controller answers again after 7 s, inside the session of 9 s. The lease is renewed, and broker 101 serves again.
-    3. Had the controller answered after 10 s, it would have reported Fenced, and broker 101 would have become Fenced.
+    1. Broker 101 is Online. Its network fails. After 5 s the lease ends, and the broker refuses its clients.
+    2. The network is back after 7 s, within the session of 9 s. An answer renews the lease, and the broker serves again.
+    3. Had the network been back after 10 s, the answer would have said Fenced, and the broker would have become Fenced.
 """
 
 from dataclasses import dataclass
