@@ -14,7 +14,7 @@ import grpc
 import pytest
 import pytest_asyncio
 from google.protobuf.message_factory import GetMessageClass
-from quorum_rpc.v1 import admin_pb2, broker_pb2, client_pb2, client_pb2_grpc, voter_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2, client_pb2, client_pb2_grpc, common_pb2, voter_pb2
 
 from broker_agent.admin import AdminForwarding
 from broker_agent.cache import MetadataCache
@@ -26,6 +26,7 @@ from service_kit.rpc.controller_channels import ControllerChannels
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.doors import Doors
 from service_kit.rpc.forwarding import PRINCIPAL
+from service_kit.rpc.refusals import Refusal
 from service_kit.rpc.server import serving
 from service_kit.security.node_identity import BROKER, CONTROLLER, NamedNode, Node, NodeNames
 from service_kit.security.tls import TlsFiles
@@ -132,6 +133,9 @@ class Knocking:
                 return await anext(aiter(call(request, metadata=metadata, timeout=5)))
             return await call(request, metadata=metadata, timeout=5)
         except grpc.aio.AioRpcError as e:
+            refusal = Refusal.of(e)
+            if refusal is not None:
+                return common_pb2.Error(code=int(ErrorCode[refusal.reason]))  # type: ignore[arg-type]
             if e.code() is grpc.StatusCode.PERMISSION_DENIED:
                 return admin_pb2.MutationResponse(error={"code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED})  # type: ignore[arg-type]
             assert e.code() is grpc.StatusCode.UNAVAILABLE, e
