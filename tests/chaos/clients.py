@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import TOPIC
-from metadata_log.format.errors import ErrorCode
-from metaquorum import AdminClient, AdminError, Unanswered
+from metaquorum import AdminClient, AdminError, ErrorCode, Unanswered
 from tests.chaos.history import Kind, Operation, Outcome, State
 
 REGISTER: Final = "retention.ms"

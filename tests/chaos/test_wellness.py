@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.format.errors import ErrorCode
-from metaquorum import AdminError
+from metaquorum import AdminError, ErrorCode
 from tests.chaos import wellness
 from tests.chaos.clients import Clients
 from tests.chaos.wellness import NotWell, until_well

@@ -6,8 +6,7 @@ import pytest
 import pytest_asyncio
 from quorum_rpc.v1 import admin_pb2
 
-from metadata_log.format.errors import ErrorCode
-from metaquorum import AdminClient, AdminError
+from metaquorum import AdminClient, AdminError, ErrorCode
 from tests.processes.conftest import Cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -10,8 +10,8 @@ import pytest_asyncio
 from google.rpc import error_details_pb2, status_pb2
 from quorum_rpc.v1 import admin_pb2
 
-from clients.errors import AdminError, MayHaveHappened, Unanswered
 from metadata_log.format.errors import ErrorCode
+from metaquorum import AdminError, MayHaveHappened, Unanswered
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.refusals import DETAILS, MESSAGE_BYTES_MAX, OTHER, STATUS, Refusal, leader_metadata
