@@ -2,9 +2,9 @@
 
     python examples/demo.py [REPORT] [--keep]
 
-Real daemons over real gRPC on a real disk, in a temporary directory. Each step says what happened, how long it took, and
-what proves it; the first step that does not hold ends the story with exit code 1, with what was expected and what was
-seen, and keeps the directory. Whatever happens, also at Ctrl-C, no process is left behind.
+Real daemons over real gRPC on a real disk, in a temporary directory. Each step prints the event, the time and the proof. The
+first step that fails ends the demo with exit code 1, prints the expected and the observed value, and keeps the directory. No
+process outlives the demo, also after Ctrl-C.
 
 The audit's report is written to REPORT, by default `demo-report.html` in the current directory.
 """
@@ -47,7 +47,7 @@ SESSION_S: Final = 9.0
 
 
 class Story:
-    """The cluster, and the steps that are told about it, in order."""
+    """The cluster, and the steps of the demo in order."""
 
     def __init__(self, cluster: DevCluster, report: Path, narrator: Narrator) -> None:
         self.stage = stage = Stage(cluster)
@@ -61,7 +61,7 @@ class Story:
 
     @property
     def steps(self) -> list[Callable[[Step], Coroutine[Any, Any, None]]]:
-        """The story; a step's docstring is its title."""
+        """All steps; the docstring of a step is its title."""
         return [
             self.all_up,
             self.catalogue_applied,
@@ -78,7 +78,7 @@ class Story:
         ]
 
     async def run(self) -> None:
-        """Tells every step; the first that does not hold raises."""
+        """Runs every step. The first step that fails raises DoesNotHold."""
         steps = self.steps
         self.tell.steps = len(steps)
         for each in steps:
@@ -223,7 +223,7 @@ class Story:
         )
 
     async def in_sync_again(self, step: Step) -> None:
-        """Leaders take back who has returned, and preferred leaders are elected"""
+        """Leaders take the returned brokers back into the ISRs, and preferred leaders are elected"""
         step.waiting_for("every replica to be in sync")
         await self.stage.whole()
         before = await metadata(self.client)
@@ -314,7 +314,7 @@ class Story:
 
 
 def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
-    """Only partitions that `dead` led have changed their leader, and each of those in a new leader epoch."""
+    """Checks that only the partitions of `dead` have another leader, each with a higher leader epoch."""
     for key, was in before.partitions.items():
         now = after.partitions[key]
         if was.leader == dead:
@@ -325,7 +325,7 @@ def _check_moves(before: Metadata, after: Metadata, dead: int) -> None:
 
 
 async def tell(story: Story) -> int:
-    """The whole story; its exit code."""
+    """Runs the whole demo. Returns the exit code."""
     narrator = story.tell
     task = asyncio.current_task()
     assert task is not None
@@ -346,7 +346,7 @@ async def tell(story: Story) -> int:
 
 
 def leave_nothing_behind(story: Story) -> None:
-    """No process outlives the demo, also if Ctrl-C is pressed again and again."""
+    """Kills every process of the demo, also if Ctrl-C is pressed again and again."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     for node in story.cluster.running():
@@ -357,7 +357,7 @@ def leave_nothing_behind(story: Story) -> None:
 
 
 async def begin(root: Path, report: Path, ended: list[Story]) -> int:
-    """Makes the cluster and tells its story."""
+    """Makes the cluster and runs the demo."""
     settings = {"log.format": "json"}
     cluster = DevCluster.create(
         root, controllers=3, brokers=4, racks=2, controller_settings=settings, broker_settings=settings
@@ -368,7 +368,7 @@ async def begin(root: Path, report: Path, ended: list[Story]) -> int:
 
 
 def main() -> int:
-    """Exit code 0: every step holds."""
+    """Returns exit code 0 if every step holds."""
     parser = argparse.ArgumentParser(prog="demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("report", nargs="?", type=Path, default=Path("demo-report.html"), help="where the report goes")
     parser.add_argument("--keep", action="store_true", help="keep the cluster's directory")

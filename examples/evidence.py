@@ -1,7 +1,6 @@
-"""What the steps of the demo are proven by: the metadata as the active controller tells it, and the bytes on the disks.
+"""The evidence for the steps of the demo: the active controller's metadata, and the bytes on the disks.
 
-The disks are read by the same read-only code that the offline jobs use, beside running daemons, and only up to what they
-have noted as durable.
+The demo reads the disks of running daemons with the read-only code of the offline jobs, up to the noted durable end.
 """
 
 import asyncio
@@ -42,7 +41,7 @@ class Partition(NamedTuple):
 
 
 class Metadata(NamedTuple):
-    """All partitions, with the offset that they are as of."""
+    """All partitions, as of one offset."""
 
     partitions: dict[tuple[str, int], Partition]
     topic_ids: dict[str, bytes]
@@ -65,10 +64,10 @@ class Metadata(NamedTuple):
 async def until(
     expected: str, probe: Callable[[], Awaitable[T | None]], within_s: float, seen: Callable[[], object]
 ) -> T:
-    """What `probe` gives once it gives something. It may raise AdminError: nobody leads at the moment.
+    """Calls `probe` until the result is not None, and returns the result. An AdminError (no leader yet) counts as None.
 
     Raises:
-        DoesNotHold: it gave nothing within `within_s`; `seen` says what there was instead.
+        DoesNotHold: every result within `within_s` was None. The error shows `seen`.
     """
     deadline_s = time.monotonic() + within_s
     trouble: AdminError | None = None
@@ -112,7 +111,7 @@ async def broker_states(client: AdminClient) -> dict[int, str]:
 
 
 def said(node: DevNode) -> list[dict[str, Any]]:
-    """What the daemon has logged, line by line, oldest first; also that of its earlier processes."""
+    """The log lines of the daemon and of its earlier processes, oldest first."""
     if not node.log_path.exists():
         return []
     lines = node.log_path.read_text(errors="replace").splitlines()
@@ -123,7 +122,7 @@ def said(node: DevNode) -> list[dict[str, Any]]:
 
 
 def batches(data_directory: Path) -> Iterator[Batch]:
-    """The log on the disk, oldest first, as far as it is durable."""
+    """The durable batches of the log on the disk, oldest first."""
     log = find_log(str(data_directory))
     for segment in log.segments:
         file = log.directory.open(segment.name)
@@ -146,12 +145,12 @@ def records(data_directory: Path, begin: Offset = 0) -> Iterator[tuple[Offset, A
 
 
 def chain_at(data_directory: Path, end: Offset) -> bytes | None:
-    """The hash chain over everything below `end`; None where no batch ends there."""
+    """The hash chain over everything below `end`; None if no batch ends at `end`."""
     return next((batch.chain for batch in batches(data_directory) if batch.end_offset == end), None)
 
 
 class Departure(NamedTuple):
-    """How a broker left, by offsets in the log."""
+    """The traces of a broker's controlled shutdown, as offsets in the log."""
 
     led_elsewhere: tuple[Offset, ...]
     """Partitions that got another leader."""
@@ -161,7 +160,7 @@ class Departure(NamedTuple):
 
 
 def departure(data_directory: Path, broker_id: int, begin: Offset) -> Departure:
-    """What the log says of `broker_id`'s leaving, from `begin` on."""
+    """The records after `begin` that moved the leaders of `broker_id` and fenced the broker."""
     led_elsewhere: list[Offset] = []
     others: list[Offset] = []
     offline_at = None
@@ -174,13 +173,13 @@ def departure(data_directory: Path, broker_id: int, begin: Offset) -> Departure:
 
 
 def sha256(path: Path) -> str:
-    """Of a whole file."""
+    """The hash of a whole file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Damage(NamedTuple):
-    """What was done to a log, and where the audit should find it."""
+    """A damaged byte, and the place that the audit should name."""
 
     file: str
     position: int
@@ -189,7 +188,7 @@ class Damage(NamedTuple):
 
 
 def flip_one_byte(data_directory: Path) -> Damage:
-    """Flips one bit of one byte in the middle of the largest batch of the log's oldest segment."""
+    """Flips a bit in the middle of the largest batch of the oldest segment."""
     log = find_log(str(data_directory))
     segment = log.segments[0]
     file = log.directory.open(segment.name)

@@ -1,7 +1,7 @@
-"""Tells a story in numbered steps, each with what happened, how long it took, and what proves it.
+"""Prints the demo in numbered steps, each with the event, the time and the proof.
 
-On a terminal: colours, and a line that shows what is being waited for. Elsewhere (a pipe, a CI log): plain lines, each
-written once and at once.
+On a terminal the steps have colours, and a moving line names the current wait. Elsewhere (a pipe, a CI log) each line is plain,
+and written once.
 
     [ 3/10]  ok    9.41 s  broker 2 was killed -9: fenced, its partitions led elsewhere
                            229 partitions led before, 0 now; all 912 have a leader among the living
@@ -25,7 +25,7 @@ INDENT = 26
 
 
 class DoesNotHold(Exception):
-    """Something that the story claims is not so."""
+    """A claim of the demo is false."""
 
     def __init__(self, expected: str, seen: str) -> None:
         super().__init__(f"expected {expected}; seen: {seen}")
@@ -40,7 +40,7 @@ def expect(holds: bool, expected: str, seen: object) -> None:
 
 
 class Step:
-    """The step that is being told."""
+    """The current step."""
 
     def __init__(self, title: str, doing: "Doing") -> None:
         self.title = title
@@ -48,16 +48,16 @@ class Step:
         self._doing = doing
 
     def proof(self, text: str) -> None:
-        """What anybody could check, in one sentence."""
+        """Adds a proof: one sentence that a reader could check."""
         self.proofs.append(text)
 
     def waiting_for(self, text: str) -> None:
-        """Shown while the step lasts, on a terminal."""
+        """Names the current wait, on a terminal."""
         self._doing.update(text)
 
 
 class Doing:
-    """The line that moves while a step lasts; nothing where nobody watches."""
+    """The moving line of a step; without a terminal, nothing."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._status = console.status(f"[cyan]{escape(title)}", spinner="dots") if console.is_terminal else None
@@ -81,7 +81,7 @@ class Narrator:
     """Numbers the steps and keeps their times."""
 
     steps = 0
-    """How many there will be."""
+    """How many steps the demo has."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
@@ -89,7 +89,7 @@ class Narrator:
         self._began = time.monotonic()
 
     def opening(self, title: str, lines: list[str]) -> None:
-        """Before the first step."""
+        """Prints the head of the demo."""
         if self._console.is_terminal:
             body = Text("\n".join(lines), style="dim")
             self._console.print(Panel(body, title=f"[bold]{escape(title)}", title_align="left", border_style="cyan"))
@@ -98,7 +98,7 @@ class Narrator:
 
     @contextmanager
     def step(self, title: str) -> Iterator[Step]:
-        """One step: told when it is over, whether it holds or not. What was raised goes on."""
+        """Runs one step, and prints the step when it ends. An error of the step is printed and raised again."""
         self._told += 1
         began = time.monotonic()
         with Doing(self._console, title) as doing:
@@ -112,7 +112,7 @@ class Narrator:
         self._tell(step, time.monotonic() - began)
 
     def closing(self, lines: list[tuple[str, str]]) -> None:
-        """After the last step: names and what they are."""
+        """Prints the end of the demo: names and values."""
         took_s = time.monotonic() - self._began
         if self._console.is_terminal:
             self._console.print(Rule(style="cyan"))
@@ -125,7 +125,7 @@ class Narrator:
         )
 
     def failed(self, error: BaseException, where: str) -> None:
-        """The last words of a story that does not hold."""
+        """Prints the failure of a step, and the directory with the evidence."""
         if isinstance(error, DoesNotHold):
             lines = [f"expected  {error.expected}", f"seen      {error.seen}"]
         else:

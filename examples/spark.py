@@ -1,4 +1,4 @@
-"""A Spark of the demo's own, in a process group that ends with it."""
+"""Spark for the demo, in a process group of its own that ends with the demo."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ POLL_S: Final = 0.02
 
 
 class Spark:
-    """`spark_jobs.py` as a process. Started by the first job."""
+    """`spark_jobs.py` as a process. The first job starts the process."""
 
     def __init__(self, log_path: Path) -> None:
         self.log_path = log_path
@@ -27,7 +27,7 @@ class Spark:
         self._process: asyncio.subprocess.Process | None = None
 
     async def ask(self, **request: Any) -> dict[str, Any]:
-        """A job's answer.
+        """Runs a job and returns the answer.
 
         Raises:
             DoesNotHold: the job, or Spark itself, has failed.
@@ -63,7 +63,7 @@ class Spark:
         return answer
 
     async def stop(self) -> None:
-        """Ends it in order."""
+        """Ends Spark in order."""
         if self._process is None:
             return
         assert self._process.stdin is not None
@@ -71,25 +71,25 @@ class Spark:
         try:
             async with asyncio.timeout(END_WAIT_S):
                 await self._process.wait()
-                while self.members():  # Java is the last to leave, and nobody waits for it
+                while self.members():  # Java ends last, and has no parent that waits for its end
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise DoesNotHold(f"Spark to end within {END_WAIT_S:g} s", f"still there: {self.members()}") from None
 
     async def abandon(self) -> None:
-        """Ends it now, if it runs, while there still is an event loop to hear of it."""
+        """Kills Spark and waits for the end, while the event loop still runs."""
         if self._process is not None:
             self.kill()
             await self._process.wait()
 
     def members(self) -> list[int]:
-        """The processes of its session that still live: itself, Java, Python workers."""
+        """The living processes of Spark's session: Python, Java, Python workers."""
         if self._process is None:
             return []
         return [pid for pid in _pids() if _session(pid) == self._process.pid]
 
     def kill(self) -> None:
-        """Ends all of it, now."""
+        """Kills all processes of Spark's session."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -99,13 +99,13 @@ class Spark:
 
 
 def _pids() -> list[int]:
-    """Of all processes; none where there is no /proc."""
+    """The ids of all processes; empty on a system without /proc."""
     proc = Path("/proc")
     return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()] if proc.is_dir() else []
 
 
 def _session(pid: int) -> int | None:
-    """The session of a process that lives; None if it does not."""
+    """The session id of a living process; None for a dead process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,7 +1,7 @@
-"""The offline jobs in one process with one Spark session: a request on each line of stdin, an answer on each of stdout.
+"""The offline jobs in one process with one Spark session: one request on each line of stdin, one answer on each line of stdout.
 
-`quorum-offline` starts Spark for each command, which costs more than the jobs themselves do on a log as small as the
-demo's. This is the same code behind one start. The process ends when its stdin does.
+`quorum-offline` starts Spark for each command. On a log as small as the demo's, the start costs more than the job. This process
+starts Spark once and runs the same code. The process ends when its stdin ends.
 """
 
 import json
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
-    """What a job has found."""
+    """Runs one job and returns the result."""
     from snapshots.offline.audit.report import report_html
     from snapshots.offline.audit.run import audit, summary
     from snapshots.offline.compaction import compact
@@ -31,8 +31,8 @@ def answer(spark: "SparkSession", request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Answers until there is nothing more to answer."""
-    # Spark and Java write to stdout when they please: answers have a descriptor of their own.
+    """Answers requests until stdin ends."""
+    # Spark and Java write to stdout too, so answers have a descriptor of their own.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     from snapshots.offline.java import JavaNotFound
@@ -48,7 +48,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             found = answer(spark, json.loads(line))
-        except Exception as e:  # whatever a job dies of is told to whoever asked for it
+        except Exception as e:  # any failure of a job is an answer to its request
             found = {"error": f"{type(e).__name__}: {e}"}
         answers.write(json.dumps(found) + "\n")
     spark.stop()

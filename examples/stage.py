@@ -1,6 +1,6 @@
-"""The stage of the demo: the cluster and its client, what can be done to them, and what is waited for.
+"""The stage of the demo: the cluster, its client, actions on the cluster, and waits.
 
-Each wait names what it waits for and within what time, and shows what was seen instead if that does not come.
+Each wait has a condition and a time limit. A wait that fails shows the last observed value.
 """
 
 import signal
@@ -21,7 +21,7 @@ PARTITIONS, REPLICATION_FACTOR = 12, 3
 
 
 class Stage:
-    """Real daemons, and a client of theirs."""
+    """Real daemons, and one admin client."""
 
     def __init__(self, cluster: DevCluster) -> None:
         self.cluster = cluster
@@ -39,7 +39,7 @@ class Stage:
         return f"processes {', '.join(map(str, pids))}"
 
     async def ends(self, node: DevNode, number: signal.Signals) -> int | None:
-        """Sends the signal and waits for the process to end; its exit code."""
+        """Sends the signal, waits for the process to end, and returns the exit code."""
         pid = self.cluster.pid(node.name)
         self.cluster.kill(node.name, number)
         try:
@@ -58,7 +58,7 @@ class Stage:
         await until(f"{broker.name} {state}", probe, within_s, lambda: states)
 
     async def registered_since(self, offset: int) -> None:
-        """Every broker is online by a registration above `offset`: until its session is over, a dead process counts as online."""
+        """Waits until every broker is online with a registration above `offset`; a dead process stays online for its session."""
         seen: dict[int, tuple[int, str]] = {}
 
         async def probe() -> bool | None:
@@ -70,7 +70,7 @@ class Stage:
         await until(f"every broker online by a registration above offset {offset}", probe, 30, lambda: seen)
 
     async def whole(self) -> None:
-        """Every replica is in sync: without a data plane the leaders propose who is active."""
+        """Waits until every replica is in sync. Without a data plane the leaders propose every online broker."""
         seen: list[int] = []
 
         async def probe() -> bool | None:
@@ -80,7 +80,7 @@ class Stage:
         await until("no partition with a replica out of sync", probe, 30, lambda: f"{seen} partitions")
 
     async def elect_preferred(self) -> int:
-        """What `quorumctl leaders elect --all-topic-partitions` does; gives how many leaderships went back."""
+        """Elects preferred leaders, as `quorumctl leaders elect` does. Returns the number of elections."""
         elected = 0
         async for topic in self.client.all_topics():
             response = await self.client.elect_leaders({topic.name: range(topic.partitions)})
@@ -88,7 +88,7 @@ class Stage:
         return elected
 
     async def caught_up(self, node: DevNode, end: int, digest: bytes) -> None:
-        """`node` has applied the log up to `end`, and its image has `digest`."""
+        """Waits until `node` has applied the log up to `end` and its image has `digest`."""
         seen: list[str] = []
 
         async def probe() -> bool | None:
@@ -99,7 +99,7 @@ class Stage:
         await until(f"{node.name} beyond offset {end} with digest {digest.hex()[:16]}", probe, 30, lambda: seen)
 
     async def snapshot_of(self, node: DevNode, end: int) -> Path:
-        """The snapshot file of `node` at `end`, once it is there."""
+        """Waits for the snapshot file of `node` at `end`, and returns the path."""
 
         async def probe() -> Path | None:
             listed = await self.client.list_snapshots(node.endpoint)
@@ -112,7 +112,7 @@ class Stage:
         return await until(f"{node.name} with a snapshot at {end}", probe, 20, lambda: log_tail(node))
 
     async def create(self, name: str) -> int:
-        """Creates a topic through a change of leaders; gives the offset."""
+        """Creates a topic during a change of leaders. Returns the offset."""
         while True:
             try:
                 request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
@@ -134,7 +134,7 @@ class Stage:
         return found
 
     async def apply(self) -> str:
-        """What `quorumctl topics apply` does; says what was done."""
+        """Applies the catalogue, as `quorumctl topics apply` does. Returns a summary."""
         plan = await make_plan(self.client, read_wanted(CATALOGUE, PARTITIONS, REPLICATION_FACTOR))
         await apply_plan(self.client, plan)
         counts = {"created": len(plan.create), "grown": len(plan.grow), "altered": len(plan.alter)}
