@@ -57,7 +57,8 @@ async def test_no_acknowledged_topic_is_lost_with_the_active_controller(cluster:
 
 
 async def test_a_killed_broker_is_fenced_and_leads_nothing(cluster: Cluster) -> None:
-    """kill -9 of a broker: when its session is over, others lead, and it is in sync nowhere."""
+    """kill -9 of a broker: when its session is over, others lead, and it is in sync nowhere. Why is in the log of the
+    controller that fenced it, and in the record: so the next controller tells it, too."""
     await cluster.client.create_topic("orders", partitions=30, replication_factor=3)
     cluster.dev.kill("broker-102")
 
@@ -65,6 +66,16 @@ async def test_a_killed_broker_is_fenced_and_leads_nothing(cluster: Cluster) -> 
     partitions = (await cluster.client.describe_topic("orders")).partitions
     assert {each.leader_id for each in partitions} == {101, 103}
     assert all(102 not in each.isr and 102 in each.replicas for each in partitions)
+
+    leader = await cluster.leader()
+    (fenced,) = [line for line in said(leader) if line["event"] == "broker fenced"]
+    assert (fenced["broker_id"], fenced["why"]) == (102, "session_ended") and fenced["silent_ms"] >= 2_000
+    (moved,) = [line for line in said(leader) if line["event"] == "replicas moved" and line["broker_id"] == 102]
+    assert moved["isr_changed"] == 30 and moved["leaders_moved"] > 0 == moved["without_leader"]
+    cluster.dev.kill(leader.name)
+    await until(cluster.leader)
+    described = await cluster.quorumctl("brokers", "describe", "102")
+    assert "state        fenced" in described.stdout and "why          session_ended" in described.stdout, described
 
 
 async def test_a_killed_broker_comes_back_with_its_own_copy(cluster: Cluster) -> None:
