@@ -34,7 +34,7 @@ STATE_REASONS: Final = {
     "stopping": "the broker has asked to shut down, and its leaderships move to other brokers",
     "shut_down": "the broker has shut down in order: its leaderships moved away first",
     "session_ended": "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
-    "operator": "an operator has asked for it (quorumctl brokers fence)",
+    "operator": "an operator has asked for it (FenceBroker of the admin API)",
     "asked": "the broker itself has asked to be fenced, for example because it had to drop its store",
     "log_directories_lost": "the broker has reported that its last log directory is offline",
     "superseded": "another process has registered under this broker id",

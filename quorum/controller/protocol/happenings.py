@@ -41,7 +41,7 @@ class StateReason(Enum):
     SESSION_ENDED = "session_ended"
     """Fenced: the controller has not heard the broker for `broker.session.timeout.ms`."""
     OPERATOR = "operator"
-    """Fenced: an operator has asked for it (`quorumctl brokers fence`)."""
+    """Fenced: an operator has asked for it (`FenceBroker` of the admin API)."""
     ASKED = "asked"
     """Fenced: the broker itself has asked to be fenced, for example because it has dropped its store."""
     LOG_DIRECTORIES_LOST = "log_directories_lost"
