@@ -11,6 +11,7 @@ A node shows NaN for a number that it does not know.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from metadata_log.format.ids import uuid_text
 from quorum.controller.brokers.contact import BrokerState
 from quorum.core.protocol.problem import ProblemCode
 from quorum.core.roles import Role
@@ -66,7 +67,7 @@ def add_metrics(
 
 def _lags(status: NodeStatus) -> Mapping[Labels, float]:
     known = ((each, each.lag) for each in status.replicas)
-    return {(str(each.node_id), each.directory_id.hex()): lag for each, lag in known if lag is not None}
+    return {(str(each.node_id), uuid_text(each.directory_id)): lag for each, lag in known if lag is not None}
 
 
 def _brokers(figures: Figures | None) -> Mapping[Labels, float]:

@@ -125,7 +125,7 @@ async def test_a_full_disk_is_said_survived_and_over_when_there_is_room(tmp_path
         await story.write_until_full()
         assert (await story.cluster.leader()).node_id != 1, "one that has no room leads nobody"
         await story.has_said("disk full")
-        assert "disk_full 1" in await story.page("/metrics")
+        assert 'problem{code="disk_full"} 1' in await story.page("/metrics")
         assert (await story.page("/readyz")).startswith(f"503 {FULL}")
         status = await story.cluster.quorumctl("quorum", "status")
         assert f"Problem: 1: disk_full: {FULL}\n" in status.stdout
@@ -135,7 +135,7 @@ async def test_a_full_disk_is_said_survived_and_over_when_there_is_room(tmp_path
         await story.until_it_has_everything()
         assert (story.node.data_directory / BALLAST_NAME).exists()
         await story.has_said("disk has room again")
-        assert "disk_full 0" in await story.page("/metrics")
+        assert 'problem{code="disk_full"} 0' in await story.page("/metrics")
         assert story.cluster.dev.pid(story.node.name) is not None
 
 

@@ -29,7 +29,7 @@ class ProblemCode(Enum):
     """The log lacks records the node may have acknowledged. The node does not vote until the records are in the log
     again."""
     REPLAY_STOPPED = "replay_stopped"
-    """The node cannot apply a committed record: it replicates, and answers no reads."""
+    """The node cannot apply a committed record: it replicates, and its image stays as it is."""
     IMAGE_DIFFERS = "image_differs"
     """The node's image differs from a majority's. The node applies no more records until a restart."""
     IMAGES_DISAGREE = "images_disagree"
