@@ -54,7 +54,7 @@ NO_BOUNDARY = bytes(32)
 
 def on_mismatch(state: QuorumState, role: Follower, request: FetchRequest) -> None:
     """Opens a follower's dispute: the leader has another history at the end of this node's log."""
-    state.role = replace(role, has_fetched=False)
+    state.update_role(replace(role, has_fetched=False))
     _open(state, state.me, role.leader_id, request, request.chain)
 
 
@@ -71,17 +71,18 @@ def close(state: QuorumState, other: ReplicaKey) -> None:
     """Ends a dispute: the logs agree, this follower's (`other` is itself) with its leader's, or `other`'s with this
     leader's.
     """
-    state.disputes.pop(other, None)
+    state.close_dispute(other)
 
 
 def _open(state: QuorumState, other: ReplicaKey, with_whom: NodeId, request: FetchRequest, chain: bytes) -> None:
     dispute = state.disputes.get(other)
     if dispute is None or not dispute.is_at(request) or (dispute.chain, dispute.with_whom) != (chain, with_whom):
-        dispute = state.disputes[other] = Dispute(request.fetch_offset, request.last_fetched_epoch, chain, with_whom)
+        dispute = Dispute(request.fetch_offset, request.last_fetched_epoch, chain, with_whom)
+        state.open_dispute(other, dispute)
     for voter in state.latest_voters.others(state.me):
         node_id = voter.node_id
         if node_id not in dispute.said and node_id not in dispute.asked and node_id != state.me.node_id:
-            dispute.asked.add(node_id)
+            dispute.ask(node_id)
             state.send(node_id, ChainRequest(state.me, dispute.offset, dispute.epoch))
     _judge(state, dispute)
 
@@ -105,16 +106,14 @@ def on_chain_response(state: QuorumState, source: NodeId, request: ChainRequest,
     """Notes a voter's testimony. (Epochs and leaders are adopted from answers to fetches only.)"""
     for dispute in list(state.disputes.values()):
         if dispute.is_at(request):
-            dispute.asked.discard(source)
-            if response.error is ErrorCode.NONE and response.chain is not None:
-                dispute.said[source] = response.chain
+            dispute.answered(source, response.chain if response.error is ErrorCode.NONE else None)
             _judge(state, dispute)
 
 
 def on_chain_failed(state: QuorumState, destination: NodeId, request: ChainRequest) -> None:
     for dispute in state.disputes.values():
         if dispute.is_at(request):
-            dispute.asked.discard(destination)
+            dispute.answered(destination, None)
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------------

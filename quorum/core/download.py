@@ -68,7 +68,7 @@ def begin(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
     if state.install.is_put_off(snapshot, state.now_ms):
         state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         return
-    state.role = replace(role, download=state.install.resume(snapshot))
+    state.update_role(replace(role, download=state.install.resume(snapshot)))
 
 
 def take_chunk(state: QuorumState, role: Follower, download: Download, response: FetchSnapshotResponse) -> None:
@@ -85,11 +85,11 @@ def take_chunk(state: QuorumState, role: Follower, download: Download, response:
     state.install.received(part)
     if position < response.size:
         state.fetch.piece_came(len(response.data), state.now_ms)
-        state.role = replace(role, download=part)
+        state.update_role(replace(role, download=part))
     else:
-        state.role = replace(role, download=None)
+        state.update_role(replace(role, download=None))
         state.install.complete()
-        state.awaiting_log = True
+        state.begin_log_change()
         state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         state.effects.append(InstallSnapshot(download.snapshot))
     return None
@@ -98,12 +98,12 @@ def take_chunk(state: QuorumState, role: Follower, download: Download, response:
 def drop(state: QuorumState, role: Follower) -> None:
     """Discards the download: the leader has another file. The next fetch will name it."""
     state.install.drop()
-    state.role = replace(role, download=None)
+    state.update_role(replace(role, download=None))
 
 
 def on_still_there(state: QuorumState, role: Follower) -> None:
     """Notes the leader's answer during an installation."""
-    state.role = role
+    state.update_role(role)
     state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
 
 
@@ -117,7 +117,9 @@ def _over(state: QuorumState) -> None:
     state.install.clear()
     state.fetch.abandon(state.now_ms)
     if isinstance(state.role, Follower):
-        state.role = replace(state.role, download=None)  # the file may have been deleted with the failed installation
+        state.update_role(
+            replace(state.role, download=None)
+        )  # the file may have been deleted with the failed installation
 
 
 def on_install_failed(state: QuorumState, snapshot: OffsetAndEpoch, reason: str, *, is_damaged: bool) -> None:

@@ -57,7 +57,7 @@ def give_up(state: QuorumState, role: Prospective) -> None:
     if state.election.leader_id is not None and state.contact.claimant is None:
         state.become_follower(state.epoch, state.election.leader_id, Why.PRE_VOTE_LOST)
         assert isinstance(state.role, Follower)
-        state.role = replace(state.role, successors=role.successors)
+        state.update_role(replace(state.role, successors=role.successors))
     else:
         state.become_unattached(state.epoch, Why.PRE_VOTE_LOST)
 
@@ -87,7 +87,7 @@ def ask(state: QuorumState) -> None:
     if not due:
         return
     later = {voter: at_ms for voter, at_ms in role.votes.ask_at_ms.items() if at_ms > state.now_ms}
-    state.role = replace(role, votes=replace(role.votes, ask_at_ms=later))
+    state.update_role(replace(role, votes=replace(role.votes, ask_at_ms=later)))
     for voter in due:
         state.send(voter.node_id, _vote_request(state, voter, pre_vote=isinstance(role, Prospective)))
 
@@ -125,7 +125,7 @@ def on_vote_response(state: QuorumState, source: NodeId, request: VoteRequest, r
             votes = replace(votes, rejected=votes.rejected | {voter})
     else:
         votes = _ask_later(state, votes, voter)
-    state.role = replace(role, votes=votes)
+    state.update_role(replace(role, votes=votes))
     count(state)
 
 
@@ -135,7 +135,7 @@ def on_vote_failed(state: QuorumState, request: VoteRequest) -> None:
         return
     role = state.role
     assert isinstance(role, Prospective | Candidate)
-    state.role = replace(role, votes=_ask_later(state, role.votes, request.receiver))
+    state.update_role(replace(role, votes=_ask_later(state, role.votes, request.receiver)))
 
 
 def _ask_later(state: QuorumState, votes: Votes, voter: ReplicaKey) -> Votes:
@@ -156,7 +156,7 @@ def on_timer(state: QuorumState) -> None:
             give_up(state, role)
         case Candidate() if not state.has_next_epoch:
             # Votes of this epoch may still arrive. No next epoch exists for asking again.
-            state.role = replace(role, deadline_ms=state.election_deadline_ms())
+            state.update_role(replace(role, deadline_ms=state.election_deadline_ms()))
             ask(state)
         case Candidate():
             become_prospective(state, Why.VOTE_LOST)

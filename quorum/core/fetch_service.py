@@ -47,7 +47,7 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
     if progress.processes.are_several(request.incarnation, request.number, state.now_ms):
         state.reply(reply_to, state.fetch_error(ErrorCode.INVALID_VOTER_KEY, request))
         return
-    replaced = leadership.parked.pop(request.replica, None)
+    replaced = leadership.unpark(request.replica)
     if replaced is not None:
         long_poll.answer(state, leadership, replaced.request, replaced.reply_to)
     verdict = judge_fetch(
@@ -60,7 +60,7 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
     if isinstance(verdict, ChainMismatch):
         # The replica follows no leader, however often it fetches: its fetches are no progress and keep no leader in
         # office.
-        progress.last_fetch_ms = state.now_ms
+        progress.heard_mismatch(state.now_ms)
         state.reply(reply_to, state.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
         disputes.on_accused(state, request, chain_at_offset)
         return
@@ -116,7 +116,7 @@ def _progress_of(state: QuorumState, leadership: Leader, replica: ReplicaKey) ->
     progress = leadership.replicas.get(replica)
     if progress is None:
         _forget_observers(state, leadership)
-        progress = leadership.replicas[replica] = ReplicaProgress(progress_ms=state.now_ms)
+        progress = leadership.enter(replica, state.now_ms)
     return progress
 
 
@@ -131,10 +131,10 @@ def _forget_observers(state: QuorumState, leadership: Leader) -> None:
     if len(heard_ms) - len(gone) >= OBSERVERS_MAX:
         gone.append(min(heard_ms, key=heard_ms.__getitem__))
     for key in gone:
-        parked = leadership.parked.pop(key, None)
+        parked = leadership.unpark(key)
         if parked is not None:
             long_poll.answer(state, leadership, parked.request, parked.reply_to)
-        del leadership.replicas[key]
+        leadership.forget(key)
 
 
 def _answer_or_park(
@@ -152,7 +152,7 @@ def _answer_or_park(
     if has_news:
         long_poll.answer(state, leadership, request, reply_to)
     else:
-        leadership.parked[request.replica] = ParkedFetch(reply_to, request, state.now_ms + wait_ms)
+        leadership.park(request.replica, ParkedFetch(reply_to, request, state.now_ms + wait_ms))
 
 
 def on_fetch_snapshot(state: QuorumState, request: FetchSnapshotRequest, reply_to: int) -> None:

@@ -197,7 +197,7 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
     if response.part is not None:
         batches, partial = _put_together(role.partial, request.fetch_offset, response.part)
         if not batches and partial is None:
-            state.role = replace(role, partial=None)  # fetch again from the beginning of the batch
+            state.update_role(replace(role, partial=None))  # fetch again from the beginning of the batch
             return None
     if not _continues(state, batches):
         return None
@@ -206,7 +206,8 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
     verified = role.verified
     if response.snapshot is None and response.diverging is None:
         verified = response.high_watermark, batches[-1].end_offset if batches else state.shape.end
-    state.role = role = _heard_well(state, role, response.successors, response.read_token, verified, partial)
+    role = _heard_well(state, role, response.successors, response.read_token, verified, partial)
+    state.update_role(role)
     if partial is not None or (batches and batches[-1].end_offset < response.log_end):
         state.fetch.piece_came(content_bytes(response.batches, response.part), state.now_ms)
     if response.snapshot is not None:
@@ -214,7 +215,7 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
     if response.diverging is not None:
         return _truncate(state, request, response.diverging)
     if batches:
-        state.awaiting_log = True
+        state.begin_log_change()
         state.effects.append(AppendBatches(batches))
         return None
     return on_log_grown(state)
@@ -247,7 +248,7 @@ def on_log_replaced(state: QuorumState) -> None:
     """Restarts the fetch timeout after an installed snapshot, as after a good answer."""
     role = state.role
     if isinstance(role, Follower):
-        state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms)
+        state.update_role(replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms))
 
 
 def on_log_grown(state: QuorumState) -> None:
@@ -274,7 +275,7 @@ def _truncate(state: QuorumState, request: FetchRequest, diverging: OffsetAndEpo
         raise SafetyViolated(
             f"the leader asked to truncate to {end}, below the high watermark {state.known_high_watermark}; nothing was truncated"
         )
-    state.awaiting_log = True
+    state.begin_log_change()
     state.effects.append(TruncateLog(end))
     return None
 
@@ -341,7 +342,9 @@ def on_timer(state: QuorumState, role: Follower) -> None:
     if state.awaiting_log:
         # An installation may take long, and is about to replace the log. The node lets it finish, and then judges
         # again.
-        state.role = replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms, campaign_at_ms=None)
+        state.update_role(
+            replace(role, fetch_deadline_ms=state.now_ms + state.config.fetch_timeout_ms, campaign_at_ms=None)
+        )
     elif not state.may_campaign:
         state.become_unattached(state.epoch, Why.LEADER_SILENT)
     elif role.suspicious:
@@ -354,6 +357,6 @@ def on_unattached_timer(state: QuorumState, role: Unattached) -> None:
     if not state.may_campaign or role.election_deadline_ms > state.now_ms:
         return
     if state.awaiting_log:
-        state.role = Unattached(state.election_deadline_ms())
+        state.update_role(Unattached(state.election_deadline_ms()))
     else:
         election.become_prospective(state, Why.ELECTION_TIMEOUT)

@@ -81,7 +81,7 @@ def _begin_quorum_epoch(state: QuorumState, leadership: Leader) -> None:
         progress = leadership.replicas[voter]
         never_told = progress.begun_ms is None and progress.last_fetch_ms is None
         if never_told or state.now_ms - progress.silent_since_ms(leadership.elected_ms) >= _begin_every_ms(state):
-            progress.begun_ms = state.now_ms
+            progress.sent_begin(state.now_ms)
             state.send(voter.node_id, BeginQuorumEpochRequest(state.me, voter, state.epoch))
 
 
@@ -97,7 +97,7 @@ def on_log_grown(state: QuorumState, leadership: Leader, *, voters_changed: bool
     """Sends new records to the followers at once, flushed or not. The leader counts itself only after its own flush."""
     if voters_changed:
         for voter in state.latest_voters.others(state.me):
-            leadership.replicas.setdefault(voter, ReplicaProgress(progress_ms=state.now_ms))
+            leadership.enter(voter, state.now_ms)
         _drop_strangers(state, leadership)
         advance_high_watermark(state, leadership)
         # A smaller set may already have a majority of echoes, and no further fetch may arrive to trigger the count.
@@ -111,7 +111,7 @@ def _drop_strangers(state: QuorumState, leadership: Leader) -> None:
     voters = state.latest_voters
     for key, progress in list(leadership.replicas.items()):
         if progress.last_fetch_ms is None and not voters.contains(key):
-            del leadership.replicas[key]
+            leadership.forget(key)
 
 
 def _ends(state: QuorumState, leadership: Leader) -> Iterable[Offset | None]:
@@ -260,7 +260,7 @@ def tell_successors(state: QuorumState) -> None:
     assert isinstance(role, Resigned)
     due = [voter for voter, at_ms in role.tell_at_ms.items() if at_ms <= state.now_ms]
     later = {voter: at_ms for voter, at_ms in role.tell_at_ms.items() if at_ms > state.now_ms}
-    state.role = Resigned(role.deadline_ms, role.preferred_successors, later)
+    state.update_role(Resigned(role.deadline_ms, role.preferred_successors, later))
     for voter in due:
         state.send(voter.node_id, EndQuorumEpochRequest(state.me, state.epoch, role.preferred_successors))
 
@@ -277,4 +277,4 @@ def on_end_failed(state: QuorumState, destination: NodeId, request: EndQuorumEpo
     role, voter = state.role, state.latest_voters.key_of(destination)
     if isinstance(role, Resigned) and request.epoch == state.epoch and voter is not None:
         tell_at_ms = {**role.tell_at_ms, voter: state.now_ms + state.config.retry_backoff_ms}
-        state.role = Resigned(role.deadline_ms, role.preferred_successors, tell_at_ms)
+        state.update_role(Resigned(role.deadline_ms, role.preferred_successors, tell_at_ms))

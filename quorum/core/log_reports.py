@@ -47,15 +47,15 @@ def on_report(state: QuorumState, report: LogReport) -> None:
             _on_appended(state, shape, control)
         case BatchesRefused():
             # The leader sees no progress. If it sends the same batches to a majority, it will soon lose its office.
-            state.awaiting_log = False
+            state.end_log_change()
             state.fetch.wait_until(state.now_ms + state.config.fetch_wait_ms)
         case Truncated(shape=shape):
             assert state.known_high_watermark is None or state.known_high_watermark <= shape.end, (
                 "truncated below the high watermark"
             )
             state.take_shape(shape)
-            state.awaiting_log = False
-            state.voters = state.voters.truncate(shape.end)
+            state.end_log_change()
+            state.take_voters(state.voters.truncate(shape.end))
         case Flushed(shape=shape):
             state.take_shape(shape)
             if isinstance(state.role, Leader):
@@ -63,20 +63,20 @@ def on_report(state: QuorumState, report: LogReport) -> None:
         case LogMended(shape=shape, control=control):
             state.take_shape(shape)
             found = ((offset, record) for offset, record in control if isinstance(record, Voters))
-            state.voters = state.voters.fill(found)
+            state.take_voters(state.voters.fill(found))
         case LogStartMoved(shape=shape):
             state.take_shape(shape)
         case SnapshotInstalled(shape=shape, voters=voters, control=control):
             assert not isinstance(state.role, Leader), "a leader never loads a snapshot"
             state.take_shape(shape)
-            state.awaiting_log = False
+            state.end_log_change()
             above = ((offset, record) for offset, record in control if isinstance(record, Voters))
-            state.voters = VoterHistory.from_snapshot(voters, shape.start.offset, above)
+            state.take_voters(VoterHistory.from_snapshot(voters, shape.start.offset, above))
             download.on_installed(state)
             state.raise_high_watermark(shape.start.offset)
             follower.on_log_replaced(state)
         case SnapshotInstallFailed(snapshot=snapshot, reason=reason, is_damaged=is_damaged):
-            state.awaiting_log = False
+            state.end_log_change()
             download.on_install_failed(state, snapshot, reason, is_damaged=is_damaged)
         case _:
             assert_never(report)
@@ -87,11 +87,11 @@ def _on_appended(
 ) -> None:
     assert shape.end >= state.shape.end, f"an append that shortens the log: {state.shape.end} -> {shape.end}"
     state.take_shape(shape)
-    state.awaiting_log = False
+    state.end_log_change()
     voters_changed = False
     for offset, record in control:
         if isinstance(record, Voters):
-            state.voters = state.voters.append(offset, record)
+            state.take_voters(state.voters.append(offset, record))
             voters_changed = True
             if isinstance(state.role, Leader):
                 state.role.changes.written(offset)

@@ -38,7 +38,7 @@ def complete_parked(state: QuorumState, leadership: Leader, wanted: Callable[[Pa
     """Answers the parked fetches selected by `wanted`."""
     for replica, parked in list(leadership.parked.items()):
         if wanted(parked):
-            del leadership.parked[replica]
+            leadership.unpark(replica)
             answer(state, leadership, parked.request, parked.reply_to)
 
 
@@ -47,7 +47,7 @@ def tell_watermark(state: QuorumState, leadership: Leader, end: Offset) -> None:
     due_ms = state.now_ms + state.config.watermark_linger_ms
     for replica, parked in leadership.parked.items():
         if parked.request.high_watermark < end and due_ms < parked.deadline_ms:
-            leadership.parked[replica] = ParkedFetch(parked.reply_to, parked.request, due_ms)
+            leadership.park(replica, ParkedFetch(parked.reply_to, parked.request, due_ms))
     complete_parked(state, leadership, lambda parked: parked.deadline_ms <= state.now_ms)
 
 

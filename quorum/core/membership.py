@@ -107,7 +107,7 @@ def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int |
         return
     leadership = state.role
     assert isinstance(leadership, Leader)
-    leadership.changes.pending = PendingChange(request, reply_to, state.now_ms + request.timeout_ms, state.shape.end)
+    leadership.changes.begin(PendingChange(request, reply_to, state.now_ms + request.timeout_ms, state.shape.end))
 
 
 def _answer(
@@ -371,7 +371,7 @@ def _end(
     text: str,
     offset: Offset | None = None,
 ) -> None:
-    leadership.changes.pending = None
+    leadership.changes.end()
     _answer(state, change.reply_to, error, text, offset)
 
 

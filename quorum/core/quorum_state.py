@@ -261,6 +261,32 @@ class QuorumState:
         self.disk.note_shape(self.shape, shape, self.now_ms)
         self.shape = shape
 
+    def begin_log_change(self) -> None:
+        """Notes a requested append, truncation or install: the driver has yet to report the new shape."""
+        self.awaiting_log = True
+
+    def end_log_change(self) -> None:
+        """Notes the report of a requested change, or of its failure."""
+        self.awaiting_log = False
+
+    def take_voters(self, voters: VoterHistory) -> None:
+        """Adopts the voter sets of the log as changed."""
+        self.voters = voters
+
+    # --- inputs ---------------------------------------------------------------------------------------------------
+
+    def advance_clock(self, now_ms: int) -> None:
+        """Sets the time of the current step. Time never runs backwards."""
+        self.now_ms = max(self.now_ms, now_ms)
+
+    def begin_shutdown(self) -> None:
+        """Notes that the process is shutting down: the node starts nothing new."""
+        self.shutting_down = True
+
+    def carry_digest(self, offset: Offset, digest: bytes) -> None:
+        """Sets the end and the digest of the node's image for all further fetches."""
+        self.applied = (offset, digest)
+
     # --- effects --------------------------------------------------------------------------------------------------
 
     def send(self, destination: NodeId, request: Request) -> None:
@@ -269,6 +295,11 @@ class QuorumState:
 
     def reply(self, reply_to: int, response: Response) -> None:
         self.effects.append(Reply(reply_to, response))
+
+    def take_effects(self) -> list[Effect]:
+        """Returns the effects of the current step, and clears them."""
+        taken, self.effects = self.effects, []
+        return taken
 
     def _save(self, election: ElectionState) -> None:
         if election == self.election:
@@ -302,12 +333,19 @@ class QuorumState:
         self.effects.append(HighWatermarkAdvanced(end))
         return True
 
+    def open_dispute(self, other: ReplicaKey, dispute: Dispute) -> None:
+        """Notes a dispute with the owner of the key `other`; a follower's own key stands for its leader."""
+        self.disputes[other] = dispute
+
+    def close_dispute(self, other: ReplicaKey) -> None:
+        self.disputes.pop(other, None)
+
     # --- changes of role ------------------------------------------------------------------------------------------
 
     def become(self, role: RoleState, why: Why, election: ElectionState) -> None:
         """Changes the role: the only function to do so.
 
-        Saves `election` first; a leader leaving office answers all parked requests.
+        Saves `election` first. A leader leaving office answers all parked requests.
         """
         left = self.role
         edge = (left.role, role.role, why)
@@ -329,7 +367,7 @@ class QuorumState:
             if wish is not None and wish.reply_to is not None:
                 word = last_word(wish, self.epoch, self.leader_hint, self.known_high_watermark)
                 self.reply(wish.reply_to, word)
-            left.changes.pending = None
+            left.changes.end()
         # A new leader first appends the record that opens its epoch; then `leader.lead` announces the leader.
         if role.role is not Role.LEADER:
             self.announce()
@@ -341,6 +379,11 @@ class QuorumState:
         self.transitions.append(
             Transition(now_ms, left.role, self.role.role, why, self.epoch, leader_id, end, had_leader)
         )
+
+    def update_role(self, role: RoleState) -> None:
+        """Replaces the role's values, within the same role. `become` changes to another role."""
+        assert role.role is self.role.role, f"{self.role.role} becomes {role.role} without a reason"
+        self.role = role
 
     def become_unattached(self, epoch: Epoch, why: Why) -> None:
         """Enters `epoch` without a leader, and without a vote if the epoch is a new one."""

@@ -156,7 +156,7 @@ class RaftCore:
     def start(self, now_ms: int) -> list[Effect]:
         """Returns the first effects of the process. Called once, before the first `step`."""
         state = self._state
-        state.now_ms = now_ms
+        state.advance_clock(now_ms)
         state.announce()
         if state.known_high_watermark is not None:
             state.effects.append(HighWatermarkAdvanced(state.known_high_watermark))
@@ -178,7 +178,7 @@ class RaftCore:
             return []
         state = self._state
         assert not state.effects, "the effects of the last step were not taken"
-        state.now_ms = max(state.now_ms, now_ms)
+        state.advance_clock(now_ms)
         try:
             self._dispatch(input)
             damage.restore_if_whole(state)
@@ -193,8 +193,7 @@ class RaftCore:
             membership.go_on(state)
             follower.fetch_if_due(state)
             auto_join.ask_if_due(state)
-        effects, state.effects = state.effects, []
-        return effects
+        return state.take_effects()
 
     def _dispatch(self, input: Input) -> None:  # noqa: A002
         match input:
@@ -221,7 +220,7 @@ class RaftCore:
                 if isinstance(self._state.role, Leader) and epoch == self._state.epoch:
                     leader.resign(self._state, self._state.role, Why.ASKED)
             case ShutDown():
-                self._state.shutting_down = True
+                self._state.begin_shutdown()
                 if isinstance(self._state.role, Leader):
                     leader.resign(self._state, self._state.role, Why.ASKED)
             case _:
@@ -299,14 +298,14 @@ class RaftCore:
 
     def carry_digest(self, offset: Offset, digest: bytes) -> None:
         """Sets the end and the digest of this node's image for all further fetches. Empty digest: nothing to compare."""
-        self._state.applied = (offset, digest)
+        self._state.carry_digest(offset, digest)
 
     def carry_verdict(self, replica: ReplicaKey, *, image_differs: bool) -> None:
         """Sets, on a leader, whether answers to `replica` report a difference between the replica's image and a
         majority's.
         """
         if isinstance(self._state.role, Leader) and replica in self._state.role.replicas:
-            self._state.role.replicas[replica].image_differs = image_differs
+            self._state.role.replicas[replica].take_verdict(image_differs=image_differs)
 
     # --- time -----------------------------------------------------------------------------------------------------
 

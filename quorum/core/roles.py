@@ -216,6 +216,22 @@ class Leader:
     reads: ReadRounds
     changes: Changes = field(default_factory=Changes)
 
+    def park(self, replica: ReplicaKey, fetch: ParkedFetch) -> None:
+        """Parks the fetch of `replica`, in place of an earlier one."""
+        self.parked[replica] = fetch
+
+    def unpark(self, replica: ReplicaKey) -> ParkedFetch | None:
+        """Returns the parked fetch of `replica`, if any, for an answer."""
+        return self.parked.pop(replica, None)
+
+    def enter(self, replica: ReplicaKey, now_ms: int) -> ReplicaProgress:
+        """The progress of `replica`, new for a new replica."""
+        return self.replicas.setdefault(replica, ReplicaProgress(progress_ms=now_ms))
+
+    def forget(self, replica: ReplicaKey) -> None:
+        """Drops the progress of `replica`."""
+        del self.replicas[replica]
+
     def last_round_began_ms(self, voters: VoterSet, me: ReplicaKey) -> int | None:
         """The newest time at or after which a majority still followed this epoch; None: not proven yet; FOREVER_MS: a
         quorum of one.

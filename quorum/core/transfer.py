@@ -88,6 +88,6 @@ def _can_win(state: QuorumState, leadership: Leader, target: ReplicaKey, asked_a
 
 
 def _answer(state: QuorumState, leadership: Leader, change: PendingChange, error: ErrorCode, text: str) -> None:
-    leadership.changes.pending = None
+    leadership.changes.end()
     if change.reply_to is not None:
         state.reply(change.reply_to, QuorumChangeResponse(error, state.epoch, state.leader_hint, text))

@@ -181,7 +181,7 @@ def on_begin_quorum_epoch(state: QuorumState, request: BeginQuorumEpochRequest, 
         state.become_follower(request.epoch, request.leader.node_id)
     elif isinstance(state.role, Follower) and state.role.suspicious and not state.disputes:
         # The leader is alive. If it leads no longer, the next fetch will say so.
-        state.role = replace(state.role, campaign_at_ms=None)
+        state.update_role(replace(state.role, campaign_at_ms=None))
     return answer(ErrorCode.NONE)
 
 
@@ -202,9 +202,9 @@ def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, repl
     match state.role:
         case Follower(campaign_at_ms=campaign_at_ms):
             earlier_ms = turn_ms if campaign_at_ms is None else min(turn_ms, campaign_at_ms)
-            state.role = replace(state.role, campaign_at_ms=earlier_ms)
+            state.update_role(replace(state.role, campaign_at_ms=earlier_ms))
         case Unattached(election_deadline_ms=deadline_ms):
-            state.role = Unattached(min(deadline_ms, turn_ms))
+            state.update_role(Unattached(min(deadline_ms, turn_ms)))
         case _:
             pass
     return answer(ErrorCode.NONE)
@@ -222,4 +222,4 @@ def suspect(state: QuorumState, role: Follower) -> None:
     """
     if role.campaign_at_ms is None:
         turn_ms = state.now_ms + wait_of_rank(state, role.successors)
-        state.role = replace(role, campaign_at_ms=turn_ms)
+        state.update_role(replace(role, campaign_at_ms=turn_ms))

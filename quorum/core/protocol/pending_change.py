@@ -40,6 +40,13 @@ class Changes:
 
     pending: PendingChange | None = None
 
+    def begin(self, change: PendingChange) -> None:
+        self.pending = change
+
+    def end(self) -> None:
+        """Notes the answer to the pending change, or the end of the leadership."""
+        self.pending = None
+
     def written(self, offset: Offset) -> None:
         """Notes the offset of the pending change's voter set in the log."""
         if self.pending is not None:

@@ -117,6 +117,18 @@ class ReplicaProgress:
         self.damaged = request.damaged
         self.applies_nothing = request.applied_offset > 0 and not request.digest
 
+    def heard_mismatch(self, now_ms: int) -> None:
+        """Notes a fetch of another history: the replica is alive, and makes no progress."""
+        self.last_fetch_ms = now_ms
+
+    def sent_begin(self, now_ms: int) -> None:
+        """Notes BeginQuorumEpoch sent to the replica."""
+        self.begun_ms = now_ms
+
+    def take_verdict(self, *, image_differs: bool) -> None:
+        """Adopts the runtime's verdict on the replica's image."""
+        self.image_differs = image_differs
+
     def echoed(self, read_token: int) -> None:
         """Notes that the replica has accepted the reply with `read_token`, if the leader remembers the reply."""
         for token, sent_ms in self.sent:

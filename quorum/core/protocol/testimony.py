@@ -18,6 +18,16 @@ class Dispute:
     asked: set[NodeId] = field(default_factory=set)
     """The voters with a request in flight."""
 
+    def ask(self, voter: NodeId) -> None:
+        """Notes a request to `voter`."""
+        self.asked.add(voter)
+
+    def answered(self, voter: NodeId, chain: bytes | None) -> None:
+        """Notes the testimony of `voter`. None: the voter has no record at the place, or did not answer."""
+        self.asked.discard(voter)
+        if chain is not None:
+            self.said[voter] = chain
+
     def is_at(self, request: ChainRequest | FetchRequest) -> bool:
         if isinstance(request, FetchRequest):
             return (self.offset, self.epoch) == (request.fetch_offset, request.last_fetched_epoch)

@@ -118,7 +118,7 @@ def _offer_snapshot_to_whoever_lags(
 
 
 def _install_what_is_offered(state: QuorumState, role: Follower, snapshot: OffsetAndEpoch) -> None:
-    state.role = replace(role, download=Download(snapshot))
+    state.update_role(replace(role, download=Download(snapshot)))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ _refusal = membership._refusal
 
 def _drop_the_one_before(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
     if isinstance(state.role, Leader) and not isinstance(request, TransferLeadershipRequest):
-        state.role.changes.pending = None
+        state.role.changes.end()
     return _refusal(state, request)
 
 
