@@ -7,7 +7,7 @@
     cluster.kill("controller-1")
     await cluster.down()
 
-The daemons are the production ones; the cluster outlives the process that started it, and `DevCluster.load` finds it again.
+The cluster runs the production daemons. The daemons outlive the process that started them; `DevCluster.load` finds them again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _nothing_to_start(layout: Layout, left_out: Mapping[str, str]) -> str:
 
 
 def _silent(text: str) -> None:
-    """Progress that nobody follows."""
+    """Takes progress and shows nothing."""
 
 
 class DevCluster:
@@ -69,7 +69,7 @@ class DevCluster:
         broker_settings: Mapping[str, str] | None = None,
         progress: Progress = _silent,
     ) -> Self:
-        """Formats a new cluster in `directory`, which must be empty or not there. Nothing is started yet.
+        """Formats a new cluster in `directory`, which must be empty or absent. Starts no node.
 
         Raises:
             Conflict: the directory holds something, or ports cannot be had.
@@ -93,21 +93,21 @@ class DevCluster:
 
     @classmethod
     def load(cls, directory: Path, progress: Progress = _silent) -> Self:
-        """The cluster that is in `directory`, running or not.
+        """Loads the cluster in `directory`; its nodes may run or not.
 
         Raises:
             DevClusterError: there is none.
         """
         return cls(layouts.load(directory.absolute()), progress)
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    # --- the nodes -------------------------------------------------------------------------------------------------
 
     @property
     def nodes(self) -> tuple[DevNode, ...]:
         return self.layout.nodes
 
     def node(self, name: str) -> DevNode:
-        """The node of this name, or of this id.
+        """Returns the node with this name, or with this node id.
 
         Raises:
             DevClusterError: there is none.
@@ -135,14 +135,15 @@ class DevCluster:
     # --- all of them -----------------------------------------------------------------------------------------------
 
     async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
-        """Starts every node that does not run, and waits until there is a leader and every broker is Online.
+        """Starts every stopped node, and waits until the controllers follow a leader and every broker is Online.
 
-        A node whose data directory was wiped, or is another's, is left out, as long as the other controllers are a majority: by
-        its name, why, and how it comes back. Empty: all nodes run and are healthy.
+        A node whose data directory was wiped, or belongs to another node, is left out if the other controllers are a majority.
+
+        Returns the nodes that were left out: by name, the reason and the way back. An empty result means that all nodes are well.
 
         Raises:
-            DevClusterError: it runs already, a port is taken, a node died, or time is up. What was started is stopped
-                again, and what `create` made is removed.
+            DevClusterError: the cluster runs already, a port is taken, a node died, or time is up. The started nodes are stopped
+                again, and the files of `create` are removed.
         """
         strays = {node: why for node, why in layouts.strays(self.layout).items() if pid_of(node) is None}
         waiting = [node for node in self.nodes if pid_of(node) is None and node not in strays]
@@ -174,7 +175,7 @@ class DevCluster:
         return left_out
 
     async def down(self, timeout_s: float = DOWN_TIMEOUT_S) -> list[DevNode]:
-        """SIGTERM to the brokers, then to the controllers; SIGKILL to whoever is not gone after `timeout_s`.
+        """Sends SIGTERM to the brokers, then to the controllers; sends SIGKILL to a process that still runs after `timeout_s`.
 
         Returns the nodes that had to be killed.
         """
@@ -184,10 +185,10 @@ class DevCluster:
     async def wait_until_healthy(
         self, timeout_s: float = UP_TIMEOUT_S, *, without: Container[DevNode] = frozenset()
     ) -> None:
-        """Until every controller hears the leader, knows what is committed, and every broker says that it is Online.
+        """Waits until every controller follows the leader and knows the high watermark, and every broker reports Online.
 
-        The brokers are asked themselves: to the controllers a process that was killed a moment ago is Online still. The nodes
-        `without` do not run, and nobody waits for them.
+        Each broker is asked for its own state: the controllers still report a broker Online that was killed a moment ago. The
+        nodes in `without` do not run and are not waited for.
 
         Raises:
             DevClusterError: time is up, or a node's process ended; the message holds the end of its log.
@@ -229,13 +230,13 @@ class DevCluster:
         missing = [node.name for node, status in zip(brokers, asked, strict=True) if not is_serving(status)]
         return f"{', '.join(missing)} not yet Online" if missing else None
 
-    # --- one of them -----------------------------------------------------------------------------------------------
+    # --- a single node ---------------------------------------------------------------------------------------------
 
     def start(self, name: str) -> int:
-        """Starts one node; gives its pid, and does not wait for its health.
+        """Starts one node and returns its pid; does not wait for the node's health.
 
         Raises:
-            Conflict: it runs already, or its port is taken.
+            Conflict: the node runs already, or another process has its port.
         """
         node = self.node(name)
         pid = pid_of(node)
@@ -245,7 +246,7 @@ class DevCluster:
         return spawn(node)
 
     async def wait_until_serving(self, name: str, timeout_s: float = UP_TIMEOUT_S) -> None:
-        """Until the node that was just started listens on its port.
+        """Waits until the started node listens on its port.
 
         Raises:
             DevClusterError: its process has ended, or does not listen in time; the message holds the end of its log.
@@ -279,10 +280,10 @@ class DevCluster:
             raise DevClusterError(f"{node.name} does not run")
 
     async def wait_until_gone(self, name: str, timeout_s: float = DOWN_TIMEOUT_S) -> None:
-        """Until the node's process is gone.
+        """Waits until the node's process has ended.
 
         Raises:
-            TimeoutError: it is not, after `timeout_s`.
+            TimeoutError: the process still runs after `timeout_s`.
         """
         node = self.node(name)
         async with asyncio.timeout(timeout_s):
@@ -290,10 +291,10 @@ class DevCluster:
                 await asyncio.sleep(POLL_S)
 
     async def _stop(self, nodes: Iterable[DevNode], timeout_s: float) -> list[DevNode]:
-        """Gives the nodes that had to be killed."""
+        """Stops the nodes; returns the nodes that had to be killed."""
         stopping = [node for node in nodes if pid_of(node) is not None]
         for node in stopping:
-            send(node, signal.SIGCONT)  # one that was paused would never hear of the rest
+            send(node, signal.SIGCONT)  # a paused process would never receive the SIGTERM
             send(node, signal.SIGTERM)
             self._progress(f"stopping {node.name}")
         left = await self._gone(stopping, timeout_s)
@@ -307,7 +308,7 @@ class DevCluster:
         return left
 
     async def _gone(self, nodes: list[DevNode], timeout_s: float) -> list[DevNode]:
-        """Waits for these processes to end; gives those that have not after `timeout_s`."""
+        """Waits for these processes to end; returns the processes that still run after `timeout_s`."""
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         left = nodes
         while left := [node for node in left if pid_of(node) is not None]:
@@ -316,10 +317,10 @@ class DevCluster:
             await asyncio.sleep(POLL_S)
         return left
 
-    # --- how they are ----------------------------------------------------------------------------------------------
+    # --- the nodes' health ------------------------------------------------------------------------------------------
 
     async def views(self) -> list[NodeView]:
-        """Every node as it is now; asks whoever can be asked, and waits for nobody long."""
+        """Asks every running node for its state; waits about a second for each, all at once."""
         async with self.client(ASK_S) as client:
             return await views(self.layout, client)
 

@@ -1,14 +1,17 @@
-"""What a cluster on this machine consists of, and where it lies. One directory holds all of it:
+"""Lays out a cluster on this machine: its nodes, their ports and their files. One directory holds the whole cluster:
 
-    cluster.json                     who there is, with which ports; written once
-    controller-1/ config.yaml        what `quorumd` is started with
-                  data/              its data directory
-                  log                what it printed
-                  pid                while it runs
+    cluster.json                     the nodes and their ports; written once
+    controller-1/ config.yaml        the configuration of `quorumd`
+                  data/              the data directory
+                  log                the daemon's output
+                  pid                the daemon's pid, while the daemon runs
     broker-101/   the same, for `brokerd`
 
-Ports are chosen once and stay: a node that comes back is found where it was. They are taken from below the range that the
-kernel gives to outgoing connections, because otherwise a client's connection may sit on a stopped node's port.
+Ports are chosen once and stay the same over restarts. They are below the range that the kernel gives to outgoing connections.
+Otherwise a client's connection could take a stopped node's port:
+    1. broker-101 on port 40000 stops;
+    2. a client's outgoing connection gets the local port 40000 from the kernel;
+    3. broker-101 starts again, and cannot listen on its port.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ _PORTS: Final = range(20_000, 32_000)
 
 
 class DevClusterError(Exception):
-    """Why it cannot be done, in one sentence that says what to do."""
+    """The cluster cannot do what was asked. The message says the reason, and the way out, in one sentence."""
 
 
 class NotThere(DevClusterError):
@@ -47,11 +50,11 @@ class NotThere(DevClusterError):
 
 
 class Conflict(DevClusterError):
-    """Something is there that stands in the way: a running node, a port in use, a directory of something else."""
+    """A running node, a port in use or a foreign directory is in the way."""
 
 
 class DevNode(NamedTuple):
-    """One daemon. `directory` holds its files; `directory_id` is of its data directory."""
+    """One daemon. `directory` holds its files; `directory_id` is the id of its data directory (KIP-853)."""
 
     name: str
     role: str
@@ -99,12 +102,12 @@ class Layout(NamedTuple):
 
     @property
     def bootstrap(self) -> str:
-        """What stands after `-C`."""
+        """The controllers' endpoints, as `quorumctl -C` takes them."""
         return ",".join(node.endpoint for node in self.controllers)
 
 
 def plan(directory: Path, controllers: int, brokers: int, racks: int = 0, base_port: int | None = None) -> Layout:
-    """A new cluster; nothing is written yet.
+    """Plans a new cluster; writes nothing.
 
     Raises:
         DevClusterError: impossible numbers, or ports that are taken.
@@ -129,7 +132,7 @@ def plan(directory: Path, controllers: int, brokers: int, racks: int = 0, base_p
 
 
 def write(layout: Layout, controller_settings: Mapping[str, str], broker_settings: Mapping[str, str]) -> None:
-    """Formats every data directory and writes every config file; `cluster.json` last, since it makes a cluster of them."""
+    """Formats every data directory and writes every config file; writes `cluster.json` last, which makes the cluster complete."""
     controllers = tuple(
         InitialController(node.node_id, HOST, node.port, parse_uuid(node.directory_id)) for node in layout.controllers
     )
@@ -174,10 +177,10 @@ def _config(layout: Layout, node: DevNode) -> dict[str, Any]:
 
 
 def load(directory: Path) -> Layout:
-    """The cluster in `directory`.
+    """Loads the cluster in `directory`.
 
     Raises:
-        DevClusterError: there is none, or its file cannot be read.
+        DevClusterError: the directory holds no cluster, or the file cannot be read.
     """
     path = directory / CLUSTER_FILE
     try:
@@ -204,7 +207,7 @@ def _node(directory: Path, values: Mapping[str, Any]) -> DevNode:
 
 
 def strays(layout: Layout) -> dict[DevNode, str]:
-    """The nodes whose data directory is not the one that `cluster.json` says: wiped, or somebody else's; and why, in words."""
+    """The nodes whose data directory was wiped or belongs to another node than `cluster.json` says, each with the reason."""
     found = {node: _why_stray(layout, node) for node in layout.nodes}
     return {node: why for node, why in found.items() if why is not None}
 
@@ -226,9 +229,9 @@ def _why_stray(layout: Layout, node: DevNode) -> str | None:
 
 
 def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
-    """How `node` comes back with an empty data directory, while `running` and a majority of the controllers run.
+    """Names the commands that bring `node` back with an empty data directory; `running` and a majority must run.
 
-    A controller comes back as another voter: its votes are gone with its disk (deploy/runbook.md).
+    A controller comes back as a new voter: its old votes were lost with its disk (deploy/runbook.md).
     """
     config = quote(str(node.config_path))
     start = f"`quorumctl dev start --dir {quote(str(layout.directory))} {node.name}`"
@@ -243,7 +246,7 @@ def way_back(layout: Layout, node: DevNode, running: DevNode) -> str:
 
 
 async def listens(node: DevNode) -> bool:
-    """Whether somebody takes connections on the node's port."""
+    """True if a process accepts connections on the node's port."""
     try:
         _, writer = await asyncio.open_connection(HOST, node.port)
     except OSError:
@@ -253,7 +256,7 @@ async def listens(node: DevNode) -> bool:
 
 
 def check_ports(nodes: Iterable[DevNode]) -> None:
-    """Raises DevClusterError for the first node whose port somebody else listens on."""
+    """Raises Conflict for the first node whose port is in use by another process."""
     for node in nodes:
         if not _is_free(node.port):
             raise Conflict(
@@ -272,7 +275,7 @@ def _ports(count: int, base_port: int | None) -> Sequence[int]:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """So many ports that nobody listens on now, ascending."""
+    """Returns `count` free ports, ascending."""
     dice = random.SystemRandom()
     found: list[int] = []
     for port in dice.sample(_PORTS, len(_PORTS)):

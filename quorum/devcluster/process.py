@@ -1,7 +1,7 @@
 """The processes of a cluster on this machine: started apart from their starter, found again by their pid files.
 
-A pid alone says little: after a reboot it may be anybody's. So a pid file also holds the time at which the process began,
-and a process counts as the node's only if both agree.
+A pid alone is not enough: after a reboot another program may have it. So a pid file also holds the time at which the process
+began, and a process is the node's only if pid and time both agree.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from quorum.devcluster.layout import DevNode
 
 _MODULES: Final = {"controller": "quorum", "broker": "broker_agent"}
 _STARTED: dict[int, subprocess.Popen[bytes]] = {}
-"""Children of this very process: they have to be waited for, or they stay behind as zombies."""
+"""The children of this process, by pid. This process must wait for each child, or the child stays as a zombie."""
 _EXIT_CODES: dict[int, int] = {}
-"""Of the children that have ended."""
+"""The exit codes of ended children, by pid."""
 LOG_TAIL_BYTES: Final = 4_096
 
 
 def spawn(node: DevNode) -> int:
-    """Starts the node's daemon; gives its pid. What it prints is appended to its log."""
+    """Starts the node's daemon and returns its pid. The daemon's output is appended to the node's log."""
     arguments = [sys.executable, "-m", _MODULES[node.role], "--config", str(node.config_path)]
     with node.log_path.open("ab") as log:
         child = subprocess.Popen(
@@ -46,7 +46,7 @@ def pid_of(node: DevNode) -> int | None:
 
 
 def is_paused(pid: int) -> bool:
-    """Whether the process was stopped by a signal (SIGSTOP), and waits for SIGCONT."""
+    """True if the process was paused by SIGSTOP, and waits for SIGCONT."""
     return _state(pid) in ("T", "t")
 
 
@@ -63,7 +63,7 @@ def send(node: DevNode, number: signal.Signals) -> bool:
 
 
 def exit_code(pid: int) -> int | None:
-    """How a child of this very process ended (minus the signal's number, if one killed it); None if it runs, or is unknown."""
+    """The exit code of a child of this process (a signal's number is negative); None for a running or unknown pid."""
     return None if _runs(pid) else _EXIT_CODES.get(pid)
 
 
@@ -97,7 +97,7 @@ def _runs(pid: int) -> bool:
 
 
 def _has_other_threads(pid: int) -> bool:
-    """Whether threads of a process are left whose first thread has ended: until they have, too, its ports are taken."""
+    """True if the process still has threads after its first thread has ended: until all have ended, its ports stay taken."""
     try:
         return len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
     except OSError:
@@ -118,6 +118,6 @@ def _state(pid: int) -> str:
 
 
 def _birth(pid: int) -> str:
-    """When the process began, in the kernel's ticks; `?` where that cannot be known, and then the pid alone decides."""
+    """The time at which the process began, in the kernel's ticks; `?` if unknown, and then the pid alone decides."""
     fields = _stat(pid)
     return fields[19] if len(fields) > 19 else "?"

@@ -1,8 +1,8 @@
-"""Each node of a cluster on this machine as it is now: its process, its state, and what is wrong with it.
+"""Shows each node of a cluster on this machine: process, state and problem.
 
 A node is well when its process runs and is not paused, and
-  * a controller answers, hears a leader, has no problem, and votes with its directory, if its id votes;
-  * a broker says of itself that it is Online and may serve. (To the controllers one that was just killed is Online still.)
+  * a controller answers, follows a leader, reports no problem, and, if its node id votes, votes with its present directory;
+  * a broker reports that it is Online and may serve. (The controllers still report Online for a broker killed a moment ago.)
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ASK_S = 1.0
 
 
 class NodeView(NamedTuple):
-    """A node as it is now. `state`: a controller's role, a broker's state, or `stopped`, `paused`, `silent`."""
+    """A node at one moment. `state` is a controller's role, a broker's state, or `stopped`, `paused`, `silent`."""
 
     node: DevNode
     pid: int | None
     state: str
     applied_offset: int | None = None
     problem: str | None = None
-    """What is wrong with it; None: it is well."""
+    """The node's problem in one sentence; None for a node that is well."""
 
 
 async def views(layout: Layout, client: AdminClient) -> list[NodeView]:
-    """All nodes, in the layout's order; waits for nobody longer than a second or so."""
+    """Asks all nodes at once, about a second at most; returns them in the layout's order."""
     from service_kit.rpc.dial import Dialer
 
     async with Dialer() as dial:
@@ -79,7 +79,7 @@ async def _controller(node: DevNode, pid: int, client: AdminClient) -> NodeView:
 
 
 def _has_lost_its_vote(status: admin_pb2.DescribeQuorumResponse) -> bool:
-    """Whether its id votes with other directories only: its own one was replaced, or has forgotten its vote."""
+    """True if the node id votes with other directories only: its own directory was replaced, or has lost its vote."""
     directories = {each.directory_id for each in status.voters if each.node_id == status.node_id}
     return bool(directories) and status.directory_id not in directories
 
@@ -96,7 +96,7 @@ async def _broker(node: DevNode, pid: int, dial: Dialer) -> NodeView:
 
 
 async def ask_broker(channel: grpc.aio.Channel) -> client_pb2.BrokerStatusResponse | None:
-    """What the broker at the other end says of itself; None: nothing."""
+    """The state that the broker at the other end reports; None if the broker does not answer."""
     import grpc
     from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
@@ -111,7 +111,7 @@ async def ask_broker(channel: grpc.aio.Channel) -> client_pb2.BrokerStatusRespon
 
 
 def is_serving(status: client_pb2.BrokerStatusResponse | None) -> bool:
-    """Whether it says that it serves clients."""
+    """True if the broker reports that it serves clients."""
     from quorum_rpc.v1 import broker_pb2
 
     return status is not None and status.state == broker_pb2.ONLINE and not status.lease_lapsed
