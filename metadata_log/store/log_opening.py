@@ -24,8 +24,8 @@ from metadata_log.store.log_history import QuorumRecord
 from metadata_log.store.log_memory import LogMemory
 from metadata_log.store.log_notes import Flushed, FlushedNote, LogStart, read_lost, read_start, write_lost, write_start
 from metadata_log.store.piece import Piece
-from metadata_log.store.recovery import Recovery, segment_names
-from metadata_log.store.segment import SegmentHeader
+from metadata_log.store.recovery import Recovery
+from metadata_log.store.segment import SegmentHeader, segment_names
 from metadata_log.store.segment_repair import discard_unfinished
 from metadata_log.store.segments import Segments
 

@@ -23,11 +23,7 @@ Example. The log has batches for 0..59, and the batch of 40..49 has a wrong chec
 *The durable end is known* from the note `flushed`. For all segments but the last, the header of the next segment says
 it as well, because a segment is sealed before the next one exists.
 
-*Going on behind damage.* The log goes on at a batch that leads, batch by batch, to a known chain: the previous chain in
-the next segment's header or, in the last segment, the chain in `flushed`. So bytes that only look like a batch, such as
-the bytes of a batch inside a record, are never believed. A file has at most one damaged range: intact batches between
-two damaged places count as damaged. Behind a damaged header, the first batch is believed if it continues the batch
-before the header.
+*Going on behind damage* is the subject of `resume`.
 
 *The note `flushed` is missing or damaged* (no crash causes that). Recovery then has only the segments. If the last
 segment has an intact batch with a later offset behind the damage, the end is lost; otherwise the damage is a torn tail.
@@ -44,17 +40,18 @@ the log was reset to it, has no batch above it.
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Final, NamedTuple
+from typing import Final
 
 from metadata_log.disk.copy import copy_file
 from metadata_log.disk.files import Directory
 from metadata_log.format.batch import Batch, verify_chain
 from metadata_log.format.errors import CorruptLog, LogFormatError
-from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
+from metadata_log.format.ids import Epoch, Offset
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, LogStart
 from metadata_log.store.piece import Piece
-from metadata_log.store.salvage import first_that_leads_to, intact_batches
+from metadata_log.store.resume import Damage, Reached, Resume, ResumeSearch
+from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
     BadBatch,
@@ -62,52 +59,18 @@ from metadata_log.store.segment import (
     UnreadableBatch,
     UnsupportedSegment,
     base_offset_of,
+    header_of,
     is_leftover,
     segment_name,
+    segment_names,
     walk,
 )
 
 DAMAGED_SUFFIX: Final = ".damaged"
 
 
-class Damage(NamedTuple):
-    """The first damaged place: byte `position` of the `segment_index`-th file. The log is intact up to `offset`."""
-
-    segment_index: int
-    position: int
-    offset: Offset
-    reason: str
-    is_unreadable: bool = False
-    """The disk cannot read the place. A power cut never causes that."""
-
-
-class _Resume(NamedTuple):
-    """The place behind damage from which the log can be read: `position` in the `file_index`-th file. `header.start`
-    comes next.
-    """
-
-    file_index: int
-    position: int
-    header: SegmentHeader
-
-
 class _AnotherHistory(Exception):
     """An intact segment that does not belong to this log. Recovery does not read the files behind it."""
-
-
-def segment_names(directory: Directory) -> list[str]:
-    """Return the names of the segments in `directory`, oldest first. Other files are ignored."""
-    return [name for name in directory.names() if base_offset_of(name) is not None]
-
-
-def header_of(directory: Directory, name: str) -> SegmentHeader | None:
-    """Return the header of a segment; None if the header is damaged."""
-    try:
-        segment = Piece.open(directory, name)
-    except LogFormatError:
-        return None
-    segment.release()
-    return segment.header
 
 
 def continued(directory: Directory, place: Flushed) -> Flushed:
@@ -195,7 +158,7 @@ class Recovery:
     def read(self) -> Iterator[Batch | DamagedRange]:
         """Read everything, in order, including batches below the log's start."""
         index = 0
-        resume: _Resume | None = None
+        resume: Resume | None = None
         while index < len(self._names):
             try:
                 yield from self._read_file(index, resume)
@@ -220,12 +183,12 @@ class Recovery:
             yield self._step_over(damage, resume)
             index = resume.file_index
 
-    def _has_nothing_before(self, resume: _Resume) -> bool:
+    def _has_nothing_before(self, resume: Resume) -> bool:
         """Return True if the last piece is empty and the log goes on at the same place."""
         place = (self._names[resume.file_index], resume.position, resume.position)
         return any((each.name, each.first_position, each.end_position) == place for each in self.pieces[-1:])
 
-    def _read_file(self, index: int, resume: _Resume | None) -> Iterator[Batch]:
+    def _read_file(self, index: int, resume: Resume | None) -> Iterator[Batch]:
         """Read the batches of one file, or those behind the damage in it."""
         segment = self._open(index, resume)
         self.pieces.append(segment)
@@ -237,7 +200,7 @@ class Recovery:
             raise BadBatch(segment.end_position, "something other than zeros after the last batch")
         segment.release()
 
-    def _open(self, index: int, resume: _Resume | None) -> Piece:
+    def _open(self, index: int, resume: Resume | None) -> Piece:
         name = self._names[index]
         if resume is not None and (resume.position > SEGMENT_HEADER_BYTES or resume.file_index != index):
             return Piece(self._directory, name, resume.header, resume.position)
@@ -308,77 +271,13 @@ class Recovery:
 
     # --- behind damage ---------------------------------------------------------------------------------------------
 
-    def _resume_behind(self, damage: Damage) -> _Resume | None:
+    def _resume_behind(self, damage: Damage) -> Resume | None:
         """Find the place where the log goes on behind `damage`, with proof; None if there is no such place."""
-        for index in range(damage.segment_index, len(self._names)):
-            position = damage.position if index == damage.segment_index else 0
-            if position == 0:
-                header = header_of(self._directory, self._names[index])
-                if header is not None:
-                    return self._resume_at(header, index, damage)
-                resume = self._resume_at_next_batch(index, damage)
-                if resume is not None:
-                    return resume
-                position = SEGMENT_HEADER_BYTES
-            header_behind = self._header_behind(index)
-            known = Flushed(header_behind.start.offset, header_behind.previous_chain) if header_behind else self._known
-            if known is not None and known.end > damage.offset:
-                resume = self._resume_in(index, position, damage, known, has_next=header_behind is not None)
-                if resume is not None:
-                    return resume
-        return None
-
-    def _resume_at(self, header: SegmentHeader, index: int, damage: Damage) -> _Resume | None:
-        """Resume at the beginning of an intact file; None if this file cannot come after the batches read before."""
-        offset = header.start.offset
-        if (
-            offset < damage.offset
-            or header.start.epoch < self._epoch
-            or (offset == damage.offset and header.previous_chain != self._chain)
-        ):
-            return None
-        return _Resume(index, SEGMENT_HEADER_BYTES, header)
-
-    def _resume_at_next_batch(self, index: int, damage: Damage) -> _Resume | None:
-        """Resume behind a damaged header, at a batch that continues the batches read before or the log's start.
-
-        The known durable end does not matter here: a header is durable before any batch is written, so a damaged header
-        is not a torn tail.
-        """
-        with closing(self._directory.open(self._names[index])) as file:
-            for position, batch in intact_batches(file, SEGMENT_HEADER_BYTES, damage.offset):
-                resume = self._continuing(damage, index, position, batch)
-                if resume is not None:
-                    return resume
-        return None
-
-    def _continuing(self, damage: Damage, index: int, position: int, batch: Batch) -> _Resume | None:
-        """Resume at `batch`, if `batch` continues the batches read before."""
         assert self._chain is not None
-        if batch.base_offset != damage.offset or batch.epoch < self._epoch or not verify_chain(batch, self._chain):
-            return None
-        header = SegmentHeader(OffsetAndEpoch(damage.offset, self._epoch), self._chain, self._time_ms)
-        return _Resume(index, position, header)
+        reached = Reached(self._epoch, self._chain, self._time_ms)
+        return ResumeSearch(self._directory, self._names, self._known, damage, reached).find()
 
-    def _header_behind(self, index: int) -> SegmentHeader | None:
-        """Return the next file's header; None if this file is the last one or that header is damaged."""
-        return header_of(self._directory, self._names[index + 1]) if index + 1 < len(self._names) else None
-
-    def _resume_in(
-        self, index: int, position: int, damage: Damage, known: Flushed, *, has_next: bool
-    ) -> _Resume | None:
-        """Resume inside a file, behind the first intact batch of those that lead to `known`."""
-        with closing(self._directory.open(self._names[index])) as file:
-            found = first_that_leads_to(known, intact_batches(file, position, damage.offset), self._epoch)
-        if found is None:
-            return None
-        at, first = found
-        if first.end_offset == known.end and has_next:
-            return None  # only the beginning of the next file is proven
-        behind_it = _Resume(index, at + len(first.data), SegmentHeader(first.end, first.chain, first.last_timestamp_ms))
-        return self._continuing(damage, index, at, first) or behind_it
-
-    def _step_over(self, damage: Damage, resume: _Resume) -> DamagedRange:
+    def _step_over(self, damage: Damage, resume: Resume) -> DamagedRange:
         """Record a damaged range. The part of the range below the log's start is left out: those records are not
         missing.
         """

@@ -121,6 +121,21 @@ def read_header(file: File) -> SegmentHeader:
     return unpack_header(read_around(file, 0, SEGMENT_HEADER_BYTES, refuse))
 
 
+def segment_names(directory: Directory) -> list[str]:
+    """Return the names of the segments in `directory`, oldest first. Other files are ignored."""
+    return [name for name in directory.names() if base_offset_of(name) is not None]
+
+
+def header_of(directory: Directory, name: str) -> SegmentHeader | None:
+    """Return the header of a segment; None if the header is damaged, or has another base offset than the file's name."""
+    with closing(directory.open(name)) as file:
+        try:
+            header = read_header(file)
+        except LogFormatError:
+            return None
+    return header if header.start.offset == base_offset_of(name) else None
+
+
 def unproven(header: bytes) -> bytes:
     """Return the header bytes that no checksum covers: in version 1 the last four, which were written as zero; else
     none.

@@ -26,15 +26,17 @@ from metadata_log.format.ids import Offset
 from metadata_log.store.damage import DamagedRange
 from metadata_log.store.log_notes import LogStart
 from metadata_log.store.piece import Piece
-from metadata_log.store.recovery import DAMAGED_SUFFIX, header_of, segment_names
+from metadata_log.store.recovery import DAMAGED_SUFFIX
 from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
     base_offset_of,
+    header_of,
     is_leftover,
     pack_header,
     segment_name,
+    segment_names,
 )
 
 REPAIR_SUFFIX: Final = ".repair"

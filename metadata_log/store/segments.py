@@ -33,8 +33,7 @@ from metadata_log.store.archive import Archive
 from metadata_log.store.damage import DamagedRange, DamagedRangeRead
 from metadata_log.store.log_notes import LogStart
 from metadata_log.store.piece import EpochBelow, Piece
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, walk
+from metadata_log.store.segment import BadBatch, SegmentHeader, base_offset_of, segment_names, walk
 from metadata_log.store.segment_repair import may_rewrite, repair_range
 
 OPEN_FILES_MAX: Final = 8

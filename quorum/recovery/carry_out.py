@@ -30,8 +30,8 @@ from metadata_log.format.ids import Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import LeaderChange, Voters
 from metadata_log.store.log import LOG_BEGINNING, Log
 from metadata_log.store.log_notes import Flushed, FlushedNote, write_lost
-from metadata_log.store.recovery import DAMAGED_SUFFIX, segment_names
-from metadata_log.store.segment import base_offset_of
+from metadata_log.store.recovery import DAMAGED_SUFFIX
+from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
 from quorum.recovery.plan import Plan, format_a_new_one
 from quorum.recovery.remains import place_of

@@ -19,7 +19,8 @@ from metadata_log.format.errors import CorruptLog
 from metadata_log.format.ids import Epoch, Offset, OffsetAndEpoch
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log_notes import Flushed, LogStart, read_start
-from metadata_log.store.recovery import Recovery, segment_names
+from metadata_log.store.recovery import Recovery
+from metadata_log.store.segment import segment_names
 from metadata_log.store.segment_repair import read_again
 from snapshots.format import SnapshotMeta
 

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from metadata_log.disk.files import Directory, File, RealDirectory
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote, read_start
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, base_offset_of, walk
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, base_offset_of, segment_names, walk
 from quorum.runtime.disk import election_file
 from snapshots.format import BOOTSTRAP_END, parse_name, snapshot_name
 

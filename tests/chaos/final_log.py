@@ -21,8 +21,7 @@ from metadata_log.format.records import TOPIC_RESOURCE, Config, RemoveTopic, Top
 from metadata_log.image.replay import Replay
 from metadata_log.store.archive import ARCHIVE_NAME
 from metadata_log.store.log import Log
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, segment_names, walk
 from quorum.devcluster.layout import DevNode
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig

@@ -11,8 +11,7 @@ from metadata_log.format.errors import CorruptLog, ErrorCode
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import Flushed
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import base_offset_of
+from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.inputs import Failure
 from quorum.core.protocol.messages import (

@@ -12,8 +12,7 @@ from typing import NamedTuple
 from metadata_log.format.batch import Batch
 from metadata_log.format.ids import Offset
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, walk
+from metadata_log.store.segment import SEGMENT_HEADER_BYTES, BadBatch, segment_names, walk
 from tests.sim.disk import MemoryDirectory, Observer
 from tests.sim.disk_content import SECTOR_BYTES
 

@@ -16,8 +16,7 @@ from metadata_log.format.records import NoOp, Voters
 from metadata_log.store.archive import ARCHIVE_NAME
 from metadata_log.store.log import Log
 from metadata_log.store.log_notes import FLUSHED_NAME, LOST_NAME, START_NAME, read_start, write_start
-from metadata_log.store.recovery import segment_names
-from metadata_log.store.segment import segment_name
+from metadata_log.store.segment import segment_name, segment_names
 from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost
 from quorum.core.protocol.effects import ElectionState
 from quorum.core.protocol.messages import FetchRequest, FetchResponse, VoteRequest, VoteResponse

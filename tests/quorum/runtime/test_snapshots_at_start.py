@@ -11,7 +11,7 @@ from metadata_log.disk.identity import Identity
 from metadata_log.format.batch import Batch
 from metadata_log.store.log import LogConfig
 from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
-from metadata_log.store.recovery import segment_names
+from metadata_log.store.segment import segment_names
 from quorum.core.protocol.disk_trust import FULL
 from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig

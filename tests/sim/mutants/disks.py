@@ -11,7 +11,8 @@ from metadata_log.format.records import MetadataRecord, SnapshotFooter
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.piece import Piece
-from metadata_log.store.recovery import Damage, Recovery
+from metadata_log.store.recovery import Recovery
+from metadata_log.store.resume import Damage
 from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
