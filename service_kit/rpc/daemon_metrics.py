@@ -10,7 +10,7 @@ from service_kit.security.certificate_expiry import CertificateExpiry
 
 
 class DaemonReading(Protocol):
-    """What the shared rows read."""
+    """The readings for the shared rows."""
 
     @property
     def calls(self) -> CallTallies:

@@ -89,7 +89,7 @@ class Refusal(Exception):
 
     @property
     def leader(self) -> HostPort | None:
-        """Where the leader is reached; None where the node could not say."""
+        """The leader's address; None if the node did not know it."""
         host, port = self.metadata.get("leader_host", ""), self.metadata.get("leader_port", "")
         return HostPort(host, int(port)) if host and _is_number(port) else None
 
@@ -99,7 +99,7 @@ class Refusal(Exception):
         return int(text) if _is_number(text) else None
 
     async def end(self, context: Any) -> NoReturn:
-        """Ends the call of `context` with this refusal. A node that hands on a call ends it so with the refusal that it got."""
+        """Ends the call of `context` with this refusal. A forwarder passes on another node's refusal in this way."""
         text = _shortened(self.message)
         status = status_pb2.Status(code=self.status.value[0], message=text)
         status.details.add().Pack(
