@@ -20,7 +20,7 @@ references to others.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import NODE_ID_MAX, ZERO_UUID, NodeId, Offset, Uuid, uuid_text
@@ -67,6 +67,7 @@ from metadata_log.format.records import (
     UserScramCredential,
 )
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
+from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
 from metadata_log.image.image_editor import Edits, ImageEditor, Misfit
 from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
 from metadata_log.image.topic_image import TopicEditor
@@ -412,31 +413,6 @@ class MetadataDelta(ImageEditor):
 
 # --- the table -----------------------------------------------------------------------------------------------------
 
-EntityKey: TypeAlias = tuple[str, ...]
-"""The entity that a record changes, in words: `("topic", id)`, `("broker", "7")`, `("config", "2", name)` ..."""
-
-EVERY_TOPIC: Final[EntityKey] = ("topic", "*")
-"""The key of records that must be folded into every topic."""
-
-
-def _topic_key(topic_id: Uuid) -> EntityKey:
-    return ("topic", uuid_text(topic_id))
-
-
-def _remove_topic_keys(record: RemoveTopic) -> tuple[EntityKey, ...]:
-    return (_topic_key(record.topic_id), ("config", str(TOPIC_RESOURCE), record.name))
-
-
-def _clear_elr_keys(record: ClearElr) -> tuple[EntityKey, ...]:
-    return (EVERY_TOPIC if record.topic_id is None else _topic_key(record.topic_id),)
-
-
-def _quota_keys(record: ClientQuota) -> tuple[EntityKey, ...]:
-    parts = [
-        text for part in record.entity for text in (part.entity_type, "" if part.name is None else "=" + part.name)
-    ]
-    return (("quota", *parts, record.key),)
-
 
 class Replays(NamedTuple):
     """The rules of replay for one record type."""
@@ -461,11 +437,11 @@ REPLAYS: Final[dict[type, Replays]] = {
         lambda r: (("controller", str(r.controller_id)),),
         lambda r: b"\x01" + by_number(r.controller_id),
     ),
-    Topic: Replays(MetadataDelta._topic, lambda r: (_topic_key(r.topic_id),), lambda r: b"\x03" + by_text(r.name)),
-    RemoveTopic: Replays(MetadataDelta._remove_topic, _remove_topic_keys),
-    Partition: Replays(MetadataDelta._partition, lambda r: (_topic_key(r.topic_id),), lambda r: by_number(r.partition)),
-    PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (_topic_key(r.topic_id),)),
-    ClearElr: Replays(MetadataDelta._clear_elr, _clear_elr_keys),
+    Topic: Replays(MetadataDelta._topic, lambda r: (topic_key(r.topic_id),), lambda r: b"\x03" + by_text(r.name)),
+    RemoveTopic: Replays(MetadataDelta._remove_topic, remove_topic_keys),
+    Partition: Replays(MetadataDelta._partition, lambda r: (topic_key(r.topic_id),), lambda r: by_number(r.partition)),
+    PartitionChange: Replays(MetadataDelta._change_partition, lambda r: (topic_key(r.topic_id),)),
+    ClearElr: Replays(MetadataDelta._clear_elr, clear_elr_keys),
     Config: Replays(
         MetadataDelta._config,
         lambda r: (("config", str(r.resource_type), r.resource_name),),
@@ -474,7 +450,7 @@ REPLAYS: Final[dict[type, Replays]] = {
     FeatureLevel: Replays(
         MetadataDelta._feature, lambda r: (("feature", r.name),), lambda r: b"\x00" + by_text(r.name)
     ),
-    ClientQuota: Replays(MetadataDelta._quota, _quota_keys, lambda r: b"\x05" + by_quota((r.entity, r.key))),
+    ClientQuota: Replays(MetadataDelta._quota, quota_keys, lambda r: b"\x05" + by_quota((r.entity, r.key))),
     ProducerIds: Replays(MetadataDelta._producer_id_block, lambda r: (("producer-ids",),), lambda r: b"\x06"),
     AccessControlEntry: Replays(
         MetadataDelta._acl, lambda r: (("acl", uuid_text(r.entry_id)),), lambda r: b"\x07" + by_bytes(r.entry_id)

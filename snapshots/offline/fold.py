@@ -18,9 +18,10 @@ from metadata_log.format.codec import decode_records, encode_valid
 from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Offset
 from metadata_log.format.records import TYPE_NUMBERS, MetadataRecord, Partition, RegisterBroker, Topic
-from metadata_log.image.delta import EVERY_TOPIC, InvalidRecord
+from metadata_log.image.delta import InvalidRecord
 from metadata_log.image.digest import MODULUS, digest_to_bytes, record_hash
 from metadata_log.image.entities import OrderKey, fold
+from metadata_log.image.entity_key import EVERY_TOPIC
 from snapshots.offline.rows import FROM_LOG, FROM_SNAPSHOT, entity_of, peek_type
 from snapshots.offline.schema import Column, arrow_schema, spark_schema
 from snapshots.offline.survey import Placed, read_table

@@ -21,8 +21,8 @@ from metadata_log.format.records import (
     PartitionChange,
     Record,
 )
-from metadata_log.image.delta import EntityKey
 from metadata_log.image.entities import entity_keys
+from metadata_log.image.entity_key import EntityKey
 from snapshots.offline.scan import Scanned
 
 Row = tuple[object, ...]

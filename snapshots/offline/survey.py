@@ -23,8 +23,8 @@ from metadata_log.format.records import (
     SnapshotMark,
     Voters,
 )
-from metadata_log.image.delta import EVERY_TOPIC
 from metadata_log.image.entities import TRANSACTION_MARKERS, entity_keys, invisible_ranges
+from metadata_log.image.entity_key import EVERY_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,9 +21,9 @@ from metadata_log.format.records import (
     RemoveTopic,
     Topic,
 )
-from metadata_log.image.delta import EntityKey
 from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
+from metadata_log.image.entity_key import EntityKey
 from tests.metadata_log.histories import History, uuid
 
 Marker = tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]
