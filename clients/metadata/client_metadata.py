@@ -88,7 +88,7 @@ class ClientMetadata:
         self.update_version = 0
         """The number of accepted updates: a caller that waits for an update waits for a larger number."""
         self.request_version = 0
-        """The number of added topics: an answer to a request with a lower number could not have the newest topics."""
+        """Grows with every added topic: an answer to a request with a lower number could not have the newest topics."""
         self._backoff_ms = retry_backoff_ms
         self._max_age_ms = max_age_ms
         self._topic_expiry_ms = topic_expiry_ms
