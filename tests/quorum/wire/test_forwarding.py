@@ -102,6 +102,20 @@ async def test_submitted_calls_are_handed_on_one_by_one(stub: Any, node: FakeNod
     assert node.cluster.image.topic_count == 5
 
 
+async def test_the_leaders_refusal_of_a_submitted_call_is_its_answer(stub: Any, node: FakeNode) -> None:
+    """The leader ends the call that it was asked with a status; in the stream the refusal is an answer like any other."""
+    node.refuse_with = Refused(ErrorCode.POLICY_VIOLATION, "not on Sundays", hint_to("10.0.0.1:9001"))
+    stream = stub.Submit()
+    await stream.write(
+        admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=5, create_topics=create("orders"))])
+    )
+    (response,) = (await stream.read()).responses
+    stream.cancel()
+    refused = response.create_topics
+    assert (response.id, refused.error.code, refused.error.message) == (5, ErrorCode.POLICY_VIOLATION, "not on Sundays")
+    assert (refused.leader.leader_id, refused.leader.endpoint.port) == (1, 9_001)
+
+
 async def test_nothing_is_handed_on_twice(stub: Any, node: FakeNode) -> None:
     """Two controllers that each take the other for the leader send nothing round in a circle."""
     refusal = await refusal_of(stub.CreateTopics(create("orders"), metadata=((STAY_HERE, "1"),)))
