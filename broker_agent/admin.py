@@ -1,10 +1,12 @@
-"""The admin service of a broker: it asks the controllers, so that whoever can reach a broker can operate the cluster.
+"""The admin service of a broker: the broker forwards each call to a controller, so operators need to reach brokers only.
 
-A broker decides nothing here and keeps nothing. It asks the controller that it fetches from, which hands on what it cannot do
-itself, and the others while that one is away, until a change may have happened (see `service_kit.rpc.forwarding`).
+    1. An operator sends DeleteTopics to broker 7, which fetches its metadata from controller 1.
+    2. Broker 7 asks controller 1. Controller 1 cannot be reached, so nothing was done, and broker 7 asks controller 2.
+    3. Controller 2 takes the request, and its connection breaks. The change may have happened: broker 7 asks no third controller,
+       and tells the operator (`service_kit.rpc.forwarding`).
 
-The broker lets in whom its own `admin.principals` names (`service_kit.rpc.doors`); the controllers look the same name
-up in theirs.
+The broker accepts the principals of its own `admin.principals` (`service_kit.rpc.doors`), and names the principal to the
+controller, which checks its own list.
 """
 
 import asyncio
@@ -24,18 +26,18 @@ SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 DEFAULT_TIMEOUT_S: Final = 10.0
 TIMEOUT_S_MAX: Final = 120.0
 STOP_GRACE_S: Final = 0.25
-"""What is under way when this broker stops may take so much longer."""
+"""How much longer forwarded calls may take when this broker stops."""
 ASK_ELSEWHERE: Final = frozenset(("NOT_CONTROLLER", "BROKER_NOT_AVAILABLE"))
 """The reasons for which the broker asks the next controller: nothing was done."""
 PAUSE_S: Final = 0.05
-"""Between two rounds through the controllers, while nobody leads."""
+"""How long the broker waits between two rounds through the controllers while none leads."""
 
 
 class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """AdminService, answered by controllers. `targets` are their addresses, the likeliest leader first."""
+    """AdminService, answered by controllers. `targets`: the controllers' addresses, the likeliest leader first."""
 
     def __init__(self, targets: Callable[[], Sequence[str]], reach: Reach, doors: Doors | None = None) -> None:
-        """Without `doors` all are open."""
+        """Without `doors` every caller may ask."""
         self._targets = targets
         self._doors = doors or Doors()
         self._forwarder = Forwarder(reach, admin_pb2_grpc.AdminServiceStub)
@@ -45,7 +47,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
         return self._handlers.get(handler_call_details.method)
 
     async def stop(self) -> None:
-        """Asks no controller any more: who waits here is told what became of the request. Before the servers stop."""
+        """Ends forwarded calls with their outcome, and forwards no more. Call `stop` before the servers stop."""
         await self._forwarder.stop(STOP_GRACE_S)
 
     def _handler(self, method: Any) -> grpc.RpcMethodHandler:
@@ -98,7 +100,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
             await asyncio.sleep(PAUSE_S)
 
     async def _submit(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """One stream from the client through to a controller and back; it breaks as a whole, and is not begun anew."""
+        """Connects the client's stream with a stream to one controller. When one of them breaks, both end."""
         caller, target = self._doors.caller(context), self._targets()[0]
         try:
             caller.check_operator()
@@ -132,7 +134,7 @@ class AdminForwarding(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _timeout_s(request: Any, context: Any) -> float:
-    """What is asked for, within the call's own deadline and ours."""
+    """Returns the request's timeout, limited by the call's deadline and by TIMEOUT_S_MAX."""
     asked_s = request.context.timeout_ms / 1_000
     timeout_s = min(asked_s, TIMEOUT_S_MAX) if asked_s > 0 else DEFAULT_TIMEOUT_S
     remaining_s = context.time_remaining()

@@ -1,11 +1,15 @@
-"""The typed admin client: a list of controllers in, generated messages out, and errors that say what to do.
+"""AdminClient: a typed client of the controllers for programs.
 
-It asks the controller that it believes to lead, follows hints, and goes on to the next one while nobody leads, all within
-one deadline per call. Every change goes out with an id, under which the controllers remember what became of it; so a change
-whose answer is missing is sent again, also to a new leader, takes effect once, and gets its first answer. If the deadline
-comes first, or a refusal, `MayHaveHappened` is raised, and the caller looks: the lost attempt may yet arrive.
+The client asks the controller that it believes to lead, follows leader hints, and asks the next controller while none leads. Each
+call has one deadline. For example:
 
-Used by `quorumctl`, and by whoever automates a cluster:
+    1. The client sends CreateTopics with request id R to controller 1, which commits the topic and dies before it answers.
+    2. The client sends the same request with R to controller 2, which leads now. Controller 2 finds R, and returns the first
+       answer.
+    3. Had controller 2 refused the request, or had the deadline come first, the client would raise `MayHaveHappened`: the first
+       attempt may still arrive. The caller then looks (list, describe).
+
+`quorumctl` uses this client. A program of your own:
 
     async with AdminClient(["127.0.0.1:9001"]) as client:
         await client.create_topic("orders", partitions=12, replication_factor=3)
@@ -40,7 +44,7 @@ METHODS: Final = {
 
 DEFAULT_TIMEOUT_S: Final = 10.0
 ATTEMPT_S: Final = 2.0
-"""Who does not answer for so long may stand still: the next controller is asked."""
+"""How long the client waits for one controller before it asks the next one."""
 BACKOFF_FIRST_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.2
 
@@ -61,14 +65,14 @@ ASK_ELSEWHERE: Final = frozenset(
         ErrorCode.STORAGE_ERROR,
     )
 )
-"""Nothing was done, and another controller may do it, or this one in a moment."""
+"""The codes after which the client asks another controller, or the same one in a moment: nothing was done."""
 
 NEVER_REPEATED: Final = frozenset((ErrorCode.RECORD_BATCH_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR))
-"""Also where it may have happened. A request that one controller has made a mistake with must not be carried to the next one."""
+"""The codes after which the client never repeats a request: the next controller would make the same mistake."""
 
 
 class AdminClient:
-    """A client of one cluster's controllers. Lives on the event loop that first uses it. Raises AdminError everywhere."""
+    """A client of one cluster's controllers. Use it on one event loop. Every method raises AdminError."""
 
     def __init__(
         self,
@@ -79,9 +83,9 @@ class AdminClient:
         dial: Any = None,
         local: bool = False,
     ) -> None:
-        """`endpoints` are `host:port` of controllers, or of brokers that ask them; `dial(target) -> Channel` if the
-        connection is to be secured. With `local`, reads see what the asked node has applied: perhaps of the past, but never
-        older than what this client has seen.
+        """`endpoints`: `host:port` of controllers, or of brokers, which ask the controllers. `dial(target) -> Channel`: makes the
+        channels, for example with TLS. `local`: reads see the asked node's own image, which may be old, but never older than
+        what this client has seen.
         """
         assert endpoints, "at least one endpoint"
         self.endpoints = tuple(endpoints)
@@ -93,9 +97,9 @@ class AdminClient:
         self._turn = 0
         self._local = local
         self.local_view: admin_pb2.LocalView | None = None
-        """Of the last answer that was one node's own: whose, and how old it may be."""
+        """The node and the age of the last answer that came from one node's own image."""
         self._high_watermark = 0
-        """The highest offset that this client was told of: what it asks for next takes effect above, or sees that."""
+        """The highest offset that this client was told of. Its next change takes effect above, and its next read is not older."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -114,7 +118,7 @@ class AdminClient:
     async def create_topics(
         self, topics: Iterable[admin_pb2.NewTopic], *, validate_only: bool = False
     ) -> admin_pb2.CreateTopicsResponse:
-        """Creates the topics that can be created; each result says how it went."""
+        """Creates topics. Each topic has a result of its own, and the others are created although one is refused."""
         request = admin_pb2.CreateTopicsRequest(topics=topics, validate_only=validate_only)
         return await self.call(request, admin_pb2.CreateTopicsResponse)
 
@@ -127,8 +131,10 @@ class AdminClient:
         *,
         if_not_exists: bool = False,
     ) -> admin_pb2.TopicResult:
-        """Creates one topic, or raises its error. With `if_not_exists` a topic that exists is no error: its result has the code
-        TOPIC_ALREADY_EXISTS, and id, partitions and replication factor of the topic that there is.
+        """Creates one topic, or raises the topic's error.
+
+        With `if_not_exists` an existing topic is no error: the result has the code TOPIC_ALREADY_EXISTS, and the id, partitions
+        and replication factor of the existing topic.
         """
         entries = [admin_pb2.ConfigEntry(key=key, value=value) for key, value in (configs or {}).items()]
         topic = admin_pb2.NewTopic(
@@ -142,22 +148,22 @@ class AdminClient:
     async def create_partitions(
         self, topics: Iterable[admin_pb2.NewPartitions], *, validate_only: bool = False
     ) -> admin_pb2.CreatePartitionsResponse:
-        """Lets topics have more partitions; each result says how it went."""
+        """Adds partitions to topics. Each topic has a result of its own."""
         request = admin_pb2.CreatePartitionsRequest(topics=topics, validate_only=validate_only)
         return await self.call(request, admin_pb2.CreatePartitionsResponse)
 
     async def delete_topics(self, names: Iterable[str]) -> admin_pb2.DeleteTopicsResponse:
-        """Deletes topics; each result says how it went."""
+        """Deletes topics. Each topic has a result of its own."""
         request = admin_pb2.DeleteTopicsRequest(names=names)
         return await self.call(request, admin_pb2.DeleteTopicsResponse)
 
     async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
-        """One page of topics by name."""
+        """Returns one page of topics by name."""
         request = admin_pb2.ListTopicsRequest(after=after, limit=limit)
         return await self.call(request, admin_pb2.ListTopicsResponse)
 
     async def all_topics(self) -> AsyncIterator[admin_pb2.TopicListing]:
-        """All topics by name, page by page; each page is as of its own offset."""
+        """Yields all topics by name. Each page is as of its own offset."""
         after, more = "", True
         while more:
             page = await self.list_topics(after)
@@ -169,12 +175,12 @@ class AdminClient:
     async def describe_topics(
         self, names: Iterable[str], first_partition: int = 0, limit: int = 0
     ) -> admin_pb2.DescribeTopicsResponse:
-        """Topics with their partitions, at most `limit` partitions in all."""
+        """Describes topics with their partitions, at most `limit` partitions in all."""
         request = admin_pb2.DescribeTopicsRequest(names=names, first_partition=first_partition, limit=limit)
         return await self.call(request, admin_pb2.DescribeTopicsResponse)
 
     async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
-        """One topic with all of its partitions, or its error."""
+        """Describes one topic with all of its partitions, or raises the topic's error."""
         topic: admin_pb2.TopicDescription = _only((await self.describe_topics([name])).topics)
         while len(topic.partitions) < topic.partition_count:
             page = _only((await self.describe_topics([name], first_partition=len(topic.partitions))).topics)
@@ -188,20 +194,20 @@ class AdminClient:
     async def alter_configs(
         self, alterations: Iterable[admin_pb2.ConfigAlteration], *, validate_only: bool = False
     ) -> admin_pb2.IncrementalAlterConfigsResponse:
-        """Alters configs key by key; each result says how it went."""
+        """Alters configs key by key. Each resource has a result of its own."""
         request = admin_pb2.IncrementalAlterConfigsRequest(alterations=alterations, validate_only=validate_only)
         return await self.call(request, admin_pb2.IncrementalAlterConfigsResponse)
 
     async def describe_configs(
         self, resources: Iterable[admin_pb2.ConfigResource]
     ) -> admin_pb2.DescribeConfigsResponse:
-        """What was set on the resources themselves."""
+        """Returns the configs that were set on the resources themselves."""
         return await self.call(admin_pb2.DescribeConfigsRequest(resources=resources), admin_pb2.DescribeConfigsResponse)
 
     # --- leaders ---------------------------------------------------------------------------------------------------
 
     async def elect_leaders(self, partitions: Mapping[str, Iterable[int]]) -> admin_pb2.ElectLeadersResponse:
-        """Lets preferred replicas lead, of these partitions by topic; each result says how it went. At most 10,000."""
+        """Gives the leadership of partitions, by topic, to their preferred replicas; at most 10,000. Each has a result."""
         topics = [admin_pb2.TopicPartitions(topic=name, partitions=numbers) for name, numbers in partitions.items()]
         request = admin_pb2.ElectLeadersRequest(topics=topics)
         return await self.call(request, admin_pb2.ElectLeadersResponse)
@@ -209,75 +215,76 @@ class AdminClient:
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     async def list_brokers(self) -> admin_pb2.ListBrokersResponse:
-        """All registered brokers, as the active controller sees them."""
+        """Lists all registered brokers, as the active controller sees them."""
         return await self.call(admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)
 
     async def partition_health(self, limit: int = 0) -> admin_pb2.DescribePartitionHealthResponse:
-        """How many partitions lack a leader or replicas in sync; at most `limit` of each kind are named."""
+        """Counts the partitions that lack a leader or replicas in sync, and names at most `limit` of each kind."""
         request = admin_pb2.DescribePartitionHealthRequest(limit=limit)
         return await self.call(request, admin_pb2.DescribePartitionHealthResponse)
 
     async def fence_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
-        """Fences a broker whose session has ended. Raises POLICY_VIOLATION for one that is heard: it would come back at once."""
+        """Fences a broker whose session has ended. POLICY_VIOLATION: the broker still fetches."""
         return await self.call(admin_pb2.FenceBrokerRequest(broker_id=broker_id), admin_pb2.MutationResponse)
 
     async def unregister_broker(self, broker_id: int) -> admin_pb2.MutationResponse:
-        """Forgets a broker for good. Raises POLICY_VIOLATION for one that is heard, or that has replicas."""
+        """Deletes a broker's registration. POLICY_VIOLATION: the broker still fetches, or has replicas."""
         return await self.call(admin_pb2.UnregisterBrokerRequest(broker_id=broker_id), admin_pb2.MutationResponse)
 
     # --- the quorum ------------------------------------------------------------------------------------------------
 
     async def describe_quorum(self, endpoint: str | None = None) -> admin_pb2.DescribeQuorumResponse:
-        """What the controller at `endpoint` knows of the quorum; without one, what the first that answers knows."""
+        """Describes the quorum as the controller at `endpoint` knows it; by default, as the first controller that answers."""
         request = admin_pb2.DescribeQuorumRequest()
         return await self._call_one(request, admin_pb2.DescribeQuorumResponse, endpoint)
 
     async def add_voter(self, voter: voter_pb2.Voter) -> admin_pb2.MutationResponse:
-        """Lets a running, caught-up observer vote."""
+        """Makes a running, caught-up observer a voter."""
         return await self.call(admin_pb2.AdminAddVoterRequest(voter=voter), admin_pb2.MutationResponse)
 
     async def remove_voter(self, node_id: int, directory_id: bytes) -> admin_pb2.MutationResponse:
-        """Takes a voter's vote away; it goes on as an observer, if it runs."""
+        """Removes a voter. Its controller, if it runs, becomes an observer."""
         voter = common_pb2.ReplicaKey(node_id=node_id, directory_id=directory_id)
         return await self.call(admin_pb2.AdminRemoveVoterRequest(voter=voter), admin_pb2.MutationResponse)
 
     async def transfer_leadership(self, target_id: int | None = None) -> admin_pb2.MutationResponse:
-        """Has the leader hand over, to `target_id` or whoever has come furthest. Who leads then is to be asked for."""
+        """Lets the leader hand over to `target_id`, by default to the voter with the longest log. Ask `leader()` afterwards."""
         return await self.call(admin_pb2.TransferLeadershipRequest(target_id=target_id), admin_pb2.MutationResponse)
 
     async def can_restart(self, node_id: int) -> admin_pb2.CanRestartResponse:
-        """Whether a majority of caught-up voters would remain without that controller."""
+        """Says whether a majority of caught-up voters would remain without that controller."""
         return await self.call(admin_pb2.CanRestartRequest(node_id=node_id), admin_pb2.CanRestartResponse)
 
     async def list_snapshots(self, endpoint: str | None = None) -> admin_pb2.ListSnapshotsResponse:
-        """The snapshots on the disk of one controller."""
+        """Lists the snapshots on the disk of one controller."""
         request = admin_pb2.ListSnapshotsRequest()
         return await self._call_one(request, admin_pb2.ListSnapshotsResponse, endpoint)
 
     async def create_snapshot(self, reason: str = "") -> admin_pb2.MutationResponse:
-        """Has a snapshot mark committed; every node then writes its snapshot at the response's offset.
+        """Commits a snapshot mark. Every node then writes its snapshot at the response's offset.
 
-        Without an id: if it has to be asked for twice there may be two marks, which does no harm.
+        The request has no id, so a repetition may commit a second mark, which does no harm.
         """
         request = admin_pb2.CreateSnapshotRequest(reason=reason)
         return await self.call(request, admin_pb2.MutationResponse, repeatable=True)
 
     async def leader(self) -> str:
-        """`host:port` of the active controller, waiting for one to be known if need be."""
+        """Returns `host:port` of the active controller, and waits for an election if necessary."""
         await self._ask(admin_pb2.ListTopicsRequest(limit=1), metadata=((STAY_HERE, "1"),))
         return self._target
 
     async def submit(self) -> SubmitStream:
-        """A pipelined stream of changes to the active controller. See `SubmitStream`."""
+        """Opens a stream of changes to the active controller. See `SubmitStream`."""
         target = await self.leader()
         return SubmitStream(self._stub(target).Submit(), target, self._cluster_id, self.timeout_s)
 
     # --- asking ----------------------------------------------------------------------------------------------------
 
     async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
-        """The active controller's answer to any request of AdminService; the request's type says which method is called.
+        """Sends any request of AdminService to the active controller. The request's type names the method.
 
-        `repeatable`: the request may be sent again when its answer is missing. By default reads and changes with an id are.
+        `repeatable`: the client may send the request again when the answer is missing; by default true for reads and for changes
+        with a request id.
         """
         kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
         if kind is Kind.CHANGE_ONCE:
@@ -294,7 +301,7 @@ class AdminClient:
         return response
 
     async def _ask(self, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
-        """The active controller's answer. `repeatable`: it may be sent more than once, as a read or a change with an id."""
+        """Asks controllers until the active one answers, or the deadline comes."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
         backoff_s, last = BACKOFF_FIRST_S, AdminError(ErrorCode.NOT_CONTROLLER, "nobody was asked")
@@ -317,7 +324,7 @@ class AdminClient:
             except AdminError as e:
                 last = e
             if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
-                request.context.client_high_watermark = 0  # nothing was done: what this client had seen is too long ago
+                request.context.client_high_watermark = 0  # nothing was done: this client's offset is too old
                 is_stale = True
                 continue
             if repeatable and isinstance(last, Unanswered) and last.code not in NEVER_REPEATED:
@@ -334,14 +341,14 @@ class AdminClient:
         raise last
 
     async def _see(self, target: str, timeout_s: float) -> None:
-        """Asks how far the log has come, before a change is first sent: so far back its outcome will not be forgotten soon."""
+        """Reads the log's offset before the first attempt of a change, so that the controllers will still know the outcome."""
         try:
             await self._attempt(target, admin_pb2.ListTopicsRequest(limit=1), timeout_s)
         except Unanswered as e:  # of a read, before the change
             raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
 
     async def _call_one(self, request: Any, response_type: type[R], endpoint: str | None) -> R:
-        """The answer of the controller at `endpoint`, or of the first that answers."""
+        """Asks the controller at `endpoint`, or each controller until the first answers."""
         targets = [endpoint] if endpoint is not None else [self._target, *self.endpoints]
         last: AdminError | None = None
         for target in dict.fromkeys(targets):
@@ -360,7 +367,7 @@ class AdminClient:
         request.context.timeout_ms = max(1, int(timeout_s * 1_000))
         is_read = changes_nothing(method, request)
         try:
-            # The server's own deadline comes first, so that what it knows about the outcome still arrives.
+            # The server's deadline comes first, so that its word about the outcome still arrives.
             response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)
@@ -376,7 +383,7 @@ class AdminClient:
         return response
 
     def _go_elsewhere(self, asked: str, hint: str | None) -> bool:
-        """Where to ask next: the leader that was named, if that is another one (then True), or the next endpoint."""
+        """Chooses the next target: the hinted leader, if it is another node (then True), or the next endpoint."""
         if hint is not None and hint != asked:
             self._target = hint
             return True
@@ -393,10 +400,10 @@ class AdminClient:
 
 
 def _doubt(request: Any, response: Any) -> AdminError | None:
-    """Why this answer to a change, of which an attempt was lost before, does not settle what became of it.
+    """Returns why this answer leaves the outcome of an earlier, lost attempt open; None where the outcome is clear.
 
-    All was refused: controllers remember only what was done, so the lost attempt, if it is still on its way, might yet find
-    another cluster, and do it. Or the lost attempt was done, and its results were too long to be remembered.
+    Either every item was refused. Controllers remember only changes that were made, so the lost attempt may still arrive, and be
+    accepted then. Or the lost attempt was made, and its results were too long to be remembered.
     """
     if not request.context.request_id or getattr(request, "validate_only", False) or not hasattr(response, "results"):
         return None
@@ -408,7 +415,7 @@ def _doubt(request: Any, response: Any) -> AdminError | None:
 
 
 def _only(results: Any, tolerate: ErrorCode | None = None) -> Any:
-    """The one result, or its error, if that is not the one to `tolerate`."""
+    """Returns the only result, or raises its error unless the error is `tolerate`."""
     (result,) = results
     error: common_pb2.Error = result.error
     if error.code and ErrorCode.of(error.code) is not tolerate:

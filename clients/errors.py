@@ -1,10 +1,10 @@
-"""What may come of a call, told apart by what the caller can do about it.
+"""The errors of a call. Each class tells the caller something else to do.
 
 AdminError           refused, with a code; nothing was done
-  NotReached         nobody was there; nothing was done
-  NoLeader           nobody led before the deadline; nothing was done, unless `last` is a MayHaveHappened
-  Unanswered         the answer of a read is missing; nothing was changed, so it may be asked again
-    MayHaveHappened  the answer of a change is missing, so look before you repeat it
+  NotReached         no connection; nothing was done
+  NoLeader           no controller led before the deadline; nothing was done, unless `last` is a MayHaveHappened
+  Unanswered         the answer of a read is missing; nothing was changed, so ask again
+    MayHaveHappened  the answer of a change is missing, so look before you repeat the change
 """
 
 from typing import Any, Final, Self
@@ -17,7 +17,7 @@ from service_kit.rpc.refusals import Refusal
 
 
 class AdminError(Exception):
-    """A refusal. `hint` is `host:port` of the leader, where one was named."""
+    """A refusal. `hint`: `host:port` of the leader, if the node named one."""
 
     def __init__(self, code: ErrorCode, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class AdminError(Exception):
         *,
         is_read: bool = False,
     ) -> "AdminError":
-        """The error that a response carries."""
+        """Returns the error that a response carries."""
         code = ErrorCode.of(error.code)
         message = error.message or code.name
         if code is ErrorCode.REQUEST_TIMED_OUT:
@@ -43,7 +43,7 @@ class AdminError(Exception):
 
     @classmethod
     def of_refusal(cls, refusal: Refusal, target: str = "", *, is_read: bool = False) -> "AdminError":
-        """The error that a refused call ended with."""
+        """Returns the error that a refused call ended with."""
         code = ErrorCode.__members__.get(refusal.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
         message = refusal.message or refusal.reason
         if code is ErrorCode.REQUEST_TIMED_OUT:
@@ -52,24 +52,24 @@ class AdminError(Exception):
 
 
 class NotReached(AdminError):
-    """No connection: nothing was done."""
+    """No connection came about, so nothing was done."""
 
 
 class NoLeader(AdminError):
-    """Within the whole timeout no active controller answered. `last` is what was heard last."""
+    """No active controller answered within the whole timeout. `last`: the last error of an attempt."""
 
     last: AdminError | None = None
 
     @classmethod
     def after(cls, timeout_s: float, last: AdminError) -> Self:
-        """The error of a call that found no leader in `timeout_s`."""
+        """Returns the error of a call that found no leader in `timeout_s`."""
         error = cls(last.code, f"no active controller answered within {timeout_s:g} s; the last answer: {last.message}")
         error.last = last
         return error
 
 
 class Unanswered(AdminError):
-    """The answer is missing. Of a read that is all: nothing was changed."""
+    """The answer is missing. A read without an answer changed nothing."""
 
 
 class MayHaveHappened(Unanswered):
@@ -81,7 +81,7 @@ def _missing(is_read: bool) -> type[Unanswered]:
 
 
 def target_of(leader: common_pb2.LeaderHint) -> str | None:
-    """`host:port` of the leader; None where the answering node could not say."""
+    """Returns `host:port` of the leader, or None where the answering node did not know it."""
     if not leader.HasField("endpoint") or not leader.endpoint.host:
         return None
     host = leader.endpoint.host
@@ -89,10 +89,13 @@ def target_of(leader: common_pb2.LeaderHint) -> str | None:
 
 
 def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int, is_read: bool = False) -> AdminError:
-    """The typed error of a call that got no answer. `sent`: its bytes may have left; `size` is theirs."""
+    """Returns the typed error of a call that no node has answered or refused.
+
+    `sent`: bytes of the request may have left this process. `size`: how many bytes the request has.
+    """
     code, details, missing = e.code(), e.details() or "", _missing(is_read)
     match code:
-        # One status, three meanings; only the text tells what became of the request.
+        # One status has three meanings, and only the text tells them apart.
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "CLIENT: " in details:
             text = "its answer is larger than a client takes at once: ask for less, or for less at a time"
             return missing(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
@@ -129,18 +132,18 @@ _MEANINGS: Final = (
     ("Hostname Verification Check failed", "its certificate is not for this host; give an address that stands in it"),
     ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
 )
-"""What gRPC says where no connection came about, and what that means: of names, and of two sides that do not agree about TLS."""
+"""Parts of gRPC's texts about connections that did not come about, each with its meaning in plain words."""
 
 
 def _why_not(details: str) -> str:
-    """Why there is no connection. A server that demands a certificate just hangs up on whoever shows none."""
+    """Says why there is no connection. A server that demands a certificate closes a connection that shows none."""
     text = _short(details)
     meaning = next((meaning for sign, meaning in _MEANINGS if sign in text), None)
     return text if meaning is None else f"{meaning} ({text})"
 
 
 def _short(details: Any) -> str:
-    """gRPC's text without the list of addresses it tried."""
+    """Returns gRPC's text without the list of tried addresses."""
     text = str(details)
     for marker in ("last error: UNKNOWN: ", "last error: "):
         if marker in text:

@@ -2,15 +2,15 @@
 
 `quorum.wire.admin_methods` has a row for each method. This file does what all methods have in common:
 
-    1. An operator sends DeleteTopics to controller 1. Its certificate is one that `admin.principals` names, and the request's
-       cluster id is this cluster's; else controller 1 refuses the request.
+    1. An operator sends DeleteTopics to controller 1. Controller 1 checks the operator's certificate against `admin.principals`,
+       and the request's cluster id.
     2. Controller 1 translates the request, and hands the command to its node.
-    3. Controller 1 leads: it answers when the change is committed. Or it does not lead: it asks the leader, controller 2, and
-       hands the answer back.
-    4. A request that is refused ends with a gRPC status and its reason (`service_kit.rpc.refusals`).
+    3. If controller 1 leads, the answer comes when the change is committed. Else controller 1 asks the leader, controller 2, and
+       returns the leader's answer.
+    4. A refused request ends with a gRPC status and a reason (`service_kit.rpc.refusals`).
 
-A change with a request id takes effect once. A read is linearizable, unless the request asks for what this node has applied. What
-a node knows of itself (DescribeQuorum, ListSnapshots) every controller answers, also while no controller leads.
+A change with a request id takes effect once. A read is linearizable, unless the request asks for this node's own image. Every
+controller answers DescribeQuorum and ListSnapshots for itself, also while no controller leads.
 
 `Submit` is the stream for many changes at a time (`quorum.wire.submit`).
 """
@@ -99,7 +99,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         )
 
     async def answer(self, method: str, request: Any, context: Any) -> Any:
-        """The answer to a unary call: this node's, or the leader's if this node has to ask it. A refusal ends the call."""
+        """Returns the answer to a unary call, this node's or the leader's. A refusal ends the call."""
         try:
             return await self._answer(self._rows[method], request, context)
         except Refused as e:
@@ -139,7 +139,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
                 assert_never(row)
 
     async def _read(self, request: Any, context: Any, look: Callable[[ReadView], R]) -> R:
-        """What `look` sees: the newest there is, or what this node has applied, as the request asks."""
+        """Returns the result of `look` on the newest image or on this node's own image, as the request asks."""
         asked, timeout_ms = request.context, timeout_of(request.context.timeout_ms, context)
         try:
             if asked.consistency != admin_pb2.RequestContext.LOCAL:
@@ -148,7 +148,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         except Refused as e:
             if e.code is not ErrorCode.REQUEST_TIMED_OUT:
                 raise
-            # A node that stops gives this code to all that wait, since changes may have been written. A read changed nothing.
+            # A node that stops gives every waiting request this code: changes may have been written. A read changed nothing.
             text = "this controller stopped before it could answer; nothing was asked to change: ask another controller"
             raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, text, e.hint) from e
 
@@ -210,7 +210,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
     # --- refusals ----------------------------------------------------------------------------------------------------
 
     async def _forwarded(self, row: Row, request: Any, context: Any, refused: Refused, timeout_s: float) -> Any:
-        """The leader's answer to what this node has refused because it does not lead, and did not begin.
+        """Returns the leader's answer to a request that this node has refused and not begun.
 
         Raises:
             Refused: the leader could not be asked, or has not answered.
@@ -231,8 +231,8 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         return response_type(row)(error=error(refused.code, refused.message), leader=hint)
 
     def _check(self, asked: admin_pb2.RequestContext, caller: Caller) -> None:
-        """Refuses a caller that is no operator, and a request that names another cluster. A client that does not know the
-        cluster's id yet leaves it out."""
+        """Refuses a caller that is no operator, and a request for another cluster. A client that does not know the cluster's id
+        leaves it out."""
         try:
             caller.check_operator()
         except NotAuthorized as e:

@@ -1,8 +1,8 @@
-"""What came to a controller that does not lead is asked of the one that does, so that a client may talk to any of them.
+"""Forwarding to the leader, so that a client may ask any controller.
 
-Load balancers and Kubernetes services choose for the client, and choose anew for each connection. A request is handed on only
-after this node has refused it with NOT_CONTROLLER, which means that nothing was done here. It is handed on once: what came
-from another node is not sent round.
+Load balancers and Kubernetes services choose the node for the client, anew for each connection. A controller forwards a request
+only after its own refusal with NOT_CONTROLLER, so nothing was done here. A request that another node has forwarded is not
+forwarded again.
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ from service_kit.rpc.forwarding import Forwarder, NoAnswer
 async def ask_leader(
     forwarder: Forwarder, method: str, request: Any, leader: LeaderHint, timeout_s: float, principal: str
 ) -> Any:
-    """The leader's answer to a call of `method` of AdminService.
+    """Returns the leader's answer to a call of `method` of AdminService.
 
     Raises:
         Refusal: the leader has refused the request.
-        Refused: NOT_CONTROLLER: it could not be reached, and nothing was done; REQUEST_TIMED_OUT: a change was sent, and no
-            answer came; NOT_READY: likewise, of a read.
+        Refused: NOT_CONTROLLER: no connection to the leader came about, so nothing was done; REQUEST_TIMED_OUT: a change was
+            sent, and no answer came; NOT_READY: a read was sent, and no answer came.
     """
     assert leader.endpoint is not None
     target = HostPort(leader.endpoint.host, leader.endpoint.port).target

@@ -1,7 +1,6 @@
-"""Which of its client's requests this is.
+"""The identity of a client's request, by which controllers recognize a repetition.
 
-The payload's hash is taken over the message without its context: a repetition may have another deadline, and comes with
-whatever its client has seen meanwhile.
+The payload's hash leaves the request's context out: a repetition may have another deadline and another high watermark.
 """
 
 import hashlib
@@ -14,10 +13,10 @@ from quorum.wire.convert.errors import BadMessage
 
 
 def identity_of(request: Any, principal: Callable[[], str]) -> RequestIdentity | None:
-    """What the request's context says of it; None for a request without an id, which need not know who asks either.
+    """Returns the identity of a request; None for a request without an id. Only a request with an id needs `principal`.
 
     Raises:
-        BadMessage: an id that is none, or an offset below 0.
+        BadMessage: the id has not 16 bytes, or the offset is below 0.
     """
     asked = request.context
     if not asked.request_id:

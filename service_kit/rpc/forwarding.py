@@ -1,15 +1,16 @@
-"""Nodes that ask in the name of others: how they ask, what they say to each other, and whom they believe.
+"""Forwarding: a node sends a client's request on to another node, and returns the answer.
 
-What became of a request is never guessed. If no connection came about, nothing was done; if the answer to a change is missing,
-it may have happened, and is not sent again here: its client does that, with the request id.
+The forwarder never guesses the outcome. If no connection came about, nothing was done. If the answer to a change is missing, the
+change may have happened. The forwarder does not repeat a change; the client does, with the request id.
 
-A node that stops ends what it has handed on with the same words, before it closes its channels (`Forwarder.stop`):
+A node that stops ends forwarded calls in the same way, before it closes its channels (`Forwarder.stop`). For example:
 
-    1. A change is on its way to the leader when SIGTERM comes. It gets a moment more; then its client hears that the change may
-       have happened.
-    2. What comes after SIGTERM is not handed on. Its client hears that nothing was done, and asks another node.
+    1. Controller 1 has forwarded a change to the leader when SIGTERM comes. The leader gets a moment more to answer. Then
+       controller 1 tells the client that the change may have happened.
+    2. A second change arrives after SIGTERM. Controller 1 does not forward this change. The client is told that nothing was done,
+       and asks another node.
 
-The forwarder says in whose name it asks. `service_kit.rpc.doors` says who is believed.
+The forwarder names the client's principal to the other node. `service_kit.rpc.doors` decides which nodes are believed.
 """
 
 import asyncio
@@ -24,23 +25,24 @@ from service_kit.rpc.dial import Reach, WrongServer, was_never_sent
 from service_kit.rpc.refusals import Refusal
 
 STAY_HERE: Final = "metaquorum-stay-here"
-"""The call is to be answered by the node that it reaches, or refused: set by a controller that hands it on, so that nothing goes
-round in a circle, and by who looks for the leader itself. (Keys of gRPC metadata.)"""
+"""A key of gRPC metadata: the reached node answers or refuses the call, and does not forward it. A forwarding controller sets the
+key, so that no request runs in a circle; so does a client that looks for the leader."""
 PRINCIPAL: Final = "metaquorum-principal-bin"
-"""For whom a node asks."""
+"""A key of gRPC metadata: the principal of the client for which a node asks."""
 ANONYMOUS: Final = "anonymous"
 PRINCIPAL_CHARS_MAX: Final = 256
 ANSWER_GRACE_S: Final = 0.1
-"""The deadline of who is asked comes so much earlier, so that what it knows about the outcome still arrives."""
+"""How much earlier than the client's deadline the asked node's deadline comes, so that its word about the outcome still
+arrives."""
 
 _NAMES: Final = (("x509_subject", ""), ("x509_subject_alternative_name", "SAN="))
-"""What of a certificate names its holder, and what is put before it, so that no alternative name reads like a subject."""
+"""The properties of a certificate that name its holder, each with a prefix: no alternative name then reads like a subject."""
 
 
 class NoAnswer(Exception):
-    """Who was asked has not answered; the text says who, why, and what that means.
+    """The asked node has not answered. The text names the node, the reason, and the outcome.
 
-    `never_sent`: no connection came about. `may_have_happened`: a change was sent, and what became of it is not known.
+    `never_sent`: no connection came about. `may_have_happened`: a change was sent, and its outcome is not known.
     """
 
     def __init__(self, text: str, *, never_sent: bool, is_read: bool) -> None:
@@ -54,13 +56,13 @@ class NoAnswer(Exception):
 
 
 class _Stopped(Exception):
-    """The forwarder stopped before that came to an end."""
+    """The forwarder stopped before the work was done."""
 
 
 class Forwarder:
-    """Asks other nodes, in the name of who asks this one, on the channels that `reach` gives. `stub` is their service's.
+    """Forwards requests on the channels that `reach` gives. `stub` makes the stub of the service for a channel.
 
-    A channel connects again by itself, so a node that comes back at its place is asked again.
+    A channel connects again by itself, so the forwarder reaches a node again that restarts at the same address.
     """
 
     def __init__(self, reach: Reach, stub: Callable[[grpc.aio.Channel], Any]) -> None:
@@ -71,11 +73,11 @@ class Forwarder:
         self._stopping = False
 
     def is_stopping(self) -> bool:
-        """Whether nothing is handed on any more."""
+        """Returns whether the forwarder takes no more requests."""
         return self._stopping
 
     async def stub(self, target: str, node_id: int | None = None) -> Any:
-        """The service at `target`, for who calls it directly. `node_id` is the controller's, where that is known.
+        """Returns the stub of the service at `target`. `node_id`: the controller's id, where known.
 
         Raises:
             WrongServer, OSError: the controller cannot be told from others there (`service_kit.rpc.controller_channels`).
@@ -96,7 +98,7 @@ class Forwarder:
         node_id: int | None = None,
         stay_here: bool = False,
     ) -> Any:
-        """The answer of the node at `target` to `request`. With `stay_here` that node hands the request on to no other.
+        """Returns the answer of the node at `target` to `request`. With `stay_here` that node does not forward the request.
 
         Raises:
             Refusal: the node has refused the request.
@@ -114,7 +116,7 @@ class Forwarder:
             raise NoAnswer(f"{target} was to be asked: {why}", never_sent=True, is_read=is_read) from e
         except _Stopped:
             pass  # nothing was sent yet
-        self._check_not_stopping(target, is_read)  # it may have come to that while the target was looked at
+        self._check_not_stopping(target, is_read)  # the forwarder may have stopped meanwhile
         asked, left_s = type(request)(), max(0.0, deadline_s - loop.time())
         asked.CopyFrom(request)
         asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
@@ -132,7 +134,7 @@ class Forwarder:
             raise NoAnswer(text, never_sent=False, is_read=is_read) from None
 
     async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What `work` gives. Raises what it raises, or _Stopped."""
+        """Returns the result of `work`, or raises its error, or raises _Stopped."""
         under_way = asyncio.ensure_future(work)
         self._under_way.add(under_way)
         try:
@@ -151,7 +153,7 @@ class Forwarder:
             raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
 
     async def stop(self, grace_s: float) -> None:
-        """Hands nothing on any more; what is under way gets `grace_s` seconds, and is then ended with NoAnswer."""
+        """Takes no more requests. Forwarded requests get `grace_s` seconds more, and then end with NoAnswer."""
         self._stopping = True
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=grace_s)
@@ -164,18 +166,18 @@ async def _answer(ask: Any, request: Any, timeout_s: float, metadata: Any) -> An
 
 
 def in_the_name_of(principal: str) -> tuple[tuple[str, Any], ...]:
-    """The metadata of a call that is made for `principal`."""
+    """Returns the metadata of a call that a node makes for `principal`."""
     return ((PRINCIPAL, principal.encode()),)
 
 
 def must_stay(context: Any) -> bool:
-    """Whether this call is to be answered here or nowhere."""
+    """Returns whether the caller forbids this node to forward the call (STAY_HERE)."""
     return any(key == STAY_HERE for key, _ in context.invocation_metadata() or ())
 
 
 def principal_of(context: Any) -> str:
-    """Whom the connection's certificate names: its subject (RFC 2253), else `SAN=` and its first alternative name. `anonymous`
-    without TLS."""
+    """Returns the holder that the connection's certificate names: its subject (RFC 2253), else `SAN=` with its first alternative
+    name. Without TLS: `anonymous`."""
     properties = context.auth_context()
     for name, prefix in _NAMES:
         values = properties.get(name)
@@ -186,7 +188,7 @@ def principal_of(context: Any) -> str:
 
 
 def claimed_principal(context: Any) -> str | None:
-    """In whose name the caller says that it asks, if it says so. Whether that is believed, `service_kit.rpc.doors` decides."""
+    """Returns the principal for which the caller claims to ask, if any. `service_kit.rpc.doors` decides whether to believe it."""
     for key, value in context.invocation_metadata() or ():
         if key == PRINCIPAL:
             return bytes(value).decode("utf-8", "replace")[:PRINCIPAL_CHARS_MAX]

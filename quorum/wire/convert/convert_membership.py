@@ -1,4 +1,4 @@
-"""Between protobuf and what is said about who votes (KIP-853). Translates; decides nothing."""
+"""Translates between protobuf and changes of the voter set (KIP-853). Decides nothing."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ LISTENER_CHARACTERS_MAX: Final = 64
 
 
 def endpoint(message: common_pb2.Endpoint, what: str) -> Endpoint:
-    """An endpoint that can be called, or BadMessage: a voter that nobody reaches would count all the same."""
+    """Returns an endpoint that can be called, or raises BadMessage: an unreachable voter would count in every majority."""
     found = from_endpoint(message)
     if not found.host or len(found.host) > HOST_CHARS_MAX:
         raise BadMessage(f"{what}: a host of {len(found.host)} characters; 1 to {HOST_CHARS_MAX} are possible")
@@ -130,11 +130,10 @@ def from_transfer(message: admin_pb2.TransferLeadershipRequest, timeout_ms: int)
 
 
 def to_mutation_response(response: QuorumChangeResponse, hint: LeaderHint) -> admin_pb2.MutationResponse:
-    """The answer for an operator.
+    """Returns the answer for an operator.
 
     Raises:
-        Refused: the quorum has refused. That this node does not lead is said in the words of AdminService, for which a
-            client asks elsewhere.
+        Refused: the quorum has refused. NOT_LEADER_OR_FOLLOWER becomes NOT_CONTROLLER, AdminService's code for "ask the leader".
     """
     match response.error:
         case ErrorCode.NONE:

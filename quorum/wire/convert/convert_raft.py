@@ -1,8 +1,8 @@
-"""Between protobuf and what controllers say to each other. Translates; decides nothing.
+"""Translates between protobuf and the messages of controllers. Decides nothing.
 
-Batches stay bytes: what `encode` made on the leader is what lies on the follower's disk. They are checked by their CRC
-where they arrive, and are never encoded again. What comes from the network is not trusted: lengths are bounded by gRPC's
-receive limit and by the batch format, ids have sixteen bytes, and whatever else is wrong is a `BadMessage`.
+Batches stay bytes: the bytes that `encode` made on the leader lie on the follower's disk. The receiving node checks the CRC of
+each batch, and never encodes a batch again. Received messages are not trusted: gRPC's receive limit and the batch format bound all
+lengths, an id has 16 bytes, and any other mistake is a `BadMessage`.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ from quorum.wire.convert.errors import BadMessage, wire_code
 
 UUID_BYTES = 16
 BATCHES_BYTES_MAX = 4 << 20
-"""No answer carries more than gRPC lets through."""
+"""Maximum size of an answer's batches; gRPC lets no more through."""
 SUCCESSORS_MAX = 1_000
 
 
@@ -46,14 +46,14 @@ SUCCESSORS_MAX = 1_000
 
 
 def uuid(value: bytes, what: str) -> Uuid:
-    """The id, if it is one."""
+    """Returns the id. Raises BadMessage unless it has 16 bytes."""
     if len(value) != UUID_BYTES:
         raise BadMessage(f"{what} has {len(value)} bytes; an id has {UUID_BYTES}")
     return value
 
 
 def chain(value: bytes, what: str) -> bytes:
-    """The chain value, if it can be one: 32 bytes, or none where none is known."""
+    """Returns the chain value. Raises BadMessage unless it has 32 bytes, or none where the sender knows none."""
     if len(value) not in (0, 32):
         raise BadMessage(f"{what} has {len(value)} bytes; a chain has 32")
     return value
@@ -120,7 +120,7 @@ def from_part(message: common_pb2.BatchPart) -> BatchPart:
 
 
 def sender(identity: Identity) -> voter_pb2.Sender:
-    """How this node introduces itself. The same for every request: build it once."""
+    """Returns the sender of this node's requests. Every request has the same sender, so build it once."""
     return voter_pb2.Sender(
         cluster_id=identity.cluster_id,
         replica=common_pb2.ReplicaKey(node_id=identity.node_id, directory_id=identity.directory_id),

@@ -1,9 +1,9 @@
-"""Refusals on their way to the wire: `Refused` becomes an `Error` and a `LeaderHint`, and a bad message becomes `Refused`.
+"""Refusals on their way to the wire: `Refused` becomes a `Refusal`, or in a stream an `Error` and a `LeaderHint`.
 
-Three things are never mixed up, because a client does something else in each case:
-  * NOT_CONTROLLER (and BROKER_NOT_AVAILABLE): nothing was done here; the hint says who to ask;
-  * REQUEST_TIMED_OUT: it may have happened, and a client looks before it repeats it;
-  * every other code: it has not happened, and asking again changes nothing.
+Three cases are never mixed up, because a client does something else in each:
+  * NOT_CONTROLLER and BROKER_NOT_AVAILABLE: nothing was done here, and the hint names the node to ask;
+  * REQUEST_TIMED_OUT: the change may have happened, and a client looks before a repetition;
+  * every other code: nothing was done, and a repetition changes nothing.
 """
 
 from typing import Any
@@ -18,21 +18,21 @@ from service_kit.rpc.refusals import Refusal, leader_metadata
 
 
 class BadMessage(ValueError):
-    """What came from the network cannot be what it says; the message tells which field. Nothing was done."""
+    """A field of a received message has an impossible value. The text names the field. Nothing was done."""
 
 
 def wire_code(code: ErrorCode) -> Any:
-    """The code as generated messages take it: their stubs ask for their own enum, which has the same numbers."""
+    """Returns the code as generated messages take it: the generated enum has the same numbers, and another type."""
     return int(code)
 
 
 def error(code: ErrorCode, message: str = "") -> common_pb2.Error:
-    """One error as it travels."""
+    """Returns an error message for the wire."""
     return common_pb2.Error(code=wire_code(code), message=message)
 
 
 def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:
-    """Whom to ask instead; None where nothing is known."""
+    """Returns the leader to ask instead; None where no leader is known."""
     if hint is None:
         return None
     endpoint = hint.endpoint
@@ -46,17 +46,17 @@ def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:
 
 
 def bad_request(problem: BadMessage) -> Refused:
-    """The refusal that a bad message earns."""
+    """Returns the refusal of a bad message."""
     return Refused(ErrorCode.INVALID_REQUEST, str(problem))
 
 
 def not_authorized(problem: NotAuthorized) -> Refused:
-    """The refusal of whoever shows another certificate than the door wants."""
+    """Returns the refusal of a caller whose certificate does not permit the call."""
     return Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, str(problem))
 
 
 def wrong_cluster(theirs: str, ours: str) -> Refused:
-    """The refusal of a request that was meant for another cluster."""
+    """Returns the refusal of a request for another cluster."""
     return Refused(
         ErrorCode.INCONSISTENT_CLUSTER_ID,
         f"this is cluster {ours}; the request is for cluster {theirs or '(none named)'}",
@@ -64,7 +64,7 @@ def wrong_cluster(theirs: str, ours: str) -> Refused:
 
 
 def to_refusal(refused: Refused, hint: LeaderHint) -> Refusal:
-    """The refusal of a unary call, with the leader that `refused` names, or else `hint`."""
+    """Returns the refusal of a unary call, with the leader that `refused` names, or else `hint`."""
     leader = refused.hint or hint
     host, port = ("", 0) if leader.endpoint is None else (leader.endpoint.host, leader.endpoint.port)
     metadata = leader_metadata(leader.leader_id, leader.epoch, host, port)
@@ -72,7 +72,7 @@ def to_refusal(refused: Refused, hint: LeaderHint) -> Refusal:
 
 
 def from_refusal(refusal: Refusal) -> Refused:
-    """What another node has refused; a code that a newer node invented is UNKNOWN_SERVER_ERROR here."""
+    """Returns another node's refusal. A code that only newer releases know becomes UNKNOWN_SERVER_ERROR."""
     code = ErrorCode.__members__.get(refusal.reason, ErrorCode.UNKNOWN_SERVER_ERROR)
     leader_id, epoch, at = refusal.number("leader_id"), refusal.number("leader_epoch"), refusal.leader
     endpoint = None if at is None else Endpoint("", at.host, at.port)
