@@ -1,8 +1,8 @@
 """Translates between protobuf and the messages of controllers. Decides nothing.
 
 Batches stay bytes: the bytes that `encode` made on the leader lie on the follower's disk. The receiving node checks the CRC of
-each batch, and never encodes a batch again. Received messages are not trusted: gRPC's receive limit and the batch format bound all
-lengths, an id has 16 bytes, and any other mistake is a `BadMessage`.
+each batch, and never encodes a batch again. Received messages are not trusted: gRPC's receive limit and the batch format bound
+all lengths, an id has 16 bytes, and any other mistake is a `BadMessage`.
 """
 
 from collections.abc import Iterable
