@@ -8,7 +8,7 @@ note was true when it was written. An older note stays true because every operat
   2. power cut: the note says 50 or 60, and both are true. Recovery treats at least 0..49 as durable;
   3. the log is truncated to 30: first "30" is written and fsynced, then the bytes above are cut. No power cut can leave
      a note of 50 beside a log that ends at 30.
-The note has 56 bytes at the start of one sector, and a disk writes a sector as a whole.
+The note has 52 bytes at the start of one sector, and a disk writes a sector as a whole.
 
 `log-start` is replaced atomically. It names the record at which the log starts, which may lie inside a segment. It also
 makes a reset one step: as soon as `log-start` says `resetting`, the old segments do not count.
