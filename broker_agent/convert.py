@@ -78,7 +78,10 @@ def alter_partition_request(
                 partition=each.partition,
                 leader_epoch=each.leader_epoch,
                 partition_epoch=each.partition_epoch,
-                new_isr=[broker_pb2.IsrMember(broker_id=member, broker_epoch=epoch) for member, epoch in each.isr],
+                new_isr=[
+                    broker_pb2.IsrMember(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+                    for member in each.isr
+                ],
                 leader_recovery_state=RECOVERED,
             )
             for each in proposals

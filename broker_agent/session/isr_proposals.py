@@ -56,6 +56,13 @@ class ProposalLimits:
     """How long to wait for an answer."""
 
 
+class IsrMember(NamedTuple):
+    """A replica in a proposed ISR, with the epoch of its registration in the image."""
+
+    broker_id: NodeId
+    broker_epoch: int
+
+
 class IsrProposal(NamedTuple):
     """A new ISR for a partition, proposed by its leader from the state with these epochs. The leader has recovered."""
 
@@ -63,8 +70,8 @@ class IsrProposal(NamedTuple):
     partition: int
     leader_epoch: int
     partition_epoch: int
-    isr: tuple[tuple[NodeId, int], ...]
-    """The brokers in the order of the assignment, each with the broker epoch that this broker has seen."""
+    isr: tuple[IsrMember, ...]
+    """The members in the order of the assignment."""
 
 
 class ProposalResult(NamedTuple):
@@ -184,7 +191,7 @@ def _proposal(
     topic_id: Uuid, partition: int, state: PartitionState, active: Mapping[NodeId, int]
 ) -> Iterator[IsrProposal]:
     """The proposal for a partition that this broker leads, if one is needed. `active` includes this broker."""
-    isr = tuple((replica, active[replica]) for replica in state[REPLICAS] if replica in active)
-    if state[RECOVERY_STATE] == RECOVERED and all(replica in state[ISR] for replica, _ in isr):
+    isr = tuple(IsrMember(replica, active[replica]) for replica in state[REPLICAS] if replica in active)
+    if state[RECOVERY_STATE] == RECOVERED and all(member.broker_id in state[ISR] for member in isr):
         return
     yield IsrProposal(topic_id, partition, state[LEADER_EPOCH], state[PARTITION_EPOCH], isr)
