@@ -1,9 +1,10 @@
-"""What an image of millions of partitions costs: bytes a partition, microseconds a change, seconds to load and to iterate.
+"""Measures an image of millions of partitions: bytes a partition, microseconds a change, seconds to load and to iterate.
 
     python benchmarks/image_spike.py                         2,000,000 partitions in six shapes
     python benchmarks/image_spike.py --partitions 100000     the same shapes, smaller
 
-Each shape runs in a process of its own, so that the resident memory is its own. Prints one line for each, as Markdown.
+Each shape runs in a separate process, so the resident memory belongs to one shape. The output has one
+Markdown line for each shape.
 """
 
 import argparse
@@ -25,7 +26,7 @@ CHANGES = 2_000
 
 
 class Shape(NamedTuple):
-    """How the partitions are spread."""
+    """The spread of the partitions."""
 
     partitions: int
     partitions_per_topic: int

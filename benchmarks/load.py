@@ -1,4 +1,4 @@
-"""Closed-loop load and its figures: so many callers, each of which asks again as soon as it is answered."""
+"""Closed-loop load and its figures: a fixed number of callers, each with one call under way."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ Call = Callable[[int], Awaitable[object]]
 
 
 class Figures(NamedTuple):
-    """What a run of load has shown. Latencies in milliseconds."""
+    """The figures of one run. Latencies are in milliseconds."""
 
     calls: int
     seconds: float

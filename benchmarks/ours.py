@@ -1,4 +1,4 @@
-"""Three quorumd processes on this machine, asked in the same way as the peer: raw gRPC stubs, nothing in between."""
+"""Three quorumd processes on this machine, called in the same way as the peer: raw gRPC stubs, nothing in between."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ class OurCluster:
         try:
             await self._prepare()
         except BaseException:
-            await self.__aexit__(None, None, None)  # whoever does not come up leaves no daemons behind
+            await self.__aexit__(None, None, None)  # a cluster that fails to start leaves no daemons behind
             raise
         return self
 
@@ -91,14 +91,14 @@ class OurCluster:
         return {name: pid for name, pid in pids.items() if pid is not None}
 
     def _alter(self, n: int) -> admin_pb2.IncrementalAlterConfigsRequest:
-        """One config of one topic: a key of its own and a value of about 200 bytes in the log."""
+        """A request for one config of one topic, about 200 bytes in the log."""
         operation = admin_pb2.ConfigOperation(key="retention.ms", value=str(1_000 + n))
         resource = admin_pb2.ConfigResource(resource_type=2, name=f"t{n % TOPICS}")
         alteration = admin_pb2.ConfigAlteration(resource=resource, operations=[operation])
         return admin_pb2.IncrementalAlterConfigsRequest(context=self._context, alterations=[alteration])
 
     async def put_call(self) -> Call:
-        """One config of one topic altered, at the active controller."""
+        """Alters one config of one topic, at the active controller."""
         stub = self._stubs[await self.leader()]
 
         async def call(n: int) -> object:
@@ -107,7 +107,7 @@ class OurCluster:
         return call
 
     async def submit_call(self) -> tuple[Call, Any]:
-        """The same over one pipelined stream; and what ends it."""
+        """Writes over one pipelined stream. Returns a call, and a function that ends the stream."""
         stream = self._stubs[await self.leader()].Submit()
         waiting: dict[int, asyncio.Future[object]] = {}
 
@@ -142,7 +142,7 @@ class OurCluster:
         return call, end
 
     async def partitions_call(self, partitions: int = 1_000) -> Call:
-        """One topic with so many partitions created, replication factor 3."""
+        """Creates one topic with this number of partitions, replication factor 3."""
         stub = self._stubs[await self.leader()]
 
         async def call(n: int) -> object:
@@ -153,7 +153,7 @@ class OurCluster:
         return call
 
     def any_put_call(self) -> Call:
-        """One write to whichever running controller is next in turn: for the time after a failure."""
+        """Writes to the running controllers in turn: for the time after a failure."""
 
         async def call(n: int) -> object:
             running = [i for i in range(3) if i not in self._down]
@@ -164,23 +164,23 @@ class OurCluster:
         return call
 
     async def kill_leader(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """Gives its index; until it is back it is asked nothing."""
+        """Kills the controller, and returns the index. The load leaves a killed controller out."""
         index = await self.leader()
         self._cluster.kill(self._cluster.layout.controllers[index].name, number)
         self._down.add(index)
         return index
 
     async def pause_leader(self) -> int:
-        """SIGSTOP: it holds its connections and says nothing any more."""
+        """Sends SIGSTOP: the process keeps its connections and answers nothing."""
         return await self.kill_leader(signal.SIGSTOP)
 
     async def resume(self, index: int) -> None:
-        """SIGCONT, and caught up."""
+        """Sends SIGCONT, and waits until the controller has caught up."""
         self._cluster.kill(self._cluster.layout.controllers[index].name, signal.SIGCONT)
         await self._caught_up(index)
 
     async def bring_back(self, index: int) -> None:
-        """Started again, and caught up."""
+        """Starts the controller again, and waits until the controller has caught up."""
         self._cluster.start(self._cluster.layout.controllers[index].name)
         await self._caught_up(index)
 
@@ -197,7 +197,7 @@ class OurCluster:
 
 
 def _check(answer: Any) -> Any:
-    """The answer, if it and its results are without error."""
+    """Returns an answer without errors; raises for any other answer."""
     for error in (answer.error, *(result.error for result in answer.results)):
         if error.code != common_pb2.NONE:
             raise NotAcknowledged(f"{common_pb2.ErrorCode.Name(error.code)}: {error.message}")

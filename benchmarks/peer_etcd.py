@@ -19,7 +19,7 @@ VALUE = os.urandom(200)
 
 
 class EtcdNotFound(Exception):
-    """There is no `etcd` on this machine."""
+    """This machine has no `etcd`."""
 
 
 class EtcdCluster:
@@ -55,7 +55,7 @@ class EtcdCluster:
             await channel.close()
         for process in self._processes:
             if process is not None:
-                process.kill()  # a stopped process, too, dies of this
+                process.kill()  # SIGKILL ends a stopped process too
                 process.wait()
 
     def _spawn(self, index: int, state: str) -> None:
@@ -71,7 +71,7 @@ class EtcdCluster:
             self._processes[index] = subprocess.Popen(command, stdout=log, stderr=log)
 
     async def leader(self) -> int:
-        """The index of the server that leads, once a majority of the running ones say so."""
+        """The index of the leader, once a majority of the running servers agree."""
         for _ in range(1_500):
             says: dict[int, int] = {}
             member: dict[int, int] = {}
@@ -103,7 +103,7 @@ class EtcdCluster:
         return call
 
     def any_put_call(self) -> Call:
-        """One put to whichever running server is next in turn: for the time after a failure."""
+        """Puts to the running servers in turn: for the time after a failure."""
 
         async def call(n: int) -> object:
             running = [i for i in range(3) if self._processes[i] is not None and i not in self._paused]
@@ -113,7 +113,7 @@ class EtcdCluster:
         return call
 
     async def kill_leader(self) -> int:
-        """kill -9; returns whom."""
+        """Kills a server with `kill -9`, and returns the index."""
         index = await self.leader()
         process = self._processes[index]
         assert process is not None
@@ -123,7 +123,7 @@ class EtcdCluster:
         return index
 
     async def pause_leader(self) -> int:
-        """SIGSTOP; until it is resumed it is asked nothing."""
+        """Sends SIGSTOP. The load leaves a paused server out."""
         index = await self.leader()
         process = self._processes[index]
         assert process is not None

@@ -1,14 +1,14 @@
-"""What a write costs in CPU time: three whole nodes in one process, joined by lists instead of gRPC.
+"""Measures the CPU time of a write: three whole nodes in one process, joined by lists instead of gRPC.
 
     python -m benchmarks.turn_cost [--writes 20000] [--at-once 64] [--profile leader|follower|both] [--partitions 0]
 
-Wall time says little on a machine that is busy with other things, and gRPC hides what the turn costs. So here the same
-nodes as in production run on a memory file system; a round gives each node one turn for all that has come in, and a
-leader's flush ends one round after it began, as on its thread. Counted is the thread's CPU time inside of `turn` and
-`next_deadline_ms`, and how many turns, flushes and fetches a write took.
+On a busy machine wall time says little, and gRPC hides the cost of a turn. So production's nodes run here on a memory file
+system. A round gives each node one turn for all waiting inputs. A leader's flush ends one round after its begin, as on a
+thread. The figures are the thread's CPU time inside of `turn` and `next_deadline_ms`, and the turns, flushes and
+fetches of a write.
 
-Neighbours make CPU time dearer too (they share caches and the core's units). So a yardstick, a fixed piece of Python, is
-measured all along, and times are given as they would be where it takes YARDSTICK_US, as on the reference machine at rest.
+Neighbours make CPU time dearer too, because they share caches and the core's units. So a yardstick, a fixed piece of Python, runs
+between the measurements. All times are scaled to a machine with a yardstick of YARDSTICK_US: the reference machine at rest.
 """
 
 import argparse
@@ -60,7 +60,7 @@ from snapshots.store import SnapshotStore
 
 TOPICS = 1_000
 PIECES = 10
-"""The load is cut into so many, and the cheapest counts: what the others took longer for was not this code."""
+"""How many pieces the load has. The cheapest piece counts: other work of the machine made the others slower."""
 YARDSTICK_US = 12_000
 BROKERS = (101, 102, 103)
 CONTACT_EVERY_MS = 2_000
@@ -75,7 +75,7 @@ class _Point(NamedTuple):
 
 
 def _yardstick_us() -> float:
-    """Calls, small tuples, dictionaries and attributes: what a turn is made of."""
+    """Calls, small tuples, dictionaries and attributes: the material of a turn."""
     began = time.thread_time()
     points: dict[str, _Point] = {}
     for n in range(10_000):
@@ -86,7 +86,7 @@ def _yardstick_us() -> float:
 
 
 class _Member:
-    """One node, and the lists in which its world stands."""
+    """One node, with lists instead of a world."""
 
     def __init__(self, node_id: NodeId, path: Path, voters: Voters, trio: "Trio") -> None:
         self.node_id = node_id
@@ -109,7 +109,7 @@ class _Member:
         self.node.start(self._trio.now_ms, self._trio.wall_ms)
 
     def turn(self) -> None:
-        """One turn for all that has come in; none where nothing has and nothing is due."""
+        """Takes one turn for all waiting inputs; no turn if no input waits and no timer is due."""
         now_ms = self._trio.now_ms
         if not self.inbox:
             if self.due_ms is None or self.due_ms > now_ms:
@@ -151,7 +151,7 @@ class _Member:
 
 
 class Trio:
-    """Three nodes, a clock that this file moves, and closed-loop clients."""
+    """Three nodes, a manual clock, and closed-loop clients."""
 
     def __init__(self, path: Path) -> None:
         self.now_ms = 1_000
@@ -185,7 +185,7 @@ class Trio:
         return next((member for member in self.members.values() if member.node.active.on), None)
 
     def round(self) -> None:
-        """A turn for everybody, the leader first; followers flush at once, the leader's flush ends after them."""
+        """One turn for each node, the leader first; followers flush at once, the leader's flush ends after them."""
         self.now_ms += 1
         if self._contacts and self.now_ms - self._contact_ms > CONTACT_EVERY_MS:
             self._contact()
@@ -232,7 +232,7 @@ class Trio:
         self._until_answered(CreateTopics(topics))
 
     def _contact(self) -> None:
-        """The brokers are heard, each just above its own registration."""
+        """Each broker fetches once, just above its own registration."""
         self._contact_ms = self.now_ms
         leader = self.leader()
         assert leader is not None

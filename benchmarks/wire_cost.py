@@ -1,10 +1,10 @@
-"""What a write costs in CPU time when it comes over gRPC: each process of a real cluster by itself, and the client.
+"""Measures the CPU time of a write over gRPC, for each process of a real cluster and for the client.
 
     python -m benchmarks.wire_cost [--seconds 3]
 
-Beside the writes of `make bench` stands an empty call (DescribeQuorum, which no turn is taken for): what gRPC itself takes.
-CPU time is the kernel's count of nanoseconds on a core (schedstat), all threads; a switch is a thread that gave up its core
-to wait. On a machine that is busy with other things these figures stay nearly the same, and the rate does not.
+Beside the writes of `make bench` the table has an empty call (DescribeQuorum, without a turn): the cost of gRPC itself. CPU time
+is the kernel's count of nanoseconds on a core (schedstat), for all threads. A switch is a thread that gave up its core to wait.
+On a busy machine these figures stay nearly the same, but the rate does not.
 """
 
 import argparse

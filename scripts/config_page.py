@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md: every key of both daemons, from the classes that read them.
+"""Writes docs/configuration.md: every key of both daemons, from the classes with the keys.
 
 `python scripts/config_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
 """
@@ -72,7 +72,7 @@ def keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Key]:
 
 
 def docstring(model: type[BaseModel], field: str) -> str:
-    """The docstring below a field, in the class that declares it."""
+    """The docstring below a field, in the declaring class."""
     for kind in model.__mro__:
         if field in inspect.get_annotations(kind):
             return _docstrings(kind).get(field, "")

