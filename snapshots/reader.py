@@ -121,7 +121,7 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
         except LogFormatError as e:
             raise SnapshotCorrupt.at(path, position, str(e)) from e
         if not verify_chain(batch, chain):
-            raise SnapshotCorrupt.at(path, position, "the batch does not continue the one before it")
+            raise SnapshotCorrupt.at(path, position, "the batch does not continue the batch before")
         chain = batch.chain
         yield position, batch
         position += len(batch.data)
@@ -169,7 +169,7 @@ def _verify(file: File, path: str, end: OffsetAndEpoch) -> tuple[SnapshotFooter,
             total += hashed
             count += number
         if {batch.first_timestamp_ms, batch.last_timestamp_ms} != {header.last_contained_log_timestamp_ms}:
-            raise SnapshotCorrupt.at(path, position, "a batch of another time than the header's")
+            raise SnapshotCorrupt.at(path, position, "the batch has another time than the header")
     if header is None or quorum is None or footer is None:
         raise SnapshotCorrupt.at(path, file.size(), "the file ends before its footer")
     _check_sums(footer, count, digest_to_bytes(total % MODULUS), path, file.size())

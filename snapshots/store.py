@@ -206,7 +206,7 @@ class SnapshotStore:
         except OSError as e:
             if not is_unreadable(e):
                 raise
-            raise SnapshotNotFound(f"the snapshot {end} cannot be read here: {e}") from e
+            raise SnapshotNotFound(f"this node's disk cannot read the snapshot {end}: {e}") from e
         finally:
             file.close()
 
@@ -292,7 +292,7 @@ class SnapshotStore:
         """
         part = self._part
         if part is None or part[0] != end:
-            raise SnapshotNotFound(f"no download of snapshot {end} is under way")
+            raise SnapshotNotFound(f"no download of snapshot {end} is running")
         self._part = None
         self._writing.add(end)
         file = part[1]

@@ -251,7 +251,9 @@ class RealFile:
                 os.fdatasync(self._fd)
             except OSError as e:
                 self._failed = True
-                raise FlushFailed(f"{self._path}: fdatasync failed ({e}); what is on the disk is unknown") from e
+                raise FlushFailed(
+                    f"{self._path}: fdatasync failed ({e}); the content of the disk is unknown, so this process stops"
+                ) from e
             self._check_linked()
 
     def close(self) -> None:
@@ -370,7 +372,9 @@ class RealDirectory:
         except BlockingIOError as e:
             holder = os.pread(fd, _HOLDER_BYTES, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
-            raise DirectoryInUse(f"{self.path} is in use by process {holder}; one process at a time") from e
+            raise DirectoryInUse(
+                f"{self.path} is in use by process {holder}. Nothing was changed; stop that process first"
+            ) from e
         try:
             # Overwrite in place, always with the same length: a full disk has this block already, and perhaps no other.
             os.pwrite(fd, f"{os.getpid()}\n".rjust(_HOLDER_BYTES).encode(), 0)
@@ -409,6 +413,8 @@ def _flush_directory(path: Path) -> None:
     try:
         os.fsync(fd)
     except OSError as e:
-        raise FlushFailed(f"{path}: fsync of the directory failed ({e})") from e
+        raise FlushFailed(
+            f"{path}: fsync of the directory failed ({e}); the content of the disk is unknown, so this process stops"
+        ) from e
     finally:
         os.close(fd)

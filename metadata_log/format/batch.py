@@ -146,7 +146,7 @@ def encode(
     """
     length = HEADER_BYTES + len(payload)
     if length > BATCH_BYTES_MAX:
-        raise BatchTooLarge(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}")
+        raise BatchTooLarge(f"a batch of {length} bytes; the limit is {BATCH_BYTES_MAX}. Nothing was appended")
     if not 0 < record_count <= BATCH_RECORDS_MAX:
         raise BatchTooLarge(f"a batch of {record_count} records; at least 1 and at most {BATCH_RECORDS_MAX}")
     assert len(previous_chain) == CHAIN_BYTES
@@ -203,7 +203,7 @@ def decode(data: bytes, position: int = 0) -> Batch:
     _, flags, _, length, crc, epoch, base_offset, count, epoch_above, first_ms, last_ms, chain = _header(data, position)
     whole = data[position : position + length]
     if len(whole) < length:
-        raise LogFormatError(f"a batch of {length} bytes, of which {len(whole)} are there")
+        raise LogFormatError(f"a batch of {length} bytes, of which only {len(whole)} exist")
     if google_crc32c.value(whole[_CRC_START:]) != crc:
         raise LogFormatError(f"CRC-32C mismatch in the batch at offset {base_offset}")
     if epoch_above:

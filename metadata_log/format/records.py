@@ -108,7 +108,7 @@ def record(type_number: int) -> Callable[[type[T]], type[T]]:
 
 EXTERNAL_DATA_PLANE = "external"
 NO_DATA_PLANE = "none"
-"""What moves a broker's data. `external`: a data plane beside the agent, which proposes ISRs. `none`: nothing, so the
+"""The mover of a broker's data. `external`: a data plane beside the agent, which proposes ISRs. `none`: nothing, so the
 agent proposes ISRs."""
 
 

@@ -88,7 +88,7 @@ def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
 
 
 class DeltaKind(Enum):
-    """How strictly records are checked."""
+    """The strictness of a replay."""
 
     STRICT = auto()
     """Records from the log: everything is checked."""
@@ -142,7 +142,7 @@ class MetadataDelta(ImageEditor):
     def _feature(self, record: FeatureLevel, offset: Offset) -> None:
         level = self._features.get(record.name)
         if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
-            raise Misfit(f"level {record.level} of feature {record.name}")
+            raise Misfit(f"feature {record.name} with level {record.level}, which is not possible")
         old = None if level is None else FeatureLevel(record.name, level)
         self._exchange(old, record if record.level else None)
         if record.level:
@@ -167,7 +167,7 @@ class MetadataDelta(ImageEditor):
     def _producer_id_block(self, record: ProducerIds, offset: Offset) -> None:
         old = self._single("producer_ids")
         if record.next_producer_id < 0 or (old is not None and record.next_producer_id <= old.next_producer_id):
-            raise Misfit(f"next producer id {record.next_producer_id}, after {old}")
+            raise Misfit(f"next producer id {record.next_producer_id} is not above the one before: {old}")
         self._put_single("producer_ids", record)
         self.changed.others = True
 
@@ -238,7 +238,9 @@ class MetadataDelta(ImageEditor):
         elif record.broker_epoch < 0:
             raise Misfit(f"broker {record.broker_id} without an epoch")
         elif self._kind is DeltaKind.STRICT and record.broker_epoch not in (offset, _kept_epoch(old, record)):
-            raise Misfit(f"broker {record.broker_id} registers with epoch {record.broker_epoch}, not its own")
+            raise Misfit(
+                f"broker {record.broker_id} registers with epoch {record.broker_epoch}, neither a new one nor its own"
+            )
         self._put(self._brokers, record.broker_id, record)
         self.changed.brokers.add(record.broker_id)
 

@@ -204,7 +204,7 @@ class Piece:
         """
 
         def refuse(_: int) -> NoReturn:
-            raise UnreadableBatch(self.end_position, "the disk cannot read what follows the last batch")
+            raise UnreadableBatch(self.end_position, "the disk cannot read the bytes after the last batch")
 
         position = self.end_position
         while data := read_around(self.file, position, _WINDOW_BYTES, refuse):

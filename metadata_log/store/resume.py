@@ -1,4 +1,4 @@
-"""Where a log goes on behind damage.
+"""The place at which a log goes on behind damage.
 
 A batch behind damage is believed only if it leads, batch by batch, to a known chain: the previous chain in the next
 segment's header or, in the last segment, the chain at the durable end. So bytes that only look like a batch, such as the
@@ -47,7 +47,7 @@ class Resume(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """How far the log was read before the damage: the epoch, chain and time of the last batch."""
+    """The end of the intact batches before the damage: epoch, chain and time of the last one."""
 
     epoch: Epoch
     chain: bytes

@@ -102,7 +102,9 @@ def unpack_header(data: bytes) -> SegmentHeader:
     if google_crc32c.value(data[:crc_end]) != crc:
         raise LogFormatError("CRC-32C mismatch in the segment header")
     if version not in (1, _VERSION):
-        raise UnsupportedSegment(f"segment format version {version}; this code reads 1 and {_VERSION}")
+        raise UnsupportedSegment(
+            f"segment format version {version}; this release reads 1 and {_VERSION}; use the release that wrote it"
+        )
     if epoch > EPOCH_MAX:
         raise LogFormatError(f"an epoch of {epoch}; the last one is {EPOCH_MAX}")
     return SegmentHeader(OffsetAndEpoch(offset, epoch), chain, timestamp_ms)

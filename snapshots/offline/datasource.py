@@ -63,7 +63,7 @@ def parse_options(options: Mapping[str, str]) -> Settings:
     """
     path = options.get("path")
     if not path:
-        raise ValueError('metadata_log: say which log with .option("path", DIRECTORY)')
+        raise ValueError('metadata_log: no path given; name the log with .option("path", DIRECTORY)')
     mode = options.get("mode", "batches")
     if mode not in TABLES:
         raise ValueError(f"metadata_log: mode {mode!r}; there are {', '.join(TABLES)}")

@@ -184,7 +184,7 @@ def test_a_full_disk_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "pwrite", full)
     for directory, holder in ((used, str(os.getpid())), (new, "unknown")):
         directory.lock()
-        with pytest.raises(DirectoryInUse, match=f"is in use by process {holder};"):
+        with pytest.raises(DirectoryInUse, match=f"is in use by process {holder}. Nothing was changed"):
             RealDirectory(directory.path).lock()
         directory.unlock()
 

@@ -295,7 +295,7 @@ def test_a_segment_of_a_newer_release_is_no_damage() -> None:
         directory.edit(name, as_of_version_3)
         before = directory.read(name, 1 << 20)
         for accept_loss in (False, True):
-            with pytest.raises(CorruptLog, match=f"{name}.*segment format version 3; this code reads 1 and 2"):
+            with pytest.raises(CorruptLog, match=f"{name}.*segment format version 3; this release reads 1 and 2"):
                 Log.open(directory, config=CONFIG, accept_loss=accept_loss)
         assert directory.read(name, 1 << 20) == before
 

@@ -71,7 +71,7 @@ def test_an_intact_header_of_a_later_version_is_no_damage() -> None:
     data[8:10] = b"\x00\x03"
     data[68:] = google_crc32c.value(bytes(data[:68])).to_bytes(4, "big")
 
-    with pytest.raises(UnsupportedSegment, match="version 3; this code reads 1 and 2"):
+    with pytest.raises(UnsupportedSegment, match="version 3; this release reads 1 and 2"):
         unpack_header(bytes(data))
 
 

@@ -279,7 +279,9 @@ class MemoryDirectory:
 
     def lock(self) -> None:
         if self._locked:
-            raise DirectoryInUse(f"{self._path_text} is in use by process 0; one process at a time")
+            raise DirectoryInUse(
+                f"{self._path_text} is in use by process 0. Nothing was changed; stop that process first"
+            )
         self._locked = True
 
     def unlock(self) -> None:

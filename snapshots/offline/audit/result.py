@@ -20,7 +20,7 @@ class Leadership(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """How many events of each kind happened in each time bucket of `bucket_ms`, from `first_ms` on."""
+    """The number of events of each kind in each time bucket of `bucket_ms`, from `first_ms` on."""
 
     first_ms: int
     bucket_ms: int
