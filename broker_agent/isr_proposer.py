@@ -1,6 +1,6 @@
 """The task of a broker without a data plane that sends the ISR proposals of `isr_proposals` to the controller.
 
-There is one task, so one request is in flight. The task makes proposals from the newest image, sends them, and takes the
+There is one such task, so one request is in flight. The task makes proposals from the newest image, sends them, and takes the
 answer. It starts again when the cache, the state or the lease has changed, or at the next deadline. The requests go to the
 controller that the session uses; the session also looks for another controller.
 """

@@ -4,6 +4,11 @@ Any broker answers for the whole cluster. A broker that is fenced, or whose leas
 BROKER_NOT_AVAILABLE and the reason, and the client asks another broker. `BrokerStatus` is for operators and probes: every broker
 answers it in every state.
 
+    1. A client asks broker 101 for the topic orders. Broker 101 answers for the whole cluster: broker 103 leads orders-0.
+    2. The network between broker 101 and the controllers fails. After 5 s the lease lapses. Broker 101 refuses the next request,
+       and the client asks broker 102.
+    3. An operator asks broker 101 for `BrokerStatus`. The answer says: online, lease lapsed, and the reason.
+
 Answers about topics have pages, and pages are built in slices (`metadata_pages`). The size of the cluster and of the request
 decides only the number of pages.
 

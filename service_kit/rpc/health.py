@@ -7,6 +7,10 @@ many:
   * `quorum`, /readyz:  the node knows a leader and does its part: in a rolling restart, the next node may be restarted;
   * `admin`:            the node serves admin calls or forwards them.
 
+    1. Controllers 1 and 2 of three lose their power. Controller 3 has no leader, so its /readyz fails. Its /livez is fine.
+    2. A supervisor that watches /livez leaves controller 3 alone. When one of the others returns, the two elect a leader at once.
+    3. A supervisor that watches /readyz would kill controller 3 too, and the quorum would have to wait for two restarts.
+
 gRPC clients and load balancers ask for the health of a service by its full name, for example `quorum_rpc.v1.AdminService`. CHECKS
 has the check for each service.
 
