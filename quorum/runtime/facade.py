@@ -1,6 +1,6 @@
-"""The one thing that `wire` holds of a running controller: ask, await, get a value or `Refused`.
+"""The face of a running controller towards `wire`: a method for each kind of request, which returns a value or raises `Refused`.
 
-Stated as a Protocol so that the gRPC services can be tried against a fake; `runtime.loop.NodeLoop` is the real one.
+The face is a Protocol, so that tests run the gRPC services against a fake. `runtime.loop.NodeLoop` is the real controller.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class ControllerNode(Protocol):
-    """A controller on this process's event loop. Methods marked async may be called concurrently by any handler."""
+    """A controller on this process's event loop. Any handler may call the async methods concurrently."""
 
     @property
     def tallies(self) -> Tallies:
@@ -33,11 +33,12 @@ class ControllerNode(Protocol):
         ...
 
     async def submit(self, command: Command, timeout_ms: int, identity: RequestIdentity | None = None) -> CommandReply:
-        """Decides `command` on the active controller and waits until it is committed. With an `identity` it takes effect
-        once, and whoever repeats it gets the first answer.
+        """Decides `command` on the active controller, and returns when its records are committed.
+
+        With an `identity` the command takes effect once: a client that repeats the command gets the first answer.
 
         Raises:
-            Refused: NOT_CONTROLLER with a hint; the controller's own refusal; REQUEST_TIMED_OUT (may have happened).
+            Refused: NOT_CONTROLLER with a hint; the controller's own refusal; REQUEST_TIMED_OUT: it may have happened.
         """
         ...
 
@@ -48,54 +49,60 @@ class ControllerNode(Protocol):
         on_outcome: Callable[[CommandReply | Refused], None],
         identity: RequestIdentity | None = None,
     ) -> None:
-        """As `submit`, for who has many under way: calls `on_outcome` once with what `submit` would return or raise.
+        """Does the same as `submit` for a caller with many commands under way: calls `on_outcome` once with the outcome.
 
-        It may be called at once, or inside of a turn, so it must not ask the node anything itself.
+        The call may come at once, or inside of a turn, so `on_outcome` must not call the node.
         """
         ...
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
-        """A broker's fetch and heartbeat; waits up to its `max_wait_ms` for something new."""
+        """Answers a broker's fetch, which is also its heartbeat; waits up to `max_wait_ms` for new records."""
         ...
 
     async def read(self, view: Callable[[ReadView], T], timeout_ms: int) -> T:
-        """A linearizable read on the active controller: `view` sees everything acknowledged before the call."""
+        """Reads on the active controller, linearizably: `view` sees everything that was acknowledged before the call."""
         ...
 
     async def read_local(self, view: Callable[[ReadView], T], at_least: Offset, timeout_ms: int) -> T:
-        """A read of what this node has applied, leader or not; waits until that is `at_least` all below the offset.
+        """Reads the image that the node has applied, leader or not, once all records below `at_least` are applied.
 
         Raises:
-            Refused: NOT_READY: the node has not come so far in time.
+            Refused: NOT_READY: the node has not applied them in time.
         """
         ...
 
     async def create_snapshot(self, reason: str, timeout_ms: int) -> Offset:
-        """Appends a snapshot mark; returns the offset that the snapshots will end at, once the mark is committed."""
+        """Appends a snapshot mark. Returns the end offset of the snapshots when the mark is committed."""
         ...
 
-    def status(self) -> NodeStatus: ...
+    def status(self) -> NodeStatus:
+        """Returns the status of the node as it is now."""
+        ...
 
     def on_transition(self, listener: Callable[[Transition], None]) -> None:
-        """`listener` is called with each change of this node's role, those before this call included."""
+        """Calls `listener` with each change of the node's role, also with the changes before this call."""
         ...
 
     def on_happening(self, listener: Callable[[Told], None]) -> None:
-        """`listener` is called with each happening that this node has decided and that is committed, in the order of the log."""
+        """Calls `listener` with each committed happening that the node has decided, in the order of the log."""
         ...
 
-    def leader_hint(self) -> LeaderHint: ...
+    def leader_hint(self) -> LeaderHint:
+        """Returns the leader that the node knows, with its address, for clients."""
+        ...
 
     def named_leader(self) -> LeaderHint:
-        """The same for another controller: without what only this node's configuration says."""
+        """Returns the same for another controller: without addresses that only the node's configuration has."""
         ...
 
     def restart_advice(self, node_id: NodeId) -> RestartAdvice:
-        """Whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
+        """Says whether that controller may be restarted now. Raises Refused: NOT_CONTROLLER, VOTER_NOT_FOUND."""
         ...
 
     def read_snapshot_chunk(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> tuple[int, bytes]:
-        """(size of the whole file, bytes from `position`). Raises Refused: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE."""
+        """Returns the file's size and bytes from `position` on. Raises Refused: SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE."""
         ...
 
-    def list_snapshots(self) -> tuple[SnapshotInfo, ...]: ...
+    def list_snapshots(self) -> tuple[SnapshotInfo, ...]:
+        """Returns the node's snapshots, oldest first."""
+        ...

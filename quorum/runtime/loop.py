@@ -1,17 +1,17 @@
-"""The only asyncio in the quorum: a node on an event loop, with a real network, a real disk and a real clock.
+"""A node on an asyncio event loop, with a real network, a real disk and a real clock. No other file of the runtime knows asyncio.
 
     gRPC handler --> post(event) --> [events] --> one turn for all that wait --> answers --> futures of the handlers
                                         ^                 |
          timer, finished job, peer -----+                 +--> peers.send, jobs
 
-Handlers put an event and a future in, and await the future. A turn takes everything that has come in since the last one,
-so under load one turn, one append and one flush serve many callers. A change that comes in while an earlier one waits for
-its majority asks for no turn of its own: the followers are under way and could not take it yet, and the turn in which one
-of them comes back takes all that has gathered. (With 64 changes in flight that is twice as many a second.)
+A handler posts an event with a future, and awaits the future. A turn takes all events since the last turn, so under load one
+turn, one append and one flush serve many callers. A change that arrives while an earlier change waits for its majority starts no
+turn: the followers' fetches are on their way and could not take the change yet. The turn that takes the next fetch takes all
+changes that have gathered. With 64 changes in flight, the leader commits twice as many changes a second in this way.
 
-Where a flush runs. A follower has nothing better to do than to wait for its disk, and a hop to a thread and back costs as
-much as half an fsync: it flushes inline, and the turn goes on with it. A leader has just handed batches to its followers'
-streams and must let them leave: it flushes on a thread, at the same time as the followers flush theirs.
+A follower flushes inside of its turn: it would only wait for the disk, and a hop to a thread and back costs half as much as an
+fsync. A leader flushes on a thread: the event loop must send the new batches to the followers meanwhile, so that all flush at the
+same time.
 """
 
 import asyncio
@@ -33,6 +33,7 @@ from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
 from quorum.runtime.active.story import Told
 from quorum.runtime.active.waiting_room import unknown_outcome
+from quorum.runtime.callers import Callers
 from quorum.runtime.commit_meter import CommitMeter
 from quorum.runtime.disk.open_directory import Opened
 from quorum.runtime.node import Node
@@ -75,25 +76,27 @@ T = TypeVar("T")
 ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
 
 STALL_MS = 500
-"""A turn that is this late was not late by chance: the process stood still, and brokers are not to blame for it."""
+"""How late a turn must be to show that the process stood still. Brokers get that time added to their sessions."""
 TURN_REQUESTS_MAX = 512
+"""Maximum number of clients' requests that one turn takes; the rest wait for the next turn. Controllers and brokers never wait
+behind clients: a leader that answers them late loses its leadership."""
 TURN_WORK_US_MAX = 5_000
-"""A turn takes no more of clients' requests than so many, and begins none after so much work; the others take the next turn.
-What controllers and brokers send is never kept waiting behind them: a leader that is late with that is a leader no more."""
+"""Maximum CPU time after which a turn begins no further request of a client."""
 LOOK_EVERY_REQUESTS = 8
+"""How many requests a turn takes between two looks at the CPU clock, which costs microseconds."""
 LOOK_EVERY_RECORDS = 500
-"""The clock of a turn's work is read, which costs microseconds, after so many requests, or when they have written so much: eight
-topics of 10,000 partitions would be half a second."""
-WAITING_MAX = 10_000
-"""So many wait for an answer; further requests of clients are refused."""
+"""How many new records make a turn look at the CPU clock before that: eight topics of 10,000 partitions take half a second."""
 RESIGN_GRACE_MS = 500
-"""How long a leader that stops gives its successors to hear of it."""
+"""How long a leader that stops waits for the other voters to hear of its resignation."""
 
 
 class Clock(Protocol):
-    """`now_ms` never goes back and counts suspended time; `wall_ms` is the time of day; `cpu_us` is this thread's work.
+    """The clocks of the machine.
 
-    `elapsed_us` measures durations: finer than `now_ms`, and counted from another moment.
+    now_ms      never goes back, and counts the time that the machine was suspended
+    elapsed_us  for durations: finer than `now_ms`, and counted from another moment
+    cpu_us      CPU time of the calling thread
+    wall_ms     the time of day
     """
 
     def now_ms(self) -> int: ...
@@ -106,7 +109,7 @@ class Clock(Protocol):
 
 
 class Peers(Protocol):
-    """How other controllers are reached (`quorum.wire.peers`)."""
+    """The way to the other controllers (`quorum.wire.peers` is the real one)."""
 
     def send(
         self,
@@ -118,18 +121,18 @@ class Peers(Protocol):
     ) -> None: ...
 
     def set_endpoints(self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint]) -> None:
-        """Where the controllers are from now on; and where those were that are needed besides, if nothing newer is heard."""
+        """Sets the addresses of the controllers. `last_named`: earlier ones, for controllers without a newer address."""
         ...
 
     def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
-        """`listener` is called when a peer's stream broke and an immediate reconnect was refused."""
+        """Calls `listener` when the stream to a peer broke and the peer's host refused a new connection."""
         ...
 
     async def close(self) -> None: ...
 
 
 class NodeLoop:
-    """A running controller. Everything but the jobs happens on the event loop's thread."""
+    """A running controller. All its code runs on the event loop's thread, except jobs."""
 
     def __init__(self, opened: Opened, config: NodeConfig, peers: Peers, clock: Clock, rng: random.Random) -> None:
         self._opened = opened
@@ -138,9 +141,8 @@ class NodeLoop:
         self._loop = asyncio.get_running_loop()
         self._events: deque[Event] = deque()
         self._requests: deque[ClientEvent] = deque()
-        """What clients ask; taken after `_events`."""
-        self._waiting: dict[ReplyTo, Callable[[Answer], None]] = {}
-        self._last_reply_to: ReplyTo = 0
+        """Requests of clients; a turn takes them after `_events`."""
+        self._callers = Callers()
         self._scheduled = False
         self._left = False
         self._tell_transition: Callable[[Transition], None] | None = None
@@ -151,7 +153,7 @@ class NodeLoop:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.stopped: asyncio.Future[str] = self._loop.create_future()
-        """Done when the node cannot go on, with the reason."""
+        """Done, with the reason, when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
         self._commit_meter = CommitMeter(self.tallies.commit_seconds)
@@ -163,21 +165,23 @@ class NodeLoop:
         peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
 
     async def start(self) -> None:
-        """Begins: from here on the node votes, and asks for a leader."""
+        """Starts the node: from now on it votes, and looks for a leader."""
         self.node.start(self._clock.now_ms(), self._clock.wall_ms())
         self._post(Tick())
 
     async def stop(self) -> None:
-        """Hands over leadership if there is any, waits for what is under way on the disk, and lets go of the directory."""
+        """Stops the node in order: a leader resigns, jobs end, and the directory is unlocked."""
         if self.node.stopped is None:
             self._post(StopRequested())
             await self._said_farewell()
-        # The server may still be up, so that whom this node has told of its leaving finds it. From here on nothing comes
-        # through any more: the directory is about to be somebody else's.
+        # The server may still be up, so that controllers that know of the resignation get an answer. From here on the node
+        # takes no event: the directory is about to belong to another process.
         self._left = True
         if self._timer is not None:
             self._timer.cancel()
-        self._refuse_all(Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint()))
+        self._callers.refuse_all(
+            Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint())
+        )
         await self._peers.close()
         await asyncio.to_thread(self._flusher.shutdown, wait=True)
         await asyncio.to_thread(self._worker.shutdown, wait=True)
@@ -185,7 +189,7 @@ class NodeLoop:
         self._opened.directory.unlock()
 
     async def _said_farewell(self) -> None:
-        """Until the turn is over in which a leader resigns, and every other voter has heard of it, or is out of reach."""
+        """Waits until a leader has resigned, and until each other voter has heard of the resignation or is out of reach."""
         await asyncio.sleep(0)
         while self._scheduled:
             await asyncio.sleep(0)
@@ -219,10 +223,11 @@ class NodeLoop:
             assert isinstance(answer, CommandReply | Refused)
             on_outcome(answer)
 
-        refusal = self._refusal() or self._too_many()
+        refusal = self._refusal() or self._callers.too_many()
         if refusal is not None:
             return on_outcome(refusal)
-        return self._post(Submission(command, self._reply_to(answered), self._clock.now_ms() + timeout_ms, identity))
+        reply_to = self._callers.add(answered)
+        return self._post(Submission(command, reply_to, self._clock.now_ms() + timeout_ms, identity))
 
     async def metadata_fetch(self, fetch: MetadataFetch) -> MetadataFetched:
         began_us = self._clock.elapsed_us()
@@ -305,41 +310,28 @@ class NodeLoop:
             if not future.done():
                 future.set_result(answer)
 
-        reply_to = self._reply_to(answered)
+        reply_to = self._callers.add(answered)
         asked = event(reply_to)
-        too_many = self._too_many() if isinstance(asked, ClientEvent) else None
+        too_many = self._callers.too_many() if isinstance(asked, ClientEvent) else None
         if too_many is not None:
-            del self._waiting[reply_to]
+            self._callers.forget(reply_to)
             raise too_many
         self._post(asked)
         try:
             answer = await future
         finally:
-            self._waiting.pop(reply_to, None)
+            self._callers.forget(reply_to)
         if isinstance(answer, Refused):
             raise answer
         return answer
 
     def _refusal(self) -> Refused | None:
-        """Why nothing is asked of this node any more."""
+        """The refusal of a node that takes no requests any more; None: the node takes them."""
         if self.node.stopped is not None:
             return Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
         if self._left:
             return Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
         return None
-
-    def _too_many(self) -> Refused | None:
-        """Why no more clients may wait now."""
-        if len(self._waiting) <= WAITING_MAX:
-            return None
-        text = f"{len(self._waiting):,} requests wait here already; nothing was done, try again"
-        return Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)
-
-    def _reply_to(self, answered: Callable[[Answer], None]) -> ReplyTo:
-        """A new name for one who waits; `answered` is called once at most."""
-        self._last_reply_to += 1
-        self._waiting[self._last_reply_to] = answered
-        return self._last_reply_to
 
     # --- asked by the node (World) ---------------------------------------------------------------------------------
 
@@ -365,21 +357,19 @@ class NodeLoop:
         )
 
     def _follow_voters(self) -> None:
-        """A new voter is reached by what the same turn has for it."""
+        """Passes changed addresses on at once, so that a new voter gets the messages of the same turn."""
         core = self.node.core
         if core.voters is not self._voters or core.leader_id != self._leader_id:
             self._voters, self._leader_id = core.voters, core.leader_id
             self._peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
-        answered = self._waiting.pop(reply_to, None)
-        if answered is not None:
-            answered(answer)
+        self._callers.answer(reply_to, answer)
 
     def start_job(self, job: Job) -> None:
         if isinstance(job, FlushJob):
             if not self.node.core.is_leading:
-                self._events.append(self._run(job))  # the turn that asks for it goes on with it
+                self._events.append(self._run(job))  # the same turn goes on with the result
                 return
             executor = self._flusher
         else:
@@ -387,15 +377,10 @@ class NodeLoop:
         executor.submit(lambda: self._loop.call_soon_threadsafe(self._post, self._run(job)))
 
     def stop_node(self, reason: str) -> None:
-        # What waits here may have been appended, and the other controllers may commit it: "refused" would be a lie.
-        self._refuse_all(unknown_outcome(f"this controller has stopped: {reason}"))
+        # A waiting command may have been appended, and the other controllers may commit it: a plain refusal would be wrong.
+        self._callers.refuse_all(unknown_outcome(f"this controller has stopped: {reason}"))
         if not self.stopped.done():
             self.stopped.set_result(reason)
-
-    def _refuse_all(self, refused: Refused) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for answered in waiting.values():
-            answered(refused)
 
     # --- turns -----------------------------------------------------------------------------------------------------
 
@@ -418,9 +403,9 @@ class NodeLoop:
             return
         try:
             self._take_turn()
-        except Exception as e:  # a broken assertion: what this node holds may be half changed (R16)
+        except Exception as e:  # a broken assertion: the node's state may be half changed (R16)
             logger.exception("a turn has failed")
-            self.node.stop(f"a mistake in this program: {e!r}")
+            self.node.stop(f"internal error, please report it: {e!r}")
 
     def _take_turn(self) -> None:
         now_ms = self._clock.now_ms()
@@ -432,7 +417,7 @@ class NodeLoop:
             self.node.turn(self._taken(began_us), now_ms, self._clock.wall_ms())
         while (
             self._events and self.node.stopped is None
-        ):  # a second time for a follower's flush, which has run meanwhile
+        ):  # a second time after a follower's flush, which has run meanwhile
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
         self._tell_transitions()
@@ -448,7 +433,7 @@ class NodeLoop:
         self._arm()
 
     def _taken(self, began_us: int) -> Iterator[Event]:
-        """What one turn takes: all that controllers and brokers have sent, and of clients' requests what there is time for."""
+        """The events of one turn: all from controllers and brokers, and as many requests of clients as there is time for."""
         events, self._events = self._events, deque()
         yield from events
         log, looked_at = self.node.log, self.node.log.shape.end
@@ -478,11 +463,11 @@ class NodeLoop:
         self._post(Tick())
 
     def _run(self, job: Job) -> JobDone:
-        """Runs `job` here and now, on whichever thread this is."""
+        """Runs `job` on the calling thread."""
         began_us = self._clock.elapsed_us()
         try:
             job.run()
-        except Exception as e:  # whatever a job dies of is the node's to judge: it arrives as an event
+        except Exception as e:  # the node judges every failure of a job: it arrives as an event
             return JobDone(job, e)
         self.tallies.count_job(job, (self._clock.elapsed_us() - began_us) / 1e6)
         return JobDone(job)

@@ -1,1 +1,1 @@
-"""What passes between a node and its surroundings: events, requests, jobs, configuration."""
+"""The values that pass between a node and its surroundings: events, requests, jobs, configuration."""

@@ -1,7 +1,7 @@
 """Work that is too slow for a turn: an fsync, writing a snapshot, loading one.
 
-A job holds what it needs (immutable values and files that nobody else touches meanwhile), runs anywhere, and brings its
-result back as the event `JobDone`. It never touches the node.
+A job holds everything for its work: immutable values, and files that no other code touches meanwhile. So a job runs on any
+thread. Its result comes back to the node as the event `JobDone`; a job never calls the node.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from snapshots.store import SnapshotInfo, SnapshotStore
 
 @dataclass(slots=True)
 class FlushJob:
-    """Make everything durable that was appended before the ticket was drawn."""
+    """Makes durable everything that was appended before the ticket was drawn."""
 
     ticket: FlushTicket
 
@@ -31,7 +31,7 @@ class FlushJob:
 
 @dataclass(slots=True)
 class WriteSnapshotJob:
-    """Write `image` as the snapshot at `meta.end`."""
+    """Writes `image` as the snapshot at `meta.end`."""
 
     store: SnapshotStore
     meta: SnapshotMeta
@@ -44,9 +44,10 @@ class WriteSnapshotJob:
 
 @dataclass(slots=True)
 class LoadSnapshotJob:
-    """Read the snapshot at `end` into an image. With `install`, it is a finished download that becomes durable first.
+    """Reads the snapshot at `end` into an image.
 
-    One that `mends` a damaged log was not sent by the leader, and is refused where the log knows another `chain` at its end.
+    With `install`, the snapshot is a finished download, which the job makes durable first. With `mends`, the snapshot repairs a
+    damaged log and need not be the leader's: the job refuses a snapshot whose chain is not `chain`, the log's chain at its end.
     """
 
     store: SnapshotStore
@@ -65,7 +66,7 @@ class LoadSnapshotJob:
                 self.image = Replay().load_snapshot(read_records(self.store.directory, self.end), provenance)
         except LogFormatError:
             if self.install:
-                # Whole, but of records that fit nowhere: under its name it would be what the next start stands on.
+                # The file is whole, but its records do not fit an image. If it stayed, the next start would load it.
                 self.store.drop([self.end])
             raise
         self.meta = meta
@@ -73,7 +74,7 @@ class LoadSnapshotJob:
 
 @dataclass(slots=True)
 class ScrubJob:
-    """Read the first `max_bytes` of `extent` again."""
+    """Reads the first `max_bytes` of `extent` again, and checks them."""
 
     directory: Directory
     extent: Extent

@@ -1,4 +1,4 @@
-"""Everything that a controller node can be told about how to work; `quorum.config` makes one from a file."""
+"""The configuration of a controller node. `quorum.config` makes one from a file."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,33 +13,35 @@ from snapshots.policy import MarkPolicy, RetentionPolicy
 
 
 class NodeConfig(NamedTuple):
-    """Lease: `lease_ms + quorum_age_ms <= 0.8 x session timeout`, so that a cut-off broker fences itself before its session
-    can end, whatever clocks and a paused controller do.
+    """The configuration of all parts of a node.
+
+    `lease_ms + quorum_age_ms` is at most 0.8 x the session timeout. So a broker that no controller reaches stops serving before
+    its session ends, even if clocks run at different speeds or a controller was paused.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
-    """Where this controller is to be reached, as configured. Empty: whatever the voter set says of it stays."""
+    """Addresses of this controller for other nodes. Empty: the addresses in the voter set stay as they are."""
     raft: RaftConfig = RaftConfig()
     controller: ControllerConfig = ControllerConfig()
     log: LogConfig = LogConfig()
     marks: MarkPolicy = MarkPolicy()
     retention: RetentionPolicy = RetentionPolicy()
     scrub_interval_ms: int = 24 * 3_600_000
-    """All that is sealed is read again about once in this time; 0: never."""
+    """How often sealed segments and snapshots are read again; 0: never."""
     lease_ms: int = 5_000
     quorum_age_ms: int = 2_000
     broker_linger_ms: int = 20
-    """With many brokers waiting, news is held back this long, so that a burst of commits wakes them once."""
+    """How long new records are held back while many brokers wait, so that a burst of commits wakes the brokers once."""
     fetch_wait_max_ms: int = 5_000
-    """No broker's fetch waits longer, whatever it asks for."""
+    """Maximum time that a broker's fetch waits for new records."""
     apply_at_once_records: int = 100
-    """A follower that has something to make durable or to acknowledge applies no more than so many records before that."""
+    """Maximum number of records that a follower applies before it flushes or acknowledges."""
 
     voter_endpoints: Mapping[NodeId, Endpoint] = MappingProxyType({})
-    """Where controllers are reached, for those that the configuration knows better than the log."""
+    """Configured addresses of controllers, which take the place of those in the log."""
 
     def problems(self) -> list[str]:
-        """What makes this configuration unsafe, all of it, as sentences."""
+        """Returns every contradiction that makes this configuration unsafe, as a sentence each."""
         found: list[str] = []
         session_ms = self.controller.session_timeout_ms
         if self.lease_ms + self.quorum_age_ms > 0.8 * session_ms:

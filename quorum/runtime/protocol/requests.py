@@ -1,6 +1,6 @@
-"""What the outside may ask of a controller, and what it gets: the runtime's face towards gRPC, as plain values.
+"""The requests to a controller and their answers, as plain values: the runtime's face towards gRPC.
 
-`wire` translates these from and to protobuf and does nothing else; the simulator's clients use them as they are.
+`wire` translates these values from and to protobuf. The simulator's clients use them directly.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from quorum.core.protocol.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class LeaderHint:
-    """Who leads, as far as this node knows, and where to reach it."""
+    """The leader that the node knows, and its address."""
 
     leader_id: NodeId | None
     epoch: Epoch
@@ -26,10 +26,10 @@ class LeaderHint:
 
 
 class Refused(Exception):
-    """The request as a whole has no result.
+    """The refusal of a whole request.
 
-    `code` tells the three cases apart: NOT_CONTROLLER and the specific codes mean that nothing was done;
-    REQUEST_TIMED_OUT means that it may have happened.
+    REQUEST_TIMED_OUT means that the request may have taken effect. Every other code means that nothing was done;
+    NOT_CONTROLLER comes with a hint at the leader.
     """
 
     def __init__(self, code: ErrorCode, message: str, hint: LeaderHint | None = None) -> None:
@@ -41,7 +41,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetch:
-    """A broker's fetch, which is also its heartbeat: where it stands and what it wants."""
+    """A broker's fetch, which is also its heartbeat: the position of its store, and what it asks for."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -55,12 +55,12 @@ class MetadataFetch:
     max_wait_ms: int
     max_bytes: int
     part_position: int | None = None
-    """So many bytes of the batch at `offset` the broker holds (`metadata_log.format.pieces`); None: it takes whole
+    """How many bytes of the batch at `offset` the broker has (`metadata_log.format.pieces`); None: the broker takes whole
     batches only."""
 
 
 class FetchResult(Enum):
-    """What a metadata fetch has brought."""
+    """The kinds of answer to a metadata fetch."""
 
     BATCHES = "batches"
     USE_SNAPSHOT = "use snapshot"
@@ -70,9 +70,9 @@ class FetchResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetched:
-    """The answer to a `MetadataFetch`. `batches` are committed, and all below `end_offset` has been delivered.
+    """The answer to a `MetadataFetch`: committed batches up to `end_offset`, or a part of the next committed batch.
 
-    Or `part` is, of the one batch that comes next; with its last part all of it has been delivered.
+    With the last part of a batch the broker has all of that batch.
     """
 
     result: FetchResult
@@ -92,35 +92,35 @@ class MetadataFetched:
 
 @dataclass(frozen=True, slots=True)
 class LocalView:
-    """That an answer is one node's own, and how old it may be."""
+    """The mark of an answer that is one node's own, and may be stale."""
 
     node_id: NodeId
     leader_heard_age_ms: int | None
-    """Since a leader last answered this node, or as leader a majority; None: not since it started."""
+    """Time since a leader last answered the node (on a leader: since a majority did); None: never since the node started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadView:
-    """What a read sees: the image as of `as_of_offset`, and the controller's soft state where this node is active."""
+    """The state that a read sees: the image as of `as_of_offset`, and on the active controller its soft state."""
 
     as_of_offset: Offset
     image: MetadataImage
     controller: Controller | None
     now_ms: int
     local: LocalView | None = None
-    """Set where nobody has confirmed that this is the newest."""
+    """Set if no majority has confirmed that this image is the newest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotMarked:
-    """A snapshot mark is committed; every node writes its snapshot at `offset`."""
+    """The answer to a request for a snapshot: the mark is committed, and every node writes its snapshot at `offset`."""
 
     offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One voter or observer, as `DescribeQuorum` tells of it; None where this node does not know."""
+    """One voter or observer, for `DescribeQuorum`. A value that the node does not know is None."""
 
     node_id: NodeId
     directory_id: Uuid
@@ -131,31 +131,31 @@ class ReplicaView:
     last_fetch_age_ms: int | None
     last_caught_up_age_ms: int | None
     lag: int | None = None
-    """Records that it lacks, as the leader knows; None elsewhere. A replica that the leader has not heard lacks all of them."""
+    """How many records the replica lacks, on the leader; None elsewhere. A replica that the leader has not heard lacks all."""
     behind_for_ms: int | None = None
-    """Since it last held all that the leader held, or, if never in this epoch, since that began; None: not the leader's word."""
+    """Time since the replica last had all records of the leader, or since the epoch began; None on other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskStatus:
-    """What this node's disk has done to it since the process started."""
+    """The condition of the node's disk since the process started."""
 
     damage_found: int = 0
-    """Damaged places, in log and snapshots; those of the opening too."""
+    """Damaged places found in log and snapshots, those found at the start included."""
     last_damage: str = ""
     damaged_records: int = 0
-    """Records of the log that are missing now."""
+    """Records of the log that cannot be read now."""
     damage_mended: int = 0
     scrubbed_bytes: int = 0
     is_full: bool = False
-    """There is no room for the ballast: this node does not lead, and does not fetch."""
+    """True while the disk has no room for the ballast: the node does not lead, and does not fetch."""
     log_bytes: int = 0
     """Size of all segments of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """This node as it is now, leader or not. Never waits for anybody."""
+    """One node as it is now, leader or not. A node makes its status without asking another node."""
 
     cluster_id: str
     node_id: NodeId
@@ -177,13 +177,13 @@ class NodeStatus:
     bootstrap: Voters
     """The voter set that the cluster was formatted with."""
     problems: tuple[Problem, ...] = ()
-    """What is wrong with this node, or between it and another, one entry for each code; empty while the node knows of none."""
+    """The problems of the node, at most one for each code."""
     voted_for: ReplicaKey | None = None
-    """The voter that this node has voted for in its epoch."""
+    """The voter that the node has voted for in its epoch."""
     disk: DiskStatus = DiskStatus()
     no_leader_reason: str = ""
-    """Why this node follows nobody now, in words; empty where it does (`leader`)."""
+    """Why the node follows no leader now; empty if it follows one."""
     no_leader_for_ms: int | None = None
-    """Where it follows nobody: since it last heard a leader, or, if it never has, since it started."""
+    """Time since the node last heard a leader, or since it started; None while it follows a leader."""
     failed_decisions: int = 0
-    """Decisions that this process, as leader, could not make for a mistake in the program; each was refused, and logged."""
+    """Decisions of this process that an internal error ended; each request was refused, and each error logged."""

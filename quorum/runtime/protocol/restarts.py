@@ -1,7 +1,11 @@
-"""May a controller be restarted now? What an operator, or Kubernetes, asks before each step of a rolling restart.
+"""The answer to "may this controller be restarted now?", asked before each step of a rolling restart.
 
-Yes, if the voters that remain and have kept up are a majority by themselves: then every write goes on being acknowledged
-while it is away. Only the leader knows who has kept up.
+The answer is yes if the other voters that have caught up are a majority: then the leader goes on committing while the restarted
+controller is away. Only the leader knows which voters have caught up. For example:
+
+    1. Controllers 1, 2 and 3 vote, 1 leads. Controller 3 has been off for a minute.
+    2. The operator asks whether controller 2 may be restarted. No: 1 alone is no majority of three.
+    3. Controller 3 runs again and catches up. Now the answer is yes: 1 and 3 are a majority.
 """
 
 from typing import NamedTuple
@@ -12,7 +16,7 @@ from quorum.runtime.protocol.requests import NodeStatus, Refused, ReplicaView
 
 
 class RestartAdvice(NamedTuple):
-    """The answer, and why."""
+    """The answer and its reason."""
 
     can_restart: bool
     reason: str
@@ -21,20 +25,20 @@ class RestartAdvice(NamedTuple):
 def restart_advice(
     status: NodeStatus, node_id: NodeId, keeps_majority: bool | None, caught_up_within_ms: int
 ) -> RestartAdvice:
-    """Whether `node_id` may be restarted: the core's verdict (`RaftCore.keeps_majority_without`; None: no leader), in words.
+    """Turns the core's verdict on `node_id` (`RaftCore.keeps_majority_without`) into words. None: this node does not lead.
 
     Raises:
-        Refused: NOT_CONTROLLER where this node does not lead; VOTER_NOT_FOUND for a node that nobody has heard of.
+        Refused: NOT_CONTROLLER if this node does not lead; VOTER_NOT_FOUND if `node_id` is neither voter nor observer.
     """
     if keeps_majority is None:
-        text = f"node {status.node_id} does not lead, and only the leader knows who has kept up"
+        text = f"node {status.node_id} does not lead, and only the leader knows which voters have caught up; nothing was done"
         raise Refused(ErrorCode.NOT_CONTROLLER, text, status.leader)
     voters = [replica for replica in status.replicas if replica.is_voter]
     if node_id not in [replica.node_id for replica in voters]:
         if node_id not in [replica.node_id for replica in status.replicas]:
             text = f"controller {node_id} is neither voter nor observer"
             raise Refused(ErrorCode.VOTER_NOT_FOUND, text, status.leader)
-        return RestartAdvice(True, f"controller {node_id} is an observer, and nobody counts on it")
+        return RestartAdvice(True, f"controller {node_id} is an observer: no majority needs it")
 
     def is_behind(replica: ReplicaView) -> bool:
         age_ms = replica.last_caught_up_age_ms

@@ -1,8 +1,8 @@
 """What a running controller counts and measures. `quorum.wire.metric_table` says under which name each tally is shown.
 
-A node owns one `Tallies` (`node.tallies`); its parts, the loop around it and the gRPC server add to it. To count
-something new: add a field here, add to it where it happens, and give it a row in the table. The pure rooms count nothing: they
-return what happened, and the runtime counts that.
+A node owns one `Tallies` (`node.tallies`); the node's parts and the loop add to its fields. To count something new: add a field
+here, add to the field where the thing happens, and give the field a row in the table. The pure rooms count nothing: their results
+say what happened, and the runtime counts.
 """
 
 from quorum.core.roles import Role, Transition
@@ -19,20 +19,20 @@ class Tallies:
         self.flush_seconds = Histogram(LATENCY_BUCKETS_S)
         """Duration of each flush (fsync) of the log."""
         self.commit_seconds = Histogram(LATENCY_BUCKETS_S)
-        """On the active controller: from the turn that appended records to the turn that applied them."""
+        """Time from the turn in which the active controller appended records to the turn in which those records were applied."""
         self.snapshot_write_seconds = Histogram(LONG_BUCKETS_S)
         """Duration of writing each snapshot."""
         self.fetch_seconds = Histogram(LATENCY_BUCKETS_S, "voter", "broker")
-        """From the arrival of each fetch to its answer, by the fetching node's role; the wait for records is part of it."""
+        """From the arrival of each fetch to its answer, by the fetching node's role; the wait for records counts, too."""
         self.elections = Counter()
-        """Times that this node became a candidate."""
+        """Times that the node became a candidate."""
         self.elections_won = Counter()
-        """Times that this node became leader."""
+        """Times that the node became leader."""
         self.brokers_fenced = Counter.by_labels()
-        """Brokers that this node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
+        """Brokers that the node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
         broker 7 fenced?"; there are at most as many series as brokers times reasons."""
         self.happenings = Counter.by_labels()
-        """Committed happenings that this node has decided, by kind."""
+        """Committed happenings that the node has decided, by kind."""
 
     def count_transition(self, change: Transition) -> None:
         """Counts a change of role that is part of an election."""

@@ -1,7 +1,8 @@
-"""The line between a controller and its world: the events that come in, and what a node may ask for.
+"""The line between a controller and its world: the events that a node takes, and the calls that a node makes.
 
-`Node` is on one side, synchronous and deterministic. On the other is `NodeLoop` (asyncio, gRPC, threads) or the simulator
-(virtual time, one thread, a seed); both hold the same node and the same log, so what the simulator proves is what runs.
+`Node` is on one side, synchronous and deterministic. On the other side is `NodeLoop` (asyncio, gRPC, threads) or the simulator
+(virtual time, one thread, a seed). Both drive the same node and the same log, so the simulator tests the code that runs in
+production.
 """
 
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from quorum.runtime.protocol.jobs import Job
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
 
 ReplyTo: TypeAlias = int
-"""Names one waiting caller. The world gives them out; the node answers each at most once."""
+"""The name of one waiting caller. The world chooses the names; the node answers each at most once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftRequest:
-    """Another controller asks."""
+    """A request of another controller."""
 
     request: PeerRequest
     reply_to: ReplyTo
@@ -29,7 +30,7 @@ class RaftRequest:
 
 @dataclass(frozen=True, slots=True)
 class RaftResponse:
-    """Another controller has answered what this node had sent."""
+    """The answer of another controller to a request of the node."""
 
     source: NodeId
     request: PeerRequest
@@ -38,7 +39,7 @@ class RaftResponse:
 
 @dataclass(frozen=True, slots=True)
 class RaftFailure:
-    """No answer will come."""
+    """The end of a request of the node that gets no answer."""
 
     destination: NodeId
     request: PeerRequest
@@ -47,25 +48,25 @@ class RaftFailure:
 
 @dataclass(frozen=True, slots=True)
 class PeerGone:
-    """The other controller's process is not there any more: its stream broke and a reconnect was refused."""
+    """The end of another controller's process: the stream to it broke, and its host refused a new connection."""
 
     node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A command for the active controller. What is not begun by `deadline_ms` is never begun."""
+    """A command for the active controller. A command that is not begun by `deadline_ms` is refused."""
 
     command: Command
     reply_to: ReplyTo
     deadline_ms: int
     identity: RequestIdentity | None = None
-    """With one, it takes effect once, however often it comes."""
+    """With an identity the command takes effect once, however often the client sends it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFetch:
-    """A broker fetches, and is thereby alive."""
+    """A fetch of a broker, which is also its heartbeat."""
 
     fetch: MetadataFetch
     reply_to: ReplyTo
@@ -73,7 +74,7 @@ class BrokerFetch:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Somebody wants a linearizable view."""
+    """A client's request for a linearizable view."""
 
     reply_to: ReplyTo
     deadline_ms: int
@@ -81,7 +82,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class LocalRead:
-    """Somebody wants what this node has applied, `at_least` all below that offset."""
+    """A client's request for the image that the node has applied, once the node has applied all records below `at_least`."""
 
     at_least: Offset
     reply_to: ReplyTo
@@ -90,7 +91,7 @@ class LocalRead:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWanted:
-    """An operator wants a snapshot on every node: a mark, in other words."""
+    """An operator's request for a snapshot on every node. The leader appends a snapshot mark."""
 
     reason: str
     reply_to: ReplyTo
@@ -99,7 +100,7 @@ class SnapshotWanted:
 
 @dataclass(frozen=True, slots=True)
 class JobDone:
-    """A job has ended; `error` says how if it failed. What it brought stands in the job."""
+    """The end of a job, which holds its own result. `error`: the job failed with it."""
 
     job: Job
     error: Exception | None = None
@@ -107,12 +108,12 @@ class JobDone:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A deadline has passed, or there is more to do."""
+    """A deadline has passed, or the last turn left work to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The process is asked to go: hand over leadership, then it may."""
+    """The process is about to end: a leader hands over its leadership first."""
 
 
 Event: TypeAlias = (
@@ -134,24 +135,24 @@ Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | S
 
 
 class NodeStopped(Exception):
-    """The node must not go on; the text says why."""
+    """The node must stop at once; the text is the reason."""
 
 
 class World(Protocol):
-    """What a node may ask for. None of these blocks, and none calls back into the node before its turn is over."""
+    """The calls that a node makes. No call blocks, and no call reaches the node again before the turn has ended."""
 
     def send(self, destination: NodeId, request: PeerRequest, timeout_ms: int) -> None:
-        """Ask another controller. `RaftResponse` or `RaftFailure` follows; either may be late, lost or (a response) repeated."""
+        """Sends `request`. `RaftResponse` or `RaftFailure` follows; both may come late or never, and a response twice."""
         ...
 
     def reply(self, reply_to: ReplyTo, answer: Answer) -> None:
-        """Answer a caller."""
+        """Answers a waiting caller."""
         ...
 
     def start_job(self, job: Job) -> None:
-        """Run `job`, elsewhere or in a quiet moment; `JobDone` follows."""
+        """Runs `job`, for example on another thread; `JobDone` follows."""
         ...
 
     def stop_node(self, reason: str) -> None:
-        """This node cannot go on safely. No further turn follows."""
+        """Ends the node, which cannot go on safely. No turn follows."""
         ...

@@ -20,6 +20,7 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
 )
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.runtime import callers
 from quorum.runtime import loop as runtime_loop
 from quorum.runtime.active import active_controller
 from quorum.runtime.active.active_controller import BACKLOG_PER_TURN_MAX
@@ -169,7 +170,7 @@ async def test_more_than_a_node_can_hold_are_refused(tmp_path: Path, monkeypatch
     async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
         await client.list_topics()
         leader = next(each for each in quorum.loops.values() if each.status().is_active)
-        monkeypatch.setattr(runtime_loop, "WAITING_MAX", len(leader._waiting) + 5)
+        monkeypatch.setattr(callers, "WAITING_MAX", len(leader._callers) + 5)
         asked = [leader.read(lambda view: view.as_of_offset, 10_000) for _ in range(50)]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         codes = [each.code for each in answers if isinstance(each, Refused)]
