@@ -194,7 +194,7 @@ def test_the_lock_names_its_holder_and_not_the_one_before(tmp_path: Path, before
     (tmp_path / ".lock").write_text(before)
     directory = RealDirectory(tmp_path)
     directory.lock()
-    with pytest.raises(DirectoryInUse, match=f"is in use by process {os.getpid()};"):
+    with pytest.raises(DirectoryInUse, match=f"is in use by process {os.getpid()}."):
         RealDirectory(tmp_path).lock()
     directory.unlock()
 

@@ -1,4 +1,4 @@
-"""The audit of one cluster's logs, of one node or of all: is anything damaged or rewritten, and do all nodes agree?
+"""The audit of one cluster's logs, of one node or of all: the search for damaged, rewritten and differing logs.
 
     1  batches      every byte below the durable end: checksum, chain, offsets, epochs, time; equal on all nodes
     2  punctuation  one leader per epoch
