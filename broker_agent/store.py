@@ -146,7 +146,7 @@ class BrokerStore:
             raise CorruptLog(f"the log starts at {log.shape.start.offset}, and no whole snapshot reaches that far")
         if meta is not None:
             if log.chain_at(loaded) != meta.chain:
-                raise CorruptLog(f"the log's chain at {loaded} is not that of the snapshot there")
+                raise CorruptLog(f"at offset {loaded} the chains of the log and of the snapshot differ")
             log.note_snapshot(meta.end)
         while self._replay.offset < log.shape.end:
             self._follow(log.read(self._replay.offset, _REPLAY_BYTES))
