@@ -27,6 +27,21 @@ def test_links_lead_somewhere(name: str) -> None:
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def anchors(document: Path) -> set[str]:
+    """The names that a link can use behind `#`, by GitHub's rule for headings."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_into_a_page_name_a_heading(name: str) -> None:
+    document = ROOT / name
+    links = re.findall(r"\]\(([^):#]*)#([^)]+)\)", document.read_text())
+    assert [
+        (page, anchor) for page, anchor in links if anchor not in anchors(document.parent / page if page else document)
+    ] == []
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_named_tests_and_files_exist(name: str) -> None:
     """A promise whose test was renamed is a promise without a test."""
