@@ -66,7 +66,7 @@ class SnapshotStore:
         """The running download: its snapshot, its file, and how many bytes have arrived."""
         self._writing: set[OffsetAndEpoch] = set()
         """Snapshots that `write` is writing, perhaps on another thread. Their `.part` files must not be deleted."""
-        self._rotten: set[OffsetAndEpoch] = set()
+        self._damaged: set[OffsetAndEpoch] = set()
         """Snapshots that were found damaged since this process started."""
         self._verified: set[OffsetAndEpoch] = set()
         """Snapshots that this process has written or verified."""
@@ -84,15 +84,15 @@ class SnapshotStore:
 
     def files(self) -> tuple[tuple[str, int], ...]:
         """Return names and sizes of the snapshots not known to be damaged, oldest first, without the bootstrap one."""
-        return tuple((snapshot_name(info.end), info.size) for info in self.list() if info.end not in self._rotten)
+        return tuple((snapshot_name(info.end), info.size) for info in self.list() if info.end not in self._damaged)
 
     def withdraw(self, end: OffsetAndEpoch) -> None:
         """Mark a snapshot as damaged: this node does not send it any more."""
         self._verified.discard(end)
-        self._rotten.add(end)
+        self._damaged.add(end)
 
     def is_damaged(self, end: OffsetAndEpoch) -> bool:
-        return end in self._rotten
+        return end in self._damaged
 
     def _info(self, end: OffsetAndEpoch) -> SnapshotInfo:
         known = self._sizes.get(end)
@@ -120,7 +120,7 @@ class SnapshotStore:
         """Return the newest snapshot that verifies. Skip a snapshot that the disk cannot read, even at a second
         attempt, like a damaged one.
 
-        A skipped snapshot must not be needed: an older snapshot, or none, has to reach up to `log_start`, where the log
+        The older snapshot that is used instead (or offset 0, if none is left) must reach up to `log_start`, where the log
         begins.
 
         Raises:
@@ -192,7 +192,7 @@ class SnapshotStore:
                 never sent.
             PositionOutOfRange: `position` is negative or beyond the end. (At the end there are no bytes, and no error.)
         """
-        if end == BOOTSTRAP_END or end in self._rotten:
+        if end == BOOTSTRAP_END or end in self._damaged:
             raise SnapshotNotFound(f"there is no snapshot {end} here")
         try:
             file = self.directory.open(snapshot_name(end))
@@ -365,7 +365,7 @@ class SnapshotStore:
                 names.append(name)
             self._sizes.pop(end, None)
             self._verified.discard(end)
-            self._rotten.discard(end)
+            self._damaged.discard(end)
         if names:
             self.directory.flush()
         return names

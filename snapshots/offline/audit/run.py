@@ -297,7 +297,7 @@ class _Audit:
                         error("unknown-broker", f"broker {broker} has a replica of {example}", node=node, offset=end)
                     )
 
-    # --- what happened ------------------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------------------------
 
     def _activity(self, node: str, numbers: NodeBatches) -> Activity:
         bucket_ms = max(1, (numbers.last_ms - numbers.first_ms) // TIME_BUCKETS + 1)
