@@ -1,7 +1,7 @@
-"""A quorum of cores in memory: virtual time, a network that can be cut, disks that forget what was not flushed.
+"""A quorum of cores in memory: virtual time, a network with cuts, disks without unflushed records after a crash.
 
-Everything happens in one thread and in one order, so a run is a function of the commands that it was given. After every event
-the laws that need more than one node to check are checked (`_check_laws`).
+Everything runs in one thread and in one order, so a run depends only on its commands. After every event the cluster
+checks the laws between nodes (`_check_laws`).
 """
 
 import heapq
@@ -86,7 +86,7 @@ LATENCY_MS = 1
 FLUSH_MS = 1
 SNAPSHOT_BYTES = 250
 OPERATOR = 0
-"""Who asks for changes of the voters; no node."""
+"""The sender of requests to change the voters; no node has this id."""
 
 
 def directory(node_id: NodeId, generation: int = 0) -> bytes:
@@ -103,7 +103,7 @@ def voters_of(*node_ids: NodeId) -> Voters:
 
 @dataclass
 class Snapshot:
-    """What a snapshot's file would hold, as far as these tests care."""
+    """The contents of a snapshot file, as far as these tests need them."""
 
     chain: bytes
     voters: Voters
@@ -125,21 +125,21 @@ class Node:
     flushing: bool = False
     paused: bool = False
     waiting: list[Input] = field(default_factory=list)
-    """What came in while it was paused: it finds all of it at its door."""
+    """The inputs received while the node was paused, to be processed on resuming."""
     stopped: str | None = None
     endpoints: tuple[Endpoint, ...] = ()
-    """What its configuration says of where it listens."""
+    """The node's own endpoints, as configured."""
     disk_trust: DiskTrust = FULL
-    """With which it starts."""
+    """The disk trust at the next start."""
     part: int = 0
-    """Bytes of the snapshot that is being downloaded."""
+    """The downloaded bytes of a snapshot."""
     high_watermark: Offset = 0
     checked: Offset = 0
-    """Below this, the committed log was compared with everybody's."""
+    """The committed log below was already compared with all other nodes' logs."""
     confirmed: list[int] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     asked: dict[int, tuple[NodeId, int, Request]] = field(default_factory=dict)
-    """reply_to -> (who asked, the asker's boot, what)."""
+    """reply_to -> (sender, the sender's boot number, request)."""
 
     @property
     def id(self) -> NodeId:
@@ -174,12 +174,15 @@ class Node:
         self.perform(self.core.start(self.cluster.now_ms))
 
     def lie(self, offset: Offset) -> None:
-        """From now on this node's log has another history from `offset` on, in which all is consistent."""
+        """Gives this node's log another history from `offset` on, consistent in itself."""
         self.log.rewrite(offset)
         self.feed(LogStartMoved(self.log.shape()))
 
     def lose_tail(self, end: Offset) -> None:
-        """The disk of a node that is down has lost what was durable from `end` on; it starts with a note of that."""
+        """Removes the durable records from `end` on from a stopped node's disk.
+
+        The node starts with a note of the loss.
+        """
         assert self.core is None
         known = self.disk_trust.lost
         lost = Lost(max(self.log.end, known.end if known else 0), self.election.epoch)
@@ -188,7 +191,7 @@ class Node:
 
     @property
     def owed_end(self) -> Offset:
-        """Below this it holds, or held until its disk lost it, everything durably."""
+        """The end of the records the node holds durably, or held until its disk lost them."""
         disk_trust = self.disk_trust if self.core is None else self.core.disk_trust
         return max(self.log.flushed_end, disk_trust.lost.end if disk_trust.lost else 0)
 
@@ -204,7 +207,7 @@ class Node:
         self.perform(self.core.step(event, self.cluster.now_ms))
 
     def perform(self, effects: list[Effect]) -> None:
-        """In order, and depth first: what a log effect brings about is done before the next effect."""
+        """Carries out effects in order and depth first: all consequences of a log effect come before the next effect."""
         assert self.core is not None
         for effect in effects:
             self._perform(effect)
@@ -295,7 +298,7 @@ class Node:
         self.cluster.answer(self, effect.reply_to, response)
 
     def _installed(self, snapshot: OffsetAndEpoch, boot: int) -> None:
-        """The content comes straight from whoever has it: the bytes that travelled are only counted."""
+        """Takes the contents from a node with the snapshot. The downloaded bytes are only counted."""
         if boot != self.boot or self.core is None:
             return
         content = next(node.snapshots[snapshot] for node in self.cluster.nodes.values() if snapshot in node.snapshots)
@@ -322,7 +325,7 @@ class Node:
 
 
 class Cluster:
-    """Nodes 1..n, all voters unless told otherwise, and the world between them."""
+    """Nodes 1..n, all voters by default, and the network between them."""
 
     def __init__(
         self, count: int = 3, *, seed: int = 0, config: RaftConfig | None = None, observers: tuple[NodeId, ...] = ()
@@ -334,11 +337,11 @@ class Cluster:
         self._sequence = 0
         self._pending: dict[int, Callable[[Input], None]] = {}
         self.delays: Callable[[], list[int]] = lambda: [LATENCY_MS]
-        """When copies of the next message arrive; none: it is lost."""
+        """The delays of the copies of the next message. Empty: the message is lost."""
         self.cuts: set[tuple[NodeId, NodeId]] = set()
         self.events: list[str] = []
         self.links: dict[NodeId, SlowLink] = {}
-        """Over which a node gets its answers, where that is not as fast as one likes."""
+        """The slow links over which some nodes receive answers."""
         self.snapshot_bytes, self.chunk_bytes = SNAPSHOT_BYTES, 100
         self.install_ms = 0
         self.traced = False
@@ -405,7 +408,7 @@ class Cluster:
 
     def answer(self, node: Node, reply_to: int, response: Response) -> None:
         if reply_to not in node.asked:
-            return  # the second answer to a request that came twice
+            return  # the second answer to a request received twice
         asker, _, request = node.asked.pop(reply_to)
         answer = self._pending[reply_to]
         self.trace(f"{asker}<-{node.id} {summary(response)}")
@@ -428,7 +431,7 @@ class Cluster:
         node.feed(event)
 
     def run(self, duration_ms: int, until: Callable[[], bool] = lambda: False) -> bool:
-        """Lets `duration_ms` pass, or less if `until` comes true before; says whether it did."""
+        """Lets `duration_ms` pass, or less if `until` becomes true. Returns True if `until` did."""
         end_ms = self.now_ms + duration_ms
         steps = 0
         while not until():
@@ -444,7 +447,7 @@ class Cluster:
             if min(timer_ms, event_ms) > end_ms:
                 self.now_ms = end_ms
                 return until()
-            # Inputs before timers: a busy node is not a dead one.
+            # Inputs come before timers: a busy node must not look dead.
             if event_ms <= timer_ms:
                 self.now_ms, _, action = heapq.heappop(self._events)
                 action()
@@ -459,10 +462,10 @@ class Cluster:
             assert steps < 200_000, "a busy loop"
         return True
 
-    # --- what may happen to it ------------------------------------------------------------------------------------
+    # --- faults ---------------------------------------------------------------------------------------------------
 
     def crash(self, node_id: NodeId, *, breaking: bool = True, refusing: bool = True) -> None:
-        """The process dies. Its machine, if it lives, breaks the connections and refuses new ones."""
+        """Ends the process. If the machine lives, it breaks the connections and refuses new ones."""
         if breaking:
             for reply_to, (_, _, request) in list(self[node_id].asked.items()):
                 self.later(
@@ -474,7 +477,7 @@ class Cluster:
                 self.later(LATENCY_MS, lambda other=other: self._feed(other, PeerRefused(node_id)))  # type: ignore[misc]
 
     def resume(self, node_id: NodeId) -> None:
-        """A paused node goes on where it was, with what has come in; only then it looks at its timers."""
+        """Continues a paused node: first the inputs received meanwhile, then the timers."""
         node = self[node_id]
         node.paused = False
         waiting, node.waiting = node.waiting, []
@@ -482,7 +485,7 @@ class Cluster:
             self._feed(node, event)
 
     def cut(self, *node_ids: NodeId) -> None:
-        """These on one side, everybody else on the other."""
+        """Separates these nodes from all others."""
         for one in node_ids:
             for other in self.nodes:
                 if other not in node_ids:
@@ -499,7 +502,7 @@ class Cluster:
         return max(leading, key=lambda node: node.election.epoch)
 
     def elect(self, limit_ms: int = 5000) -> Node:
-        """Runs until a leader has committed in its epoch."""
+        """Runs until a leader has committed a record in its epoch."""
         assert self.run(limit_ms, until=self._has_working_leader), "no leader"
         return self.leader
 
@@ -526,7 +529,7 @@ class Cluster:
         self[node_id].feed(ShutDown())
 
     def wish(self, node_id: NodeId, request: QuorumChangeRequest) -> list[QuorumChangeResponse]:
-        """An operator asks node `node_id`; the answer comes into the list, and to those who watch."""
+        """Sends an operator's request to node `node_id`. The answer is added to the list, and told to the watchers."""
         answers: list[QuorumChangeResponse] = []
 
         def hear(event: Input) -> None:
@@ -558,7 +561,7 @@ class Cluster:
                 known = self.committed.setdefault(batch.base_offset, batch.chain)
                 assert known == batch.chain, f"two histories at {batch.base_offset} (R13)"
             if core.is_leading and core.high_watermark is not None:
-                # A majority of the latest set, or of the one before it: any majority of the one meets any of the other.
+                # A majority of the latest set, or of the set before: any two majorities of both share a voter.
                 sets = (core.voters, core.voter_history.at(core.high_watermark))
                 holders = {n.key for n in self.nodes.values() if n.owed_end >= core.high_watermark}
                 assert any(len(holders & set(voters.keys)) >= voters.majority for voters in sets), (
@@ -567,7 +570,7 @@ class Cluster:
 
 
 def summary(message: Request | Response) -> str:
-    """A message in a few words, without what makes no difference to the story."""
+    """A message in a few words, without fields which do not matter for the story."""
 
     def error(code: ErrorCode) -> str:
         return "" if code is ErrorCode.NONE else f" {code.name}"

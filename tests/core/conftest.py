@@ -1,4 +1,4 @@
-"""`pytest tests/core --rewrite` writes what the scripts print into the scripts; then read the diff."""
+"""The option `pytest tests/core --rewrite`: writes the printed results into the scripts. Read the diff afterwards."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A log in memory that keeps what a crash leaves: what was flushed, and nothing else."""
+"""A log in memory. A crash leaves the flushed records and nothing else."""
 
 from metadata_log.format.batch import Batch, encode, verify_chain
 from metadata_log.format.codec import decode_batch, encode_record
@@ -29,7 +29,7 @@ class FakeLog:
         return self.batches[-1].chain if self.batches else self.start_chain
 
     def chain_at(self, offset: Offset) -> bytes | None:
-        """None where no batch ends."""
+        """The chain at a batch boundary; None elsewhere."""
         if offset == self.start.offset:
             return self.start_chain
         return next((batch.chain for batch in self.batches if batch.end_offset == offset), None)
@@ -59,7 +59,7 @@ class FakeLog:
         return batch
 
     def is_continued_by(self, batches: tuple[Batch, ...]) -> bool:
-        """By their chain, as the real log looks at it."""
+        """True if the batches continue the chain, as the real log checks."""
         chains = (self.chain, *(batch.chain for batch in batches))
         return all(verify_chain(batch, chain) for batch, chain in zip(batches, chains, strict=False))
 
@@ -83,7 +83,7 @@ class FakeLog:
         return next(batch for batch in self.batches if batch.base_offset == offset)
 
     def read(self, offset: Offset, max_bytes: int) -> tuple[Batch, ...]:
-        """At least one batch, as a log does, so that a large one does not block its reader for ever."""
+        """Returns at least one batch, like the real log, so that a large batch never blocks its reader."""
         found: list[Batch] = []
         size = 0
         for batch in self.batches:
@@ -98,7 +98,7 @@ class FakeLog:
         return epoch
 
     def rewrite(self, offset: Offset) -> None:
-        """A lie: the record at `offset` is another, and all that follows is chained to it as if it had always been so."""
+        """Replaces the record at `offset`, and chains all later records to the new one."""
         old, self.batches = self.batches, [batch for batch in self.batches if batch.base_offset < offset]
         flushed_end = self.flushed_end
         for batch in old[len(self.batches) :]:
@@ -107,7 +107,7 @@ class FakeLog:
         self.flushed_end = flushed_end
 
     def take_snapshot(self, end: Offset) -> OffsetAndEpoch:
-        """A snapshot that ends at `end`; the log before it goes."""
+        """Takes a snapshot ending at `end`, and drops the log below."""
         chain = self.chain_at(end)
         assert chain is not None
         self.snapshot = OffsetAndEpoch(end, self.epoch_below(end))
@@ -130,6 +130,6 @@ class FakeLog:
         )
 
     def __str__(self) -> str:
-        """One letter a batch would hide too much; one epoch a record shows what diverges."""
+        """The epoch of each record, which shows divergence."""
         body = " ".join(str(batch.epoch) for batch in self.batches)
         return f"[{self.start.offset}) {body}" if self.start.offset else body

@@ -1,10 +1,10 @@
-"""A link that carries so many bytes a second, one after the other: what was sent and is not wanted any more goes first."""
+"""A link with a limited rate. Messages travel one after the other, including messages no longer wanted."""
 
 from metadata_log.format import pieces
 from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, Response
 
 ENVELOPE_BYTES = 100
-"""What a message has around its batches."""
+"""How many bytes a message has besides its batches."""
 
 
 class SlowLink:
@@ -12,10 +12,10 @@ class SlowLink:
         self._bytes_per_s = bytes_per_s
         self._free_at_ms = 0
         self.carried = 0
-        """Bytes of the log and of snapshots, those that came too late with them."""
+        """The number of log and snapshot bytes carried, including those delivered too late."""
 
     def transmission_ms(self, response: Response, now_ms: int) -> int:
-        """How long it takes until the last byte of `response` is at the other end."""
+        """How long the link needs until the last byte of `response` arrives."""
         content = content_bytes(response)
         self.carried += content
         took_ms = 1_000 * (ENVELOPE_BYTES + content) // self._bytes_per_s

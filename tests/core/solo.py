@@ -1,4 +1,4 @@
-"""One core alone: inputs by hand, effects as a list. What the log is asked to do is done, and reported back, at once."""
+"""One core alone: inputs by hand, effects as a list. Log effects are carried out and reported back at once."""
 
 import random
 from typing import TypeVar
@@ -45,7 +45,7 @@ def key(node_id: NodeId) -> ReplicaKey:
 
 
 def log_of(*epochs: int) -> FakeLog:
-    """One flushed record of each of these epochs."""
+    """A log with one flushed record of each of these epochs."""
     log = FakeLog()
     for epoch in epochs:
         log.append(epoch)
@@ -61,7 +61,7 @@ def only(kind: type[T], effects: list[Effect]) -> T:
 
 
 def problem_texts(core: RaftCore) -> str:
-    """What the core reports as wrong, in one line."""
+    """The core's reported problems in one line."""
     return texts(core.problems)
 
 
@@ -70,7 +70,7 @@ def none_of(kind: type[object], effects: list[Effect]) -> bool:
 
 
 class Solo:
-    """Node 1 of voters 1..n. `now_ms` is moved by `wait`."""
+    """Node 1 of voters 1..n. `wait` moves `now_ms`."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Solo:
         return self._perform(self.core.step(event, self.now_ms))
 
     def _perform(self, effects: list[Effect]) -> list[Effect]:
-        """The effects in the order in which they happen, nested ones where they belong."""
+        """The effects in the order of their execution, with nested effects in their places."""
         done: list[Effect] = []
         for effect in effects:
             done.append(effect)
@@ -136,7 +136,7 @@ class Solo:
         return done + (self.flush() if self.auto_flush else [])
 
     def append(self) -> list[Effect]:
-        """As leader, a record of its epoch."""
+        """Appends a record of the leader's epoch."""
         end = self.log.end
         self.log.append(self.core.epoch)
         return self._appended(end)
@@ -155,7 +155,7 @@ class Solo:
         return self.step(ResponseReceived(source, request, response))
 
     def wait(self, duration_ms: int) -> list[Effect]:
-        """Lets time pass, with every timer on the way."""
+        """Lets time pass, and fires every timer on the way."""
         end_ms = self.now_ms + duration_ms
         done: list[Effect] = []
         while (deadline_ms := self.core.next_deadline_ms()) is not None and deadline_ms <= end_ms:
@@ -167,7 +167,7 @@ class Solo:
     # --- shortcuts --------------------------------------------------------------------------------------------------
 
     def elect(self) -> list[Effect]:
-        """Everybody says yes to everything until this node leads."""
+        """Answers yes to every request until this node leads."""
         effects = self.wait(600)
         for _ in range(4):
             asked = [e for e in effects if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
@@ -196,7 +196,7 @@ class Solo:
         damaged: bool = False,
         applied_offset: int = 0,
     ) -> list[Effect]:
-        """A fetch of a follower whose log is this one's, up to `offset` (the end, if None)."""
+        """A fetch of a follower with the same log, up to `offset` (None: the end)."""
         offset = self.log.end if offset is None else offset
         chain = self.log.chain_at(offset)
         assert chain is not None
@@ -218,7 +218,7 @@ class Solo:
         )
 
     def follow(self, leader_id: NodeId = 2) -> FetchRequest:
-        """Makes this node a follower in its epoch or the first one, and gives the fetch that it sends."""
+        """Makes this node a follower, in its epoch or the first one. Returns the node's fetch."""
         from quorum.core.protocol.messages import BeginQuorumEpochRequest
 
         epoch = max(self.core.epoch, 1)
@@ -251,7 +251,7 @@ class Solo:
 
 
 def fetch_in(effects: list[Effect]) -> FetchRequest:
-    """The one fetch that `effects` send."""
+    """The one fetch sent by `effects`."""
     found = [e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, FetchRequest)]
     assert len(found) == 1, effects
     return found[0]

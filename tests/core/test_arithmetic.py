@@ -1,4 +1,4 @@
-"""The core's arithmetic against dumb twins, which do the same the long way."""
+"""The core's arithmetic compared with dumb twins, which compute the same results the long way."""
 
 from itertools import combinations
 
@@ -28,13 +28,15 @@ def dumb_majority_end(ends: list[int | None], voter_count: int) -> int | None:
 
 @given(ENDS)
 def test_majority_end(ends: list[int | None]) -> None:
-    """The largest offset below which some majority holds everything."""
+    """The end is the largest offset below which some majority holds every record."""
     assert dumb_majority_end(ends, len(ends)) == majority_end(ends, len(ends))
 
 
 @given(ENDS, st.integers(0, 12), st.none() | st.integers(0, 12))
 def test_leader_high_watermark(ends: list[int | None], epoch_start: int, current: int | None) -> None:
-    """R8: moves only forward, only onto a record of the leader's own epoch, only to what a majority holds."""
+    """R8: the high watermark only moves forward, only past a record of the leader's own epoch, only to a majority's
+    end.
+    """
     moved = leader_high_watermark(ends, len(ends), epoch_start_offset=epoch_start, current=current)
 
     possible = dumb_majority_end(ends, len(ends))
@@ -44,7 +46,7 @@ def test_leader_high_watermark(ends: list[int | None], epoch_start: int, current
 
 @given(st.lists(st.none() | st.integers(0, 100), max_size=7), st.integers(1, 4))
 def test_newest_of_majority(times: list[int | None], needed: int) -> None:
-    """The newest time by which so many had done it, counting backwards."""
+    """The time is the newest at which `needed` voters had acted, found by counting backwards."""
     dumb = max((t for t in range(101) if sum(time is not None and time >= t for time in times) >= needed), default=None)
 
     assert dumb == newest_of_majority(times, needed)
@@ -52,11 +54,11 @@ def test_newest_of_majority(times: list[int | None], needed: int) -> None:
 
 @st.composite
 def two_logs(draw: st.DrawFn) -> tuple[FakeLog, FakeLog]:
-    """Two logs as Raft could have left them: a common beginning, then what different leaders wrote."""
+    """Two logs as left by Raft: a common beginning, then records of different leaders."""
     common = sorted(draw(st.lists(st.integers(1, 4), max_size=6)))
     base = common[-1] if common else 0
-    # No epoch has two leaders: above the common part the two logs have no epoch in common, but for the last one of it,
-    # which one of them may continue.
+    # No epoch has two leaders. So above the common part the logs share no epoch, except the last common one, which one
+    # log may continue.
     odd = sorted(draw(st.lists(st.sampled_from([base + 1, base + 3, base + 5]), max_size=5)))
     even = sorted(draw(st.lists(st.sampled_from([base or 1, base + 2, base + 4]), max_size=5)))
     mine, theirs = (odd, even) if draw(st.booleans()) else (even, odd)
@@ -64,7 +66,7 @@ def two_logs(draw: st.DrawFn) -> tuple[FakeLog, FakeLog]:
 
 
 def common_end(one: FakeLog, other: FakeLog) -> int:
-    """Record by record."""
+    """Compares record by record."""
     end = 0
     for mine, theirs in zip(one.batches, other.batches, strict=False):
         if mine.chain != theirs.chain:
@@ -75,7 +77,7 @@ def common_end(one: FakeLog, other: FakeLog) -> int:
 
 @given(two_logs())
 def test_a_follower_arrives_at_the_common_prefix(logs: tuple[FakeLog, FakeLog]) -> None:
-    """Each round of fetch, diverging, truncate cuts something, and it stops exactly where the two logs agree."""
+    """Each round of fetch and truncation cuts some records, and the rounds end exactly where both logs agree."""
     leader, follower = logs
     agreed = common_end(leader, follower)
     for _ in range(20):
@@ -99,7 +101,7 @@ def test_a_follower_arrives_at_the_common_prefix(logs: tuple[FakeLog, FakeLog]) 
 
 @given(two_logs())
 def test_a_divergence_names_a_place_in_the_leaders_log(logs: tuple[FakeLog, FakeLog]) -> None:
-    """It is the end of an epoch that the leader has, or the very beginning."""
+    """The place is the end of one of the leader's epochs, or the very beginning."""
     leader, follower = logs
     end = leader.shape().end_of_epoch(follower.shape().last_epoch)
 

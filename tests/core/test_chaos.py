@@ -1,6 +1,8 @@
-"""Short random lives of a quorum under loss, repetition, delay, cuts and crashes; the laws are checked after every event.
+"""Short random lives of a quorum under loss, repetition, delay, cuts and crashes. The laws are checked after every
+event.
 
-The whole-cluster simulator goes much further. This one needs nothing but the core, so it runs while a core is being changed.
+The simulator of the whole cluster goes much further. This test needs only the core, so it can run during work on the
+core.
 """
 
 import random
@@ -20,8 +22,10 @@ def live(
     nodes: int | None = None,
     joining: bool = False,
 ) -> Cluster:
-    """One random life, then a time without faults. `also` happens at every turn; of `nodes`, `count` vote at first,
-    and with `joining` the others let themselves in."""
+    """Runs one random life, then a time without faults.
+
+    `also` runs in every turn. Of `nodes`, the first `count` are voters; with `joining` the others join by themselves.
+    """
     rng = random.Random(seed)
     voters = count or rng.choice((1, 2, 3, 3, 3, 5))
     cluster = Cluster(voters, seed=seed, observers=(9,) if nodes is None else tuple(range(voters + 1, nodes + 1)))
@@ -56,7 +60,7 @@ def live(
 
 
 def turn(cluster: Cluster, rng: random.Random) -> None:
-    """Something happens."""
+    """Causes one random event."""
     node = rng.choice(list(cluster.nodes.values()))
     match rng.randrange(12):
         case 0:
@@ -96,7 +100,7 @@ def turn(cluster: Cluster, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_quorum_lives_through_anything(seed: int) -> None:
-    """No law is broken, and once the faults stop everybody has the same log and the same high watermark."""
+    """No law breaks, and after the last fault all nodes reach the same log and the same high watermark."""
     cluster = live(seed)
 
     assert all(node.stopped is None for node in cluster.nodes.values()), [n.stopped for n in cluster.nodes.values()]

@@ -1,4 +1,4 @@
-"""What a node may do whose disk has broken a promise: sentences about `quorum.core.protocol.disk_trust`."""
+"""The rights of a node after a disk fault: tests for `quorum.core.protocol.disk_trust`."""
 
 import random
 
@@ -34,7 +34,7 @@ def asks_for_vote(solo: Solo, epoch: int, end: int, last_epoch: int, *, pre_vote
 
 
 def sent(solo: Solo, fetch: FetchRequest, *epochs: int, high_watermark: int) -> FetchRequest:
-    """The leader's answer brings a record of each of these epochs; gives the next fetch."""
+    """Answers with a record of each of these epochs. Returns the next fetch."""
     log = log_of(*(solo.log.epoch_below(offset + 1) for offset in range(solo.log.end)))
     start = log.end
     for epoch in epochs:
@@ -43,7 +43,10 @@ def sent(solo: Solo, fetch: FetchRequest, *epochs: int, high_watermark: int) -> 
 
 
 def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
-    """Corruption inside, a valid chain after it: its end is true, so its vote is; but it could not lead."""
+    """The log has damage inside and a valid chain behind.
+
+    Its end is true, so its vote is correct; but it could not lead.
+    """
     solo = Solo(epochs=(1, 1, 1), disk_trust=DAMAGED, election=ElectionState(1, None, None))
     assert none_of(VoteRequest, solo.wait(5_000)) and solo.core.role is Role.UNATTACHED
     assert not asks_for_vote(solo, 2, end=2, last_epoch=1, pre_vote=False), "a shorter log"
@@ -51,7 +54,7 @@ def test_a_damaged_log_votes_with_its_true_end_and_never_runs() -> None:
 
 
 def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_own_is_silent() -> None:
-    """It does not ask for pre-votes; it asks around."""
+    """The follower asks for no pre-votes. It asks the other voters for a leader."""
     solo = Solo(epochs=(1,), disk_trust=DAMAGED, election=ElectionState(1, None, None))
     fetch = solo.follow()
     assert fetch.replica == solo.core.me
@@ -62,7 +65,7 @@ def test_a_damaged_follower_acknowledges_and_looks_for_another_leader_when_its_o
 
 
 def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -> None:
-    """Whoever cannot read its own log cannot bring a follower up to date."""
+    """A leader unable to read its own log cannot serve followers."""
     solo = Solo()
     solo.elect()
     epoch = solo.core.epoch
@@ -78,7 +81,7 @@ def test_a_leader_that_finds_damage_resigns_and_runs_again_when_it_is_mended() -
 
 
 def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
-    """A prospective goes back to where it was; a candidate keeps its vote and waits."""
+    """A prospective node returns to its former role; a candidate keeps its vote and waits."""
     solo = Solo()
     solo.wait(600)
     assert solo.core.role is Role.PROSPECTIVE
@@ -95,7 +98,7 @@ def test_whoever_is_running_when_damage_is_found_stops_running() -> None:
 
 
 def test_a_lone_voter_with_a_damaged_log_does_not_lead() -> None:
-    """There is nobody else, and still it must not serve what it cannot read."""
+    """Even without other voters, a node must not serve records it cannot read."""
     solo = Solo(epochs=(1,), voters=1, disk_trust=DAMAGED, election=ElectionState(1, None, 1))
     solo.wait(5_000)
     assert not solo.core.is_leading
@@ -109,7 +112,7 @@ def restoring(*epochs: int, end: int, epoch: int) -> Solo:
 
 
 def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -> None:
-    """It may have helped to commit what it lost: counted again, it could un-commit that."""
+    """The node may have helped to commit the lost records. Counted again, the node could undo the commit."""
     solo = restoring(1, 1, end=5, epoch=1)
     assert not asks_for_vote(solo, 1, end=9, last_epoch=1, pre_vote=True)
     assert not asks_for_vote(solo, 2, end=9, last_epoch=1, pre_vote=False)
@@ -120,7 +123,7 @@ def test_whoever_lost_a_durable_tail_neither_votes_nor_runs_nor_acknowledges() -
 
 
 def test_a_fetch_as_nobody_moves_no_high_watermark_and_keeps_no_leader_in_office() -> None:
-    """The leader books it under another key, as it does with any observer."""
+    """The leader counts such a fetch under another key, like an observer's."""
     solo = Solo()
     solo.elect()
     solo.fetch(2)
@@ -142,7 +145,7 @@ def test_a_fetch_as_nobody_moves_no_high_watermark_and_keeps_no_leader_in_office
 
 
 def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again() -> None:
-    """As long as it was is not enough: its old acknowledgement may still be on its way to a leader that would count it."""
+    """The old length is not enough: an old acknowledgement may still be in flight to a leader which would count it."""
     solo = restoring(1, 1, end=4, epoch=1)
     fetch = sent(solo, solo.follow(), 1, 1, high_watermark=3)
     assert (solo.log.end, fetch.replica) == (4, solo.core.fetch_key) and fetch.replica != solo.core.me
@@ -153,7 +156,10 @@ def test_a_lost_tail_is_made_good_when_all_of_it_is_committed_and_durable_again(
 
 
 def test_how_much_was_lost_its_leader_knows_better_than_a_note_that_a_power_cut_has_brought_back() -> None:
-    """Where the leader's log ended when it first answered: nobody was counted beyond that. What comes later does not matter."""
+    """The limit is the end of the leader's log at its first answer: no leader counted the node beyond.
+
+    Later answers do not matter.
+    """
     solo = restoring(1, 1, end=3, epoch=1)
     log = log_of(1, 1, 1, 1, 1, 1, 1)
     fetch = fetch_in(solo.good_answer(solo.follow(), batches=log.read(2, 1 << 20)[:2], high_watermark=4, log_end=6))
@@ -166,7 +172,7 @@ def test_how_much_was_lost_its_leader_knows_better_than_a_note_that_a_power_cut_
 
 
 def test_it_is_not_made_good_before_it_is_durable() -> None:
-    """What is only written may be lost a second time."""
+    """Records without a flush may be lost a second time."""
     solo = restoring(1, 1, end=3, epoch=1)
     solo.auto_flush = False
     fetch, log = solo.follow(), log_of(1, 1)
@@ -178,7 +184,7 @@ def test_it_is_not_made_good_before_it_is_durable() -> None:
 
 
 def test_a_record_of_a_later_epoch_makes_a_lost_tail_good() -> None:
-    """Its leader was elected without this node, so it holds whatever was committed before."""
+    """The later leader was elected without this node, so the leader holds all records committed before."""
     solo = restoring(1, 1, end=9, epoch=1)
     fetch = fetch_in(solo.request(BeginQuorumEpochRequest(key(2), solo.core.me, 2)))
     assert solo.core.disk_trust != FULL, "to hear of a later epoch is nothing"
@@ -186,12 +192,12 @@ def test_a_record_of_a_later_epoch_makes_a_lost_tail_good() -> None:
 
 
 def test_a_lost_tail_that_is_back_at_the_start_is_made_good_at_once() -> None:
-    """The process died after it was whole again, and before that was noted."""
+    """The process died after the tail was complete, and before the note was removed."""
     assert restoring(1, 2, end=9, epoch=1).core.disk_trust == FULL
 
 
 def test_a_witness_says_what_is_on_its_disk() -> None:
-    """Whatever its role; and nothing where its log has another epoch, or none, at that place, or has it not durable."""
+    """In any role; without testimony if the place has another epoch, no record, or no durable record."""
     solo = Solo(epochs=(1, 1, 2), election=ElectionState(2, None, None))
 
     def chain_at(offset: int, epoch: int) -> ChainResponse:
@@ -207,7 +213,10 @@ def test_a_witness_says_what_is_on_its_disk() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_bad_disk_among_faults_costs_nothing_that_was_committed(seed: int) -> None:
-    """It loses durable tails and finds damage at any time; the laws of the quorum hold, and in the end it is a voter like any."""
+    """One disk loses durable tails and reports damage at any time.
+
+    The laws hold, and in the end the node is a normal voter.
+    """
     rng = random.Random(seed)
     cluster = Cluster(rng.choice((3, 3, 5)), seed=seed).boot_all()
     bad = cluster[rng.randint(1, len(cluster.nodes))]

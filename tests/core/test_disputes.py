@@ -1,4 +1,4 @@
-"""Two histories at one place: sentences about `quorum.core.disputes`. Nobody truncates; a third voter decides."""
+"""Two histories at one place: tests for `quorum.core.disputes`. No node truncates; a third voter decides."""
 
 import random
 
@@ -23,7 +23,7 @@ OTHER = b"another history.................."[:32]
 
 
 def questions(effects: list[Effect]) -> dict[int, ChainRequest]:
-    """Who is asked for its chain."""
+    """The voters asked for their chains."""
     return {
         e.destination: e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, ChainRequest)
     }
@@ -34,7 +34,7 @@ def says(solo: Solo, node_id: int, request: ChainRequest, chain: bytes | None) -
 
 
 def disputed(voters: int = 3) -> tuple[Solo, dict[int, ChainRequest]]:
-    """Node 1 follows 2, which says that its own history at the end of 1's log is another."""
+    """Node 1 follows 2, whose history at the end of node 1's log differs."""
     solo = Solo(epochs=(1, 1), voters=voters, election=ElectionState(3, None, None))
     fetch = solo.follow()
     effects = solo.respond(2, fetch, FetchResponse(ErrorCode.CHAIN_MISMATCH, 3, 2, fetch.number))
@@ -43,7 +43,7 @@ def disputed(voters: int = 3) -> tuple[Solo, dict[int, ChainRequest]]:
 
 
 def accused(voters: int = 3) -> tuple[Solo, dict[int, ChainRequest]]:
-    """Node 1 leads, and 2 fetches with another history."""
+    """Node 1 leads, and node 2 fetches with another history."""
     solo = Solo(epochs=(1, 1), voters=voters)
     solo.elect()
     return solo, questions(solo.request(lying_fetch(solo)))
@@ -55,14 +55,14 @@ def lying_fetch(solo: Solo, node_id: int = 2) -> FetchRequest:
 
 
 def test_a_follower_asks_every_other_voter_at_the_end_of_its_log() -> None:
-    """At an equal (offset, epoch) nobody truncates: it is not known who is wrong."""
+    """At an equal (offset, epoch) no node truncates, because the wrong party is not known yet."""
     _, asked = disputed(5)
     assert sorted(asked) == [2, 3, 4, 5]
     assert {(request.offset, request.epoch) for request in asked.values()} == {(2, 1)}
 
 
 def test_the_odd_follower_stops_and_says_where() -> None:
-    """A majority has one history, and it is not this node's."""
+    """A majority has one history, and this node has another."""
     solo, asked = disputed()
     assert none_of(StopNode, says(solo, 2, asked[2], OTHER)), "one voter's word is no majority's"
     reason = only(StopNode, says(solo, 3, asked[3], OTHER)).reason
@@ -70,7 +70,7 @@ def test_the_odd_follower_stops_and_says_where() -> None:
 
 
 def test_a_leader_that_a_majority_contradicts_is_not_followed_but_deposed() -> None:
-    """The third voter has this node's history: it runs as if the leader had gone."""
+    """The third voter has this node's history, so this node campaigns as if the leader were gone."""
     solo, asked = disputed()
     says(solo, 2, asked[2], OTHER)
     effects = says(solo, 3, asked[3], solo.log.chain) + solo.wait(200)
@@ -79,7 +79,10 @@ def test_a_leader_that_a_majority_contradicts_is_not_followed_but_deposed() -> N
 
 
 def test_no_third_answer_moves_nobody() -> None:
-    """The third voter is away, or its log does not reach there: asked again at every mismatch, and told to whoever looks."""
+    """The third voter is away, or its log ends earlier.
+
+    Each mismatch repeats the question, and the problem is reported.
+    """
     solo, asked = disputed()
     says(solo, 2, asked[2], OTHER)
     solo.step(RequestFailed(3, asked[3], Failure.TIMED_OUT))
@@ -92,21 +95,21 @@ def test_no_third_answer_moves_nobody() -> None:
 
 
 def test_two_voters_cannot_decide() -> None:
-    """One word against the other: a person has to."""
+    """One word stands against another: an operator has to decide."""
     solo, asked = disputed(2)
     effects = says(solo, 2, asked[2], OTHER) + solo.wait(2_000)
     assert none_of(StopNode, effects) and none_of(TruncateLog, effects) and problem_texts(solo.core)
 
 
 def test_a_dispute_is_over_when_the_logs_agree() -> None:
-    """Another leader's history is this node's."""
+    """A new leader has this node's history."""
     solo, _ = disputed()
     solo.good_answer(fetch_in(solo.wait(100)))
     assert not problem_texts(solo.core)
 
 
 def test_an_accused_leader_asks_too_and_goes_on_if_a_majority_has_its_history() -> None:
-    """The accuser learns the same from the same witnesses, and stops."""
+    """The accuser gets the same testimony, and stops."""
     solo, asked = accused()
     assert sorted(asked) == [2, 3]
     says(solo, 2, asked[2], OTHER)
@@ -118,7 +121,7 @@ def test_an_accused_leader_asks_too_and_goes_on_if_a_majority_has_its_history() 
 
 
 def test_a_leader_accused_by_a_majority_resigns_and_stops() -> None:
-    """It is the odd one out. Its successors hear of it before it goes."""
+    """The leader's history is the odd one. The leader tells its successors before it stops."""
     solo, asked = accused()
     says(solo, 2, asked[2], OTHER)
     effects = says(solo, 3, asked[3], OTHER)
@@ -128,7 +131,7 @@ def test_a_leader_accused_by_a_majority_resigns_and_stops() -> None:
 
 
 def test_a_mismatch_acknowledges_nothing_and_is_no_progress() -> None:
-    """Who fetches with another history, again and again, keeps no leader in office and moves no high watermark."""
+    """A replica fetching again and again with another history keeps no leader in office and moves no high watermark."""
     solo = Solo()
     solo.elect()
     for _ in range(20):
@@ -140,7 +143,7 @@ def test_a_mismatch_acknowledges_nothing_and_is_no_progress() -> None:
 
 
 def test_batches_that_do_not_continue_this_log_are_asked_for_again_and_acknowledge_nothing() -> None:
-    """Each is whole by its CRC, but they are not chained to what is here: that is the leader's trouble, not this disk's."""
+    """Each batch is intact by its CRC but not chained to this log: the fault is the leader's, not this disk's."""
     solo = Solo(epochs=(1, 1), election=ElectionState(3, None, None))
     fetch, foreign = solo.follow(), log_of(1, 3, 3)
     solo.core.step(
@@ -152,7 +155,7 @@ def test_batches_that_do_not_continue_this_log_are_asked_for_again_and_acknowled
 
 
 def test_an_observers_word_starts_no_dispute() -> None:
-    """Anybody may call itself an observer."""
+    """Any program may pose as an observer."""
     solo = Solo()
     solo.elect()
     assert not questions(solo.request(lying_fetch(solo, node_id=9)))
@@ -162,7 +165,7 @@ def test_an_observers_word_starts_no_dispute() -> None:
 
 
 def with_committed(count: int, seed: int = 0) -> tuple[Cluster, Node]:
-    """A quorum at rest that has committed a few records, and its leader."""
+    """A quorum at rest with a few committed records, and its leader."""
     cluster = Cluster(count, seed=seed).boot_all()
     leader = cluster.elect()
     cluster.propose(leader.id, 5)
@@ -171,7 +174,7 @@ def with_committed(count: int, seed: int = 0) -> tuple[Cluster, Node]:
 
 
 def test_a_follower_whose_history_was_changed_stops_and_the_others_go_on() -> None:
-    """It comes back with another record in the middle of its log, and finds two witnesses against it."""
+    """The follower returns with a changed record in the middle of its log, and two voters contradict it."""
     cluster, leader = with_committed(3)
     liar = next(node for node in cluster.nodes.values() if node is not leader)
     cluster.crash(liar.id)
@@ -186,7 +189,7 @@ def test_a_follower_whose_history_was_changed_stops_and_the_others_go_on() -> No
 
 
 def test_a_leader_whose_history_was_changed_is_deposed_and_nobody_follows_it() -> None:
-    """Both followers contradict it; the two of them elect another."""
+    """Both followers contradict the leader, and elect another."""
     cluster, leader = with_committed(3)
     ends = {node.id: node.log.end for node in cluster.nodes.values()}
     leader.lie(4)
@@ -198,7 +201,7 @@ def test_a_leader_whose_history_was_changed_is_deposed_and_nobody_follows_it() -
 
 
 def test_with_two_voters_nobody_moves() -> None:
-    """Neither cuts, neither stops, and neither elects the other again, so the epochs stand still: a person has to decide."""
+    """Neither voter truncates, stops, or elects the other, so the epochs do not move: an operator has to decide."""
     cluster, leader = with_committed(2)
     end = leader.log.end
     other = next(node for node in cluster.nodes.values() if node is not leader)
@@ -214,7 +217,7 @@ def test_with_two_voters_nobody_moves() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_one_liar_among_faults_harms_nobody_else(seed: int) -> None:
-    """Whatever else happens to the quorum: only the liar may stop, the others have one history in the end, and work."""
+    """Under any other faults only the changed node may stop. The others end with one history, and work."""
     rng = random.Random(seed)
     cluster, _ = with_committed(rng.choice((3, 3, 5)), seed)
     liar = cluster[rng.randint(1, len(cluster.nodes))]

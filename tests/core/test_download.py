@@ -1,4 +1,4 @@
-"""Snapshots that break off, do not verify, or take long: sentences about `quorum.core.download`."""
+"""Snapshots with interruptions, failed verification, or a long installation: tests for `quorum.core.download`."""
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch
@@ -29,14 +29,14 @@ def asked_in(effects: list[Effect]) -> FetchSnapshotRequest:
 
 
 def redirected(solo: Solo, fetch: FetchRequest, leader_id: int = 2) -> list[Effect]:
-    """The leader says: load the snapshot that ends at 9."""
+    """The leader answers: use the snapshot ending at 9."""
     return solo.respond(
         leader_id, fetch, FetchResponse(ErrorCode.NONE, solo.core.epoch, leader_id, fetch.number, snapshot=WANTED)
     )
 
 
 def piece(solo: Solo, asked: FetchSnapshotRequest, count: int, leader_id: int = 2) -> list[Effect]:
-    """The next `count` bytes come."""
+    """The leader sends the next `count` bytes."""
     response = FetchSnapshotResponse(
         ErrorCode.NONE, solo.core.epoch, leader_id, asked.number, SIZE, asked.position, bytes(count)
     )
@@ -49,7 +49,7 @@ def downloading(part: Download | None = None) -> tuple[Solo, FetchSnapshotReques
 
 
 def test_a_download_goes_on_under_another_leader() -> None:
-    """All nodes write the same bytes at the same offset."""
+    """All nodes write the same bytes for the same offset."""
     solo, asked = downloading()
     piece(solo, asked, 6)
     fetch = fetch_in(solo.request(BeginQuorumEpochRequest(key(3), solo.core.me, 4)))
@@ -57,7 +57,7 @@ def test_a_download_goes_on_under_another_leader() -> None:
 
 
 def test_a_download_goes_on_after_a_break() -> None:
-    """The piece that did not come is asked for again, and nothing else."""
+    """Only the missing piece is requested again."""
     solo, asked = downloading()
     asked = asked_in(piece(solo, asked, 6))
     solo.step(RequestFailed(2, asked, Failure.BROKEN))
@@ -65,7 +65,7 @@ def test_a_download_goes_on_after_a_break() -> None:
 
 
 def test_a_download_goes_on_after_a_restart() -> None:
-    """As far as the runtime has found a part of the same snapshot; of another it is of no use."""
+    """The download continues after the part found by the runtime. A part of another snapshot is useless."""
     _, asked = downloading(Download(WANTED, 7))
     assert asked.position == 7
     _, asked = downloading(Download(OffsetAndEpoch(5, 1), 7))
@@ -80,14 +80,17 @@ def test_a_part_that_was_whole_is_installed_without_another_byte() -> None:
 
 
 def test_a_part_that_is_too_long_is_begun_anew() -> None:
-    """It is not what the leader has: from the beginning, then."""
+    """The part is not of the leader's file, so the download begins again."""
     solo, asked = downloading(Download(WANTED, SIZE + 1))
     solo.respond(2, asked, FetchSnapshotResponse(ErrorCode.POSITION_OUT_OF_RANGE, 3, 2, asked.number))
     assert asked_in(redirected(solo, fetch_in(solo.wait(100)))).position == 0
 
 
 def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_without_a_rest() -> None:
-    """Once more at once, then after a while, then after each rest; the node goes on voting, and takes the next one at once."""
+    """The second fetch follows at once, the third after a delay, all others after a rest.
+
+    The node keeps voting, and accepts a newer snapshot at once.
+    """
     solo, asked = downloading()
     waits = []
     for _ in range(INSTALLS_MAX):
@@ -108,8 +111,11 @@ def test_a_snapshot_that_cannot_be_loaded_is_not_fetched_without_a_rest() -> Non
 
 
 def test_a_snapshot_that_could_not_be_loaded_is_tried_again() -> None:
-    """Of three controllers one is down. Nothing is committed before this one has the snapshot, so there will be no other; and the
-    leader's memory, or its file, may be sound again."""
+    """One of three controllers is down.
+
+    No record is committed before this node has the snapshot, so no newer snapshot will appear. The leader's memory or
+    file may be sound again.
+    """
     solo, asked = downloading()
     effects: list[Effect] = []
     for _ in range(INSTALLS_MAX):
@@ -130,7 +136,10 @@ def test_a_snapshot_that_could_not_be_loaded_is_tried_again() -> None:
 
 
 def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> None:
-    """What had been written went, and the position with it. However often: the file is as good as ever."""
+    """The written part is deleted, and the position with it.
+
+    The number of attempts is unlimited: the file itself is good.
+    """
     solo, asked = downloading()
     for _ in range(2 * INSTALLS_MAX):
         asked = asked_in(piece(solo, asked, SIZE // 2))
@@ -148,7 +157,7 @@ def test_a_download_that_there_is_no_room_for_is_begun_anew_after_a_rest() -> No
 
 
 def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> None:
-    """It asks on at the end of the file; then the log goes on from there at once."""
+    """The follower keeps asking at the end of the file. After the installation, it fetches the log at once."""
     solo, asked = downloading()
     piece(solo, asked, SIZE)
     for _ in range(30):
@@ -163,7 +172,7 @@ def test_while_a_snapshot_is_loaded_leader_and_follower_know_of_each_other() -> 
 
 
 def test_standing_at_one_position_is_progress_for_a_while_only() -> None:
-    """A follower that loads for ever, or asks for one piece again and again, keeps no leader in office for ever."""
+    """A follower loading for ever, or asking for one piece for ever, does not keep a leader in office."""
     solo = Solo()
     solo.elect()
     began_ms = solo.now_ms
@@ -174,7 +183,7 @@ def test_standing_at_one_position_is_progress_for_a_while_only() -> None:
 
 
 def test_a_long_installation_does_not_cost_the_leader_its_office() -> None:
-    """Two of three are up, and one of them loads a snapshot for five seconds."""
+    """Two of three controllers run, and one of the two loads a snapshot for five seconds."""
     cluster = Cluster(3).boot_all()
     leader = cluster.elect()
     follower, away = (node for node in cluster.nodes.values() if node is not leader)

@@ -1,4 +1,4 @@
-"""The end of the epochs: nobody brings a node there, and a node that is near it says so and overflows nothing."""
+"""The end of the epochs: no message takes a node there, and a node near the end reports the problem."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def forged(solo: Solo, epoch: int) -> VoteRequest:
 
 
 def test_the_table_of_reach() -> None:
-    """As the head of `epochs` has it; whatever is within reach leaves another epoch within reach, but for the last step."""
+    """As in the head of `epochs`: after any allowed raise, a next epoch stays within reach, except after the very last."""
     assert reach(0) == reach(7) == reach(EPOCH_MAX - 2 * EPOCHS_AHEAD_MAX) == EPOCHS_AHEAD_MAX
     assert [reach(EPOCH_MAX - left) for left in range(7)] == [0, 0, 1, 1, 2, 2, 3]
     assert reach_of_reply(7) == (EPOCH_MAX - 7) // 2 > 1 << 61
@@ -37,7 +37,7 @@ def test_the_table_of_reach() -> None:
 
 
 def test_forged_votes_past_32_bits_end_no_elections() -> None:
-    """2,148 requests, each a million ahead, brought a voter to the end of 32 bits, and there was no leader for ever."""
+    """With 32 bits, 2,148 requests, each a million ahead, ended all elections for ever."""
     solo = standing_in(3)
     for _ in range(2_200):
         solo.request(forged(solo, solo.core.epoch + EPOCHS_AHEAD_MAX))
@@ -57,7 +57,10 @@ REQUESTS = {
 @pytest.mark.parametrize("left", [0, 1, 2, 5, 1_000, 3 * EPOCHS_AHEAD_MAX])
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_no_request_takes_more_than_half_of_what_is_left(kind: str, left: int) -> None:
-    """It is refused with nothing written; one within reach is taken in. Never does a node come to the last epoch of all."""
+    """A request beyond is refused without a write; a request within reach is accepted.
+
+    No node ever reaches the last epoch.
+    """
     mine = EPOCH_MAX - left
     farthest = mine + reach(mine)
     for epoch in [each for each in (farthest + 1, EPOCH_MAX - 1, EPOCH_MAX) if farthest < each <= EPOCH_MAX]:
@@ -73,7 +76,7 @@ def test_no_request_takes_more_than_half_of_what_is_left(kind: str, left: int) -
 
 
 def test_a_reply_does_not_bring_a_node_to_the_end_either() -> None:
-    """A reply may lie far ahead, for a node may have been away for long; one that names the last epoch is nobody's."""
+    """A reply may be far ahead, because the node may have been away. A reply naming the last epoch is forged."""
     solo = standing_in(3)
     fetch = solo.follow()
     effects = solo.respond(2, fetch, FetchResponse(ErrorCode.UNKNOWN_LEADER_EPOCH, EPOCH_MAX, 3, fetch.number))
@@ -86,7 +89,7 @@ def test_a_reply_does_not_bring_a_node_to_the_end_either() -> None:
 
 @pytest.mark.parametrize("voters", [1, 3])
 def test_a_node_that_has_no_next_epoch_does_not_run_and_says_so(voters: int) -> None:
-    """It stays where it is, writes nothing, and no timer is due again and again; it would follow whoever leads."""
+    """The node keeps its epoch, writes nothing, and no timer fires over and over. It would follow any leader."""
     for leader_id in (None, 1):
         solo = Solo(election=ElectionState(EPOCH_MAX - 1, None, leader_id), voters=voters)
         effects = [*solo.started, *solo.wait(60_000)]
@@ -97,7 +100,10 @@ def test_a_node_that_has_no_next_epoch_does_not_run_and_says_so(voters: int) -> 
 
 
 def test_the_last_candidate_waits_for_the_votes_that_it_asked_for() -> None:
-    """It cannot begin anew in another epoch; asked again in this one, a voter that was away may still say yes."""
+    """The candidate cannot try a later epoch.
+
+    Asked again in this epoch, a voter back from a failure may still agree.
+    """
     solo = standing_in(EPOCH_MAX - 2)
     asked = [e.request for e in solo.wait(600) if isinstance(e, SendRequest) and isinstance(e.request, VoteRequest)]
     solo.respond(2, asked[0], VoteResponse(ErrorCode.NONE, solo.core.epoch, None, vote_granted=True))

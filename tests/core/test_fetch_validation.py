@@ -1,4 +1,4 @@
-"""How a leader judges a fetch, as tables (KIP-595, KIP-630)."""
+"""The leader's verdict on a fetch, as tables (KIP-595, KIP-630)."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def whole_log() -> FakeLog:
 
 
 def cut_log() -> FakeLog:
-    """The same after a snapshot at 5@3; the log before it is gone."""
+    """The same log after a snapshot at 5@3, without the records before."""
     log = whole_log()
     log.take_snapshot(5)
     return log
@@ -68,7 +68,7 @@ VERDICTS = [
 
 @pytest.mark.parametrize(("make", "offset", "epoch", "expected"), VERDICTS)
 def test_the_verdict(make: type[FakeLog], offset: int, epoch: int, expected: Verdict) -> None:
-    """By offset and epoch: valid, diverging at the end of the largest epoch that is not later, or too old for the log."""
+    """By offset and epoch: valid, diverging at the end of the largest epoch not later, or too old for the log."""
     log = make()
     chain = log.chain_at(offset)
 
@@ -78,7 +78,7 @@ def test_the_verdict(make: type[FakeLog], offset: int, epoch: int, expected: Ver
 
 
 def test_an_empty_log_gets_a_snapshot_even_if_the_log_reaches_back() -> None:
-    """What a snapshot is for: the newest state at once instead of all history."""
+    """Snapshots exist for this purpose: the newest state at once, instead of all history."""
     log = whole_log()
     log.snapshot = OffsetAndEpoch(5, 3)
 
@@ -88,7 +88,10 @@ def test_an_empty_log_gets_a_snapshot_even_if_the_log_reaches_back() -> None:
 
 
 def test_an_empty_log_of_another_cluster_gets_no_snapshot() -> None:
-    """While the log reaches back to 0 its genesis is known, and a foreign one is refused: a snapshot would adopt the stranger."""
+    """A log reaching back to 0 knows its genesis, and the leader refuses a foreign one.
+
+    A snapshot would adopt the stranger.
+    """
     log = whole_log()
     log.snapshot = OffsetAndEpoch(5, 3)
 
@@ -98,12 +101,12 @@ def test_an_empty_log_of_another_cluster_gets_no_snapshot() -> None:
         )
 
     assert verdict(log) == ChainMismatch()
-    assert verdict(cut_log()) == SNAPSHOT  # the genesis is gone with the beginning of the log
+    assert verdict(cut_log()) == SNAPSHOT  # the log no longer holds the genesis
 
 
 @pytest.mark.parametrize("mine", [b"\x01" * 32, None])
 def test_equal_places_with_other_histories(mine: bytes | None) -> None:
-    """At an equal (offset, epoch) the chains must be equal, and a batch must end there in both logs."""
+    """At an equal (offset, epoch) the chains must be equal, and both logs must have a batch boundary there."""
     verdict = judge_fetch(
         whole_log().shape(), fetch_offset=8, last_fetched_epoch=5, chain=bytes(32), chain_at_offset=mine
     )
@@ -122,7 +125,7 @@ def test_equal_places_with_other_histories(mine: bytes | None) -> None:
     ],
 )
 def test_where_a_follower_cuts(epochs: tuple[int, ...], diverging: OffsetAndEpoch, expected: int) -> None:
-    """At the lesser end of the epoch that both have, else where its own log enters a later epoch."""
+    """A follower cuts at the lesser end of a common epoch; without one, where its own log enters a later epoch."""
     assert expected == truncation_point(log_of(*epochs).shape(), diverging)
 
 
@@ -166,7 +169,7 @@ def fetch_answer(solo: Solo, request: FetchRequest) -> FetchResponse:
 
 @pytest.mark.parametrize(("request_", "error"), REFUSALS)
 def test_each_refusal_has_its_code(request_: FetchRequest, error: ErrorCode) -> None:
-    """And changes nothing: a fetch never moves the epoch of whoever gets it."""
+    """A refusal changes nothing: a fetch never moves the receiver's epoch."""
     solo = leader()
     response = fetch_answer(solo, request_)
 
@@ -177,7 +180,7 @@ def test_each_refusal_has_its_code(request_: FetchRequest, error: ErrorCode) -> 
 
 
 def test_who_does_not_lead_says_so_and_who_does() -> None:
-    """That is how a node finds the leader."""
+    """Nodes find the leader by such answers."""
     follower = Solo(election=ElectionState(3, None, 2))
     response = fetch_answer(follower, GOOD)
     assert (response.error, response.leader_id) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, 2)
@@ -210,7 +213,10 @@ def test_a_piece_of_a_snapshot_is_refused_by_name(request_: FetchSnapshotRequest
 
 
 def test_observers_of_a_thousand_names_are_not_all_remembered() -> None:
-    """Anybody may fetch under any name: the least recently heard one makes room, and what it waits for is answered."""
+    """Any program may fetch under any name.
+
+    The observer silent for longest is forgotten, and its parked fetch is answered.
+    """
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
     solo.elect()
     end, chain = solo.log.end, solo.log.chain_at(solo.log.end)

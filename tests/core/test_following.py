@@ -1,4 +1,4 @@
-"""Whom a node says that it follows: a leader that it hears now, and none that it only remembers."""
+"""The leader a node reports: a leader heard recently, never a merely remembered one."""
 
 from metadata_log.format.errors import ErrorCode
 from quorum.core.protocol.config import RaftConfig
@@ -28,8 +28,10 @@ def test_a_follower_names_the_leader_that_answers_it() -> None:
 
 
 def test_who_cannot_fetch_hears_its_leader_all_the_same() -> None:
-    """A leader tells a voter that does not fetch, because its disk is full, say, over and over that it leads: clients are sent
-    there, whether this node follows at the moment, or has given up on being answered. The word of other voters is not enough.
+    """A voter with a full disk does not fetch, and its leader keeps sending BeginQuorumEpoch.
+
+    Clients of the voter are sent to this leader, whether the voter follows the leader or has given up waiting for
+    answers. Other voters' word is not enough.
     """
     solo, _ = follower(1, 1)
     solo.step(DamageFound())
@@ -52,7 +54,7 @@ def test_who_cannot_fetch_hears_its_leader_all_the_same() -> None:
 
 
 def test_a_leader_that_only_others_name_is_none_yet() -> None:
-    """It may be gone for as long as they have not noticed."""
+    """The leader may be gone for as long as the other voters have not noticed."""
     solo, _ = follower(1, 1)
     asked = requests(solo.wait(solo.config.fetch_timeout_ms + 10), VoteRequest)[0].request
     assert isinstance(asked, VoteRequest)
@@ -61,9 +63,10 @@ def test_a_leader_that_only_others_name_is_none_yet() -> None:
 
 
 def test_a_leader_that_is_only_remembered_is_none() -> None:
-    """The survivor of three gives up on its leader, asks for votes, goes back to waiting, over and over: it follows nobody.
+    """The survivor of three gives up its leader, asks for pre-votes, waits again, and so on: the survivor follows no
+    leader.
 
-    1 heard its leader at 1,000 ms. At 6,000 ms it remembers that 2 led, and has followed nobody for 5,000 ms.
+    Node 1 heard its leader at 1,000 ms. At 6,000 ms node 1 remembers leader 2, and has followed no leader for 5,000 ms.
     """
     solo, fetch = follower(1, 1)
     solo.good_answer(fetch)
@@ -81,7 +84,7 @@ def test_a_leader_that_is_only_remembered_is_none() -> None:
 
 
 def test_the_reason_names_the_voters_that_do_not_answer() -> None:
-    """And those that refuse: an operator sees who is missing for a majority."""
+    """And the refusing voters: an operator sees the voters missing for a majority."""
     solo, fetch = follower(1, 1)
     solo.good_answer(fetch)
     asked = requests(solo.wait(solo.config.fetch_timeout_ms + 100), VoteRequest)
@@ -97,7 +100,7 @@ def test_the_reason_names_the_voters_that_do_not_answer() -> None:
 
 
 def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
-    """A refused reconnect is proof enough for a report, too."""
+    """A refused reconnect is enough proof for a report, too."""
     solo, fetch = follower(1, 1)
     solo.good_answer(fetch, successors=(3, 1))
     solo.step(PeerRefused(2))
@@ -106,7 +109,7 @@ def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
 
 
 def test_who_has_just_started_follows_nobody() -> None:
-    """The leader that its disk names may have led a week ago; the node counts from its start."""
+    """The leader named on disk may have led a week ago. The node counts from its start."""
     solo = Solo(epochs=(1, 1), election=ElectionState(3, None, 2))
     solo.wait(100)
     followed = solo.core.followed(solo.now_ms)
@@ -115,7 +118,7 @@ def test_who_has_just_started_follows_nobody() -> None:
 
 
 def test_a_leader_is_one_while_a_majority_has_lately_followed_it() -> None:
-    """A paused one that wakes up must not call itself the leader before somebody says so. It has its first moments for free."""
+    """A paused leader must not call itself the leader on waking up. A new leader gets some time without proof."""
     solo = leader()
     assert named(solo) == 1, "just elected"
     solo = working_leader()
@@ -136,7 +139,7 @@ def test_a_lone_leader_needs_nobody() -> None:
 
 
 def test_an_idle_quorum_never_doubts_its_leader() -> None:
-    """Long polls of 150 ms keep both sides sure: in twenty idle seconds no report of anybody says that nobody leads."""
+    """Long polls of 150 ms are enough proof: in twenty idle seconds, every report names the leader."""
     cluster = Cluster(3).boot_all()
     leader_id = cluster.elect().id
     cluster.run(1_000)
@@ -147,7 +150,7 @@ def test_an_idle_quorum_never_doubts_its_leader() -> None:
 
 
 def test_a_quorum_that_has_lost_its_majority_soon_says_so_everywhere() -> None:
-    """A follower dies, then the leader: within a fetch timeout the last one follows nobody, and never does again."""
+    """A follower dies, then the leader. Within a fetch timeout the last node reports no leader, and never another."""
     cluster = Cluster(3).boot_all()
     leader_id = cluster.elect().id
     cluster.run(1_000)

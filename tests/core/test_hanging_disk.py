@@ -1,4 +1,6 @@
-"""A disk that hangs: its flush neither ends nor fails. Whoever leads with it commits, by others' disks, and applies nothing."""
+"""A hanging disk: a flush neither ends nor fails. A leader with such a disk commits by others' disks, and applies
+nothing.
+"""
 
 from metadata_log.format.ids import NodeId
 from quorum.core.leader import FLUSH_PATIENCE
@@ -10,7 +12,7 @@ from tests.core.solo import Solo, key, problem_texts
 
 
 def live(solo: Solo, duration_ms: int, of: tuple[NodeId, ...] = (2, 3)) -> list[Effect]:
-    """These followers fetch all there is, and have it durably."""
+    """Lets these followers fetch all records, and hold them durably."""
     done: list[Effect] = []
     for _ in range(duration_ms // 100):
         for node_id in of:
@@ -31,7 +33,9 @@ def patience_ms(solo: Solo) -> int:
 
 
 def test_a_leader_whose_disk_hangs_resigns() -> None:
-    """What it commits it cannot apply: every change would end as "may have happened", and every read as "not ready"."""
+    """The leader cannot apply its commits: every change would end as "may have happened", and every read as "not
+    ready".
+    """
     solo = hanging_leader()
     before = live(solo, patience_ms(solo) - 100)
     assert solo.core.is_leading and not requests(before, EndQuorumEpochRequest)
@@ -45,7 +49,7 @@ def test_a_leader_whose_disk_hangs_resigns() -> None:
 
 
 def test_it_does_not_run_before_its_disk_has_got_further() -> None:
-    """Another leader comes and goes meanwhile; then the disk is well, and this node is like any other."""
+    """Another leader comes and goes meanwhile. After the flush this node is normal again."""
     solo = hanging_leader()
     live(solo, patience_ms(solo) + 100)
     effects = solo.wait(5_000)
@@ -59,7 +63,7 @@ def test_it_does_not_run_before_its_disk_has_got_further() -> None:
 
 
 def test_a_slow_disk_costs_nobody_the_lead() -> None:
-    """Each flush takes a second, and there is always more to write."""
+    """Each flush takes a second, under constant writes."""
     solo = hanging_leader()
     for _ in range(3 * FLUSH_PATIENCE):
         live(solo, 1_000)
@@ -76,7 +80,7 @@ def test_an_idle_leader_has_nothing_to_flush() -> None:
 
 
 def test_the_only_voter_waits_for_its_disk() -> None:
-    """There is nobody who could do better."""
+    """No other node could do better."""
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), voters=1)
     solo.auto_flush = False
     solo.append()
@@ -85,7 +89,7 @@ def test_the_only_voter_waits_for_its_disk() -> None:
 
 
 def test_a_leader_without_whom_there_is_no_majority_waits_for_its_disk() -> None:
-    """Its successor would need its vote, and that would wait for the same disk."""
+    """A successor would need this node's vote, and the vote would wait for the same disk."""
     solo = hanging_leader()
     live(solo, 2 * patience_ms(solo), of=(2,))
     assert solo.core.is_leading

@@ -1,4 +1,4 @@
-"""What a node asks for by itself: to be let in, its former self to go, its new address (KIP-853, KIP-1186); and strangers."""
+"""Requests of a node on its own behalf: to join, to remove its former self, to move (KIP-853, KIP-1186); and strangers."""
 
 import pytest
 
@@ -22,11 +22,12 @@ from tests.core.situations import requests
 from tests.core.solo import Solo, fetch_in, key, log_of, only
 from tests.core.voter_changes import ELSEWHERE, answers, appended
 
-# --- what a node asks for by itself ------------------------------------------------------------------------------------
+# --- requests of a node on its own behalf
+# ------------------------------------------------------------------------------
 
 
 class Follows:
-    """A node that follows 2, the leader of {1,2,3}; its log is 1 1."""
+    """A follower of node 2, the leader of {1,2,3}, with the log 1 1."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Follows:
         self._asked = self.solo.follow(2)
 
     def hears(self, *records: Voters | None, high_watermark: int) -> list[QuorumChangeRequest]:
-        """The leader sends these records; what the node then asks for."""
+        """The leader sends these records. Returns the node's next request on its own behalf."""
         twin = log_of()
         twin.append_batches(tuple(self.solo.log.batches))
         batches = tuple(twin.append(3, record) for record in records)
@@ -56,7 +57,7 @@ def wishes(effects: list[Effect]) -> list[QuorumChangeRequest]:
 
 
 def test_who_has_caught_up_asks_to_be_let_in() -> None:
-    """KIP-1186: not while it is behind, for it would only be waited for."""
+    """KIP-1186: a node still behind does not ask, because the leader would only wait for it."""
     node = Follows()
     assert not node.hears(None, high_watermark=4)
     (wish,) = node.hears(None, high_watermark=4)
@@ -106,14 +107,14 @@ def test_who_is_not_let_in_asks_again_later_each_time(refused: bool) -> None:
 
 
 def test_who_was_removed_does_not_come_back_by_itself() -> None:
-    """Somebody wanted it gone. (As far as its log tells.)"""
+    """An operator wanted the removal. (As far as the node's log knows.)"""
     node = Follows()
     assert not node.hears(voters_of(1, 2, 3, 4), voters_of(1, 2, 3), high_watermark=4)
     assert not wishes(node.solo.wait(600))
 
 
 def test_a_voter_that_has_moved_says_so() -> None:
-    """KIP-853: UpdateVoter, with the epoch in which it follows; whether or not it joins by itself."""
+    """KIP-853: UpdateVoter with the current epoch, whether or not the node joins by itself."""
     node = Follows(key(1), auto_join=False)
     (wish,) = node.hears(high_watermark=2)
     moved = voter(1)._replace(endpoints=ELSEWHERE)
@@ -122,7 +123,7 @@ def test_a_voter_that_has_moved_says_so() -> None:
 
 
 def test_a_leader_that_has_moved_writes_so_itself() -> None:
-    """As soon as it has committed in its epoch, and nobody else's change is under way."""
+    """After its first commit in the epoch, and without another change in progress."""
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), endpoints=ELSEWHERE)
     solo.elect()
     assert solo.core.voters.voters[0] == voter(1)
@@ -137,7 +138,10 @@ def test_a_leader_that_has_moved_writes_so_itself() -> None:
 
 
 def test_a_leader_that_nobody_has_named_is_asked_and_not_believed() -> None:
-    """All voters may have been replaced while this node was away. Their leader knocks; what it answers counts."""
+    """All voters may have been replaced while this node was away.
+
+    Their leader sends BeginQuorumEpoch; only its answers count.
+    """
     solo = Solo(epochs=(1, 1), election=ElectionState(1, None, None))
     effects = solo.request(BeginQuorumEpochRequest(key(7), key(1), 9))
 
@@ -151,7 +155,7 @@ def test_a_leader_that_nobody_has_named_is_asked_and_not_believed() -> None:
 
 
 def test_a_node_whose_leader_is_gone_asks_whoever_knocks() -> None:
-    """It would go back to the leader that it knew, again and again, and ask nobody else."""
+    """Otherwise the node would return to its old leader again and again, and ask no other node."""
     solo = Solo(epochs=(1, 1), election=ElectionState(1, None, 2))
     solo.request(BeginQuorumEpochRequest(key(7), key(1), 9))
     assert (solo.core.epoch, solo.core.role) == (1, Role.FOLLOWER)
@@ -172,7 +176,10 @@ def test_a_stranger_that_knows_another_disk_is_not_asked() -> None:
 
 
 def test_a_new_controller_asks_whom_its_configuration_names_too() -> None:
-    """The voters of the beginning may all have gone: its log names nobody else, and nobody knows of it."""
+    """The first voters may all be gone.
+
+    The new controller's log names no other node, and no node knows the controller.
+    """
     solo = Solo(me=key(9), also_ask=(7, 9))
     effects, asked = solo.started, set()
     for _ in range(40):

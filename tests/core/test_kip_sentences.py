@@ -1,4 +1,4 @@
-"""One test per sentence of KIP-595, 630, 853 and 996, and of the rules of following and giving up a leader."""
+"""One test per sentence of KIP-595, 630, 853 and 996, and of the rules for following and giving up a leader."""
 
 from dataclasses import replace
 
@@ -53,10 +53,10 @@ def test_a_parked_fetch_is_answered_after_its_wait() -> None:
 
 
 def test_a_parked_fetch_is_answered_when_the_high_watermark_moves() -> None:
-    """So that a follower learns of a commit at once, and not with the next record."""
+    """So a follower learns of a commit soon, and not with the next record only."""
     solo = working_leader()
     solo.append()
-    solo.fetch(2, high_watermark=4)  # moves it to 5, and is answered
+    solo.fetch(2, high_watermark=4)  # moves the high watermark to 5, and is answered
     solo.fetch(2, high_watermark=5)  # parked
     effects = solo.fetch(3, high_watermark=4)
 
@@ -64,11 +64,11 @@ def test_a_parked_fetch_is_answered_when_the_high_watermark_moves() -> None:
 
 
 def test_a_newer_fetch_replaces_the_parked_one() -> None:
-    """One per replica; the old one is not left hanging."""
+    """A leader parks one fetch per replica, and answers the older one."""
     solo = working_leader()
     effects = solo.fetch(2, high_watermark=4)
 
-    assert only(Reply, effects).reply_to == solo.reply_to - 2  # the one before: node 3 came between
+    assert only(Reply, effects).reply_to == solo.reply_to - 2  # the first fetch of node 2: node 3's came between
     assert len([e for e in solo.append() if isinstance(e, ReplyWithBatches)]) == 2
 
 
@@ -82,11 +82,12 @@ def test_parked_fetches_hear_when_leadership_ends() -> None:
     assert solo.core.role is Role.RESIGNED
 
 
-# --- KIP-595: how a term ends -----------------------------------------------------------------------------------------
+# --- KIP-595: the end of a leadership
+# ----------------------------------------------------------------------------------
 
 
 def test_a_leader_without_a_quorum_resigns() -> None:
-    """Check-quorum (KAFKA-15489): a leader that is cut off must not believe for ever that it leads."""
+    """Check-quorum (KAFKA-15489): a leader which is cut off must not lead for ever."""
     solo = working_leader()
 
     solo.wait(solo.config.check_quorum_ms - 1)
@@ -96,7 +97,7 @@ def test_a_leader_without_a_quorum_resigns() -> None:
 
 
 def test_fetches_without_progress_do_not_keep_a_leader() -> None:
-    """KAFKA-15911: a follower that asks for the same again and again, because it cannot write it, is no quorum."""
+    """KAFKA-15911: a follower unable to write, asking for the same offset again and again, makes no quorum."""
     solo = working_leader()
     solo.append()
     for _ in range(20):
@@ -109,7 +110,7 @@ def test_fetches_without_progress_do_not_keep_a_leader() -> None:
 
 
 def test_an_idle_cluster_keeps_its_leader() -> None:
-    """A follower that stands at the end that it was last told has nothing to get further with."""
+    """A follower at the last end reported to it has nothing left to fetch."""
     solo = working_leader()
     for _ in range(30):
         solo.wait(100)
@@ -130,7 +131,7 @@ def test_observers_do_not_keep_a_leader() -> None:
 
 
 def test_snapshot_pieces_are_progress() -> None:
-    """A follower that downloads a snapshot is getting further, whatever its offset says."""
+    """A follower downloading a snapshot makes progress, whatever its offset."""
     solo = working_leader()
     for position in range(30):
         solo.wait(100)
@@ -140,7 +141,7 @@ def test_snapshot_pieces_are_progress() -> None:
 
 
 def test_a_leader_that_resigns_names_its_successors() -> None:
-    """KIP-595: the voters, the furthest first; it says so until each has heard it."""
+    """KIP-595: the voters, longest log first. The leader repeats EndQuorumEpoch until each voter has answered."""
     solo = working_leader()
     solo.append()
     solo.fetch(3, high_watermark=4)
@@ -154,7 +155,7 @@ def test_a_leader_that_resigns_names_its_successors() -> None:
 
 
 def test_resigning_from_an_epoch_that_is_over_does_nothing() -> None:
-    """A late wish of a state machine must not end somebody's next term."""
+    """A state machine's late request must not end a later leadership."""
     solo = working_leader()
 
     assert solo.step(Resign(2, "late")) == []
@@ -162,7 +163,10 @@ def test_resigning_from_an_epoch_that_is_over_does_nothing() -> None:
 
 
 def test_a_resigned_leader_goes_on_in_the_next_epoch() -> None:
-    """R1: it never leads one epoch twice. After an election timeout it may run again, an epoch later."""
+    """R1: a node never leads one epoch twice.
+
+    After an election timeout the node may campaign again, in the next epoch.
+    """
     solo = Solo(epochs=(1, 1), election=ElectionState(3, key(1), 1))
     assert solo.core.role is Role.RESIGNED
     solo.wait(500)
@@ -171,7 +175,7 @@ def test_a_resigned_leader_goes_on_in_the_next_epoch() -> None:
 
 
 def test_a_leader_repeats_itself_to_silent_voters_only() -> None:
-    """KIP-595: BeginQuorumEpoch to whoever has been silent for half the fetch timeout."""
+    """KIP-595: BeginQuorumEpoch goes to voters silent for half the fetch timeout."""
     solo = leader()
     silent = 0
     for _ in range(8):
@@ -184,7 +188,10 @@ def test_a_leader_repeats_itself_to_silent_voters_only() -> None:
 
 
 def test_a_voter_above_its_leaders_epoch_costs_one_election() -> None:
-    """A node that is durably above cannot go back; the leader hears of it in the answer to BeginQuorumEpoch, and steps down."""
+    """A voter in a higher durable epoch cannot go back.
+
+    The leader learns of the epoch by the answer to BeginQuorumEpoch.
+    """
     solo = working_leader()
     begin = BeginQuorumEpochRequest(key(1), key(3), 3)
     solo.respond(3, begin, BeginQuorumEpochResponse(ErrorCode.FENCED_LEADER_EPOCH, 6, None))
@@ -193,7 +200,7 @@ def test_a_voter_above_its_leaders_epoch_costs_one_election() -> None:
 
 
 def test_shutting_down_hands_over_and_starts_nothing_new() -> None:
-    """KIP-595: a leader says who should go on; a follower just stops asking."""
+    """KIP-595: a leader names its successors; a follower just stops fetching."""
     solo = working_leader()
     assert len(requests(solo.step(ShutDown()), EndQuorumEpochRequest)) == 2
     solo.wait(5000)
@@ -221,7 +228,7 @@ def test_an_unanswered_fetch_is_repeated_after_a_back_off() -> None:
 
 
 def test_a_follower_gives_up_on_a_silent_leader() -> None:
-    """Raft 5.2, KIP-595: after the fetch timeout; with KIP-996 it asks for pre-votes then. The better successor first."""
+    """Raft 5.2, KIP-595: after the fetch timeout, the better successor first. With KIP-996 a pre-vote follows."""
     for rank, successors in enumerate([(1, 3), (3, 1)]):
         solo, fetch = follower(1)
         solo.good_answer(fetch, successors=successors)
@@ -232,7 +239,7 @@ def test_a_follower_gives_up_on_a_silent_leader() -> None:
 
 
 def test_a_refused_reconnect_is_suspicion() -> None:
-    """Fast failover: the successor of rank i runs i waits after the leader's process was seen gone."""
+    """Fast failover: the successor of rank i campaigns i waits after the leader's process was seen gone."""
     for rank, successors in enumerate([(1, 3), (3, 1)]):
         solo, fetch = follower(1)
         solo.good_answer(fetch, successors=successors)
@@ -245,7 +252,7 @@ def test_a_refused_reconnect_is_suspicion() -> None:
 
 
 def test_a_suspicious_follower_grants_pre_votes() -> None:
-    """Fast failover: or the first successor would wait for the others' fetch timeouts."""
+    """Fast failover: otherwise the first successor would wait for the others' fetch timeouts."""
     solo, fetch = follower(1)
     solo.good_answer(fetch, successors=(3, 1))
     ask = VoteRequest(key(3), key(1), 3, 1, 1, pre_vote=True)
@@ -258,7 +265,7 @@ def test_a_suspicious_follower_grants_pre_votes() -> None:
 
 
 def test_a_good_answer_clears_suspicion() -> None:
-    """Fast failover: the leader is there after all (a certificate was rotated, a proxy restarted)."""
+    """Fast failover: the leader is alive after all (a certificate was rotated, a proxy restarted)."""
     solo, fetch = follower(1)
     fetch = fetch_in(solo.good_answer(fetch, successors=(3, 1)))
     solo.step(PeerRefused(2))
@@ -269,7 +276,7 @@ def test_a_good_answer_clears_suspicion() -> None:
 
 
 def test_a_suspicious_prospective_asks_again_until_the_others_have_noticed() -> None:
-    """Fast failover: a refusal says that the other has not seen it yet."""
+    """Fast failover: a refusing voter has not noticed the failure yet."""
     solo, fetch = follower(1)
     solo.good_answer(fetch, successors=(1, 3))
     solo.step(PeerRefused(2))
@@ -283,7 +290,7 @@ def test_a_suspicious_prospective_asks_again_until_the_others_have_noticed() -> 
 
 
 def test_a_paused_leader_is_not_suspected() -> None:
-    """Silence and a broken connection are no refusal: a leader that is only slow keeps its followers."""
+    """Silence and a broken connection are no refusal: a slow leader keeps its followers."""
     solo, fetch = follower(1)
     fetch = fetch_in(solo.good_answer(fetch, successors=(1, 3)))
     solo.step(RequestFailed(2, fetch, Failure.BROKEN))
@@ -294,7 +301,7 @@ def test_a_paused_leader_is_not_suspected() -> None:
 
 
 def test_a_leader_that_says_it_does_not_lead_is_gone() -> None:
-    """A leader never comes back in its epoch, so there is nothing to wait for."""
+    """No leader returns in its epoch, so the follower has nothing to wait for."""
     solo, fetch = follower(1)
     fetch = fetch_in(solo.good_answer(fetch, successors=(1, 3)))
     solo.respond(2, fetch, FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, None, fetch.number))
@@ -307,7 +314,7 @@ def test_a_leader_that_says_it_does_not_lead_is_gone() -> None:
 
 
 def test_a_pre_vote_changes_nothing_on_disk() -> None:
-    """KIP-996: neither the asker's epoch nor anybody's vote."""
+    """KIP-996: neither the sender's epoch nor any voter's vote."""
     solo = Solo(epochs=(1,), election=ElectionState(2, None, None))
     effects = solo.wait(500)
 
@@ -317,7 +324,7 @@ def test_a_pre_vote_changes_nothing_on_disk() -> None:
 
 
 def test_a_pre_vote_of_a_higher_epoch_is_not_taken_in() -> None:
-    """KIP-996 as it is used here: a question in the conditional moves nobody's epoch, so it costs no leader its office."""
+    """KIP-996 as used here: a hypothetical question moves no epoch, so no leader loses its office."""
     solo = working_leader()
     effects = solo.request(VoteRequest(key(2), key(1), 9, 3, 99, pre_vote=True))
 
@@ -326,7 +333,7 @@ def test_a_pre_vote_of_a_higher_epoch_is_not_taken_in() -> None:
 
 
 def test_a_refused_prospective_goes_back_to_its_leader() -> None:
-    """KIP-996: a majority still hears the leader, so it was this node's own trouble."""
+    """KIP-996: a majority still hears the leader, so the trouble was this node's own."""
     solo, fetch = follower(1)
     solo.good_answer(fetch)
     for asked in requests(solo.wait(solo.config.fetch_timeout_ms), VoteRequest):
@@ -337,7 +344,7 @@ def test_a_refused_prospective_goes_back_to_its_leader() -> None:
 
 
 def test_the_order_of_succession_outlives_a_lost_pre_vote() -> None:
-    """Or in the second round all would run at the same moment, and split the vote."""
+    """Otherwise all voters would campaign at the same moment in the second round, and split the vote."""
     solo, fetch = follower(1)
     solo.good_answer(fetch, successors=(3, 1))
     solo.step(PeerRefused(2))
@@ -355,7 +362,7 @@ def test_the_order_of_succession_outlives_a_lost_pre_vote() -> None:
 
 
 def test_a_candidate_that_has_lost_starts_over_with_pre_votes() -> None:
-    """KIP-996: in the epoch that it has raised, which it does not raise again before a majority would have it."""
+    """KIP-996: in the raised epoch, which the candidate does not raise again before a majority agrees."""
     solo = Solo(epochs=(1,), election=ElectionState(2, None, None))
     asked = requests(solo.wait(500), VoteRequest)[0]
     assert isinstance(asked.request, VoteRequest)
@@ -368,7 +375,7 @@ def test_a_candidate_that_has_lost_starts_over_with_pre_votes() -> None:
 
 
 def test_a_restarted_candidate_keeps_its_vote_and_pre_votes_first() -> None:
-    """R2: the vote outlives the process. KIP-996: the epoch is not raised a second time for nothing."""
+    """R2: the vote survives the process. KIP-996: the epoch is not raised a second time without a pre-vote."""
     solo = Solo(epochs=(1,), election=ElectionState(4, key(1), None))
     solo.wait(500)
 
@@ -376,7 +383,7 @@ def test_a_restarted_candidate_keeps_its_vote_and_pre_votes_first() -> None:
 
 
 def test_a_pre_vote_may_be_granted_from_an_older_epoch() -> None:
-    """Or a node that alone stands in a higher epoch could never win, and never be won over either."""
+    """Otherwise a node alone in a higher epoch could never win."""
     solo = Solo(epochs=(1,), election=ElectionState(7, None, None))
     asked = requests(solo.wait(500), VoteRequest)[0]
     assert isinstance(asked.request, VoteRequest)
@@ -389,7 +396,7 @@ def test_a_pre_vote_may_be_granted_from_an_older_epoch() -> None:
 
 
 def redirected() -> tuple[Solo, FetchSnapshotRequest]:
-    """A follower that was sent to snapshot 9@2, and its first request for it."""
+    """A follower sent to snapshot 9@2, and its first request for the snapshot."""
     solo, fetch = follower()
     answer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, high_watermark=9, snapshot=OffsetAndEpoch(9, 2))
     sent = only(SendRequest, solo.respond(2, fetch, answer)).request
@@ -402,7 +409,7 @@ def chunk(request: FetchSnapshotRequest, data: bytes, size: int = 10) -> FetchSn
 
 
 def test_a_snapshot_is_fetched_by_position_and_installed() -> None:
-    """KIP-630: piece by piece, then the log starts at its end, and all below that is committed."""
+    """KIP-630: piece by piece. Then the log starts at the snapshot's end, and all records below are committed."""
     solo, request = redirected()
     effects = solo.respond(2, request, chunk(request, bytes(6)))
     assert isinstance(effects[0], WriteSnapshotChunk)
@@ -411,7 +418,7 @@ def test_a_snapshot_is_fetched_by_position_and_installed() -> None:
     effects = solo.respond(2, request, chunk(request, bytes(4)))
     assert [type(e) for e in effects] == [WriteSnapshotChunk, InstallSnapshot]
 
-    # While it is being installed, the node does not run, and asks only whether its leader is still there.
+    # During the installation the node does not campaign, and only asks whether its leader is alive.
     asked = [effect.request for effect in requests(solo.wait(3000), FetchSnapshotRequest)]
     assert [request.position for request in asked if isinstance(request, FetchSnapshotRequest)] == [10]
     assert solo.core.role is Role.FOLLOWER
@@ -422,7 +429,7 @@ def test_a_snapshot_is_fetched_by_position_and_installed() -> None:
 
 
 def test_a_snapshot_that_is_gone_is_asked_for_anew() -> None:
-    """KIP-630: the leader has a newer one; a fetch says which."""
+    """KIP-630: the leader has a newer snapshot, named in the answer to a fetch."""
     solo, request = redirected()
     gone = FetchSnapshotResponse(ErrorCode.SNAPSHOT_NOT_FOUND, 3, 2, request.number)
     solo.respond(2, request, gone)
@@ -439,14 +446,14 @@ def test_a_snapshot_that_is_gone_is_asked_for_anew() -> None:
     ],
 )
 def test_a_piece_that_does_not_fit_is_not_written(bad: dict[str, object]) -> None:
-    """What comes from outside is checked before it is written."""
+    """Bytes from the network are checked before they are written."""
     solo, request = redirected()
 
     assert solo.respond(2, request, replace(chunk(request, bytes(6)), **bad)) == []  # type: ignore[arg-type]
 
 
 def test_a_stale_snapshot_is_not_installed() -> None:
-    """S6, R10: nothing committed is ever given up for a snapshot."""
+    """S6, R10: no committed record is ever given up for a snapshot."""
     solo, fetch = follower(1, 1, 1)
     fetch = fetch_in(solo.good_answer(fetch, high_watermark=3))
     answer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, high_watermark=3, snapshot=OffsetAndEpoch(2, 1))
@@ -458,7 +465,7 @@ def test_a_stale_snapshot_is_not_installed() -> None:
 
 
 def test_a_voter_set_counts_as_soon_as_it_is_appended() -> None:
-    """KIP-853: uncommitted, and for its own commit too."""
+    """KIP-853: before its commit, and for its own commit, too."""
     solo = working_leader()
     end = solo.log.end
     solo.log.append(3, voters_of(1, 2, 3, 4, 5))
@@ -487,7 +494,7 @@ def test_a_voter_set_that_is_cut_away_counts_no_more() -> None:
 
 
 def test_a_leader_that_is_removed_does_not_count_itself_and_leaves() -> None:
-    """KIP-853: it brings its own removal to the majority of the others, then steps down."""
+    """KIP-853: the leader replicates its own removal to a majority of the others, then steps down."""
     solo = working_leader()
     end = solo.log.end
     solo.log.append(3, voters_of(2, 3))
@@ -502,11 +509,12 @@ def test_a_leader_that_is_removed_does_not_count_itself_and_leaves() -> None:
     assert solo.core.role is Role.RESIGNED
 
 
-# --- and over several nodes ----------------------------------------------------------------------------------------------
+# --- several nodes
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_healthy_majority_keeps_its_leader() -> None:
-    """L4: a node that is cut off, paused or restarted again and again never costs the others their leader."""
+    """L4: a node cut off, paused or restarted again and again never costs the others their leader."""
     cluster = Cluster(3, seed=5).boot_all()
     leader_node = cluster.elect()
     epoch = leader_node.up.epoch
@@ -529,7 +537,7 @@ def test_a_healthy_majority_keeps_its_leader() -> None:
 
 
 def test_failover_takes_a_few_round_trips() -> None:
-    """P1: from the crash to a committed record of the next epoch, whoever crashes."""
+    """P1: from the crash of any leader to a committed record of the next epoch."""
     for seed in range(10):
         cluster = Cluster(3, seed=seed).boot_all()
         crashed = cluster.elect()

@@ -1,8 +1,8 @@
-"""Random lives of a quorum whose voters change: added, removed, moved, leadership handed on, under the same faults as ever.
+"""Random lives of a quorum with changing voters: added, removed, moved, leadership transferred, under the same faults.
 
-Besides the laws of every cluster (one leader an epoch, one history, the watermark on a majority's disks) two are checked
-here. Sets that follow each other in one log differ by one voter, so that their majorities meet; and an answer tells the
-truth: what was said to be committed is in every later leader's log.
+Besides the laws of every cluster (one leader per epoch, one history, the high watermark on a majority's disks), the
+test checks two laws. Successive sets in one log differ by one voter, so that their majorities share a voter. And
+answers are true: a change answered as committed is in every later leader's log.
 """
 
 import random
@@ -28,7 +28,7 @@ NODES = 7
 
 
 class Operators:
-    """Wishes at random, to whoever leads, and what was answered."""
+    """Random requests to the leader, and the answers."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[QuorumChangeRequest, list[QuorumChangeResponse]]] = []
@@ -67,7 +67,7 @@ def check_sets(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_quorum_lives_through_changes_of_its_voters(seed: int) -> None:
-    """Once the faults stop, everybody, voter or not, has the same log; and the quorum is the one that its log names."""
+    """After the last fault all nodes, voters or not, have the same log; and the quorum is the one named in the log."""
     operators = Operators()
     cluster = live(seed, also=operators.turn, count=random.Random(seed).choice((1, 2, 3, 3)), nodes=NODES)
 
@@ -87,13 +87,13 @@ def test_a_quorum_lives_through_changes_of_its_voters(seed: int) -> None:
 
 
 def standing(entries: tuple[tuple[int, object], ...], log_start: int) -> range | set[int]:
-    """The offsets at which the leader's log has voter sets; below its start anything may have been."""
+    """The offsets of voter sets in the leader's log; below the log's start, every offset."""
     return {*range(log_start), *(offset for offset, _ in entries)}
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_whoever_wants_to_vote_does_in_the_end(seed: int) -> None:
-    """With nodes that join by themselves: all vote who were not removed, and each stands in the set as it is configured."""
+    """With nodes joining by themselves: all nodes never removed become voters, with their configured endpoints."""
     operators = Operators()
     cluster = live(seed, also=operators.turn, count=random.Random(seed).choice((1, 2, 3, 3)), nodes=NODES, joining=True)
     cluster.elect(20_000)
@@ -108,7 +108,7 @@ def test_whoever_wants_to_vote_does_in_the_end(seed: int) -> None:
 
 
 def test_the_lives_are_eventful() -> None:
-    """Otherwise they prove nothing: every kind of wish is granted, and refused, somewhere."""
+    """Otherwise the lives prove nothing: every kind of request is granted, and refused, somewhere."""
     seen: set[tuple[type, ErrorCode]] = set()
     for seed in range(7):
         operators = Operators()

@@ -1,4 +1,4 @@
-"""One test per sentence of KIP-853 (changes of the voter set) and of Raft 3.10 (transfer), as they are built here."""
+"""One test per sentence of KIP-853 (changes of the voter set) and of Raft 3.10 (transfer), as built here."""
 
 import pytest
 
@@ -47,14 +47,15 @@ EVERY_KIND: tuple[QuorumChangeRequest, ...] = (add(), remove(3), update(), trans
 
 
 def with_observer(node_id: int = 4) -> Solo:
-    """A working leader whom node 4 follows too, standing at the end."""
+    """A working leader with an observer, node 4, at the leader's end."""
     solo = working_leader()
     solo.fetch(node_id)
     solo.fetch(node_id, high_watermark=4)
     return solo
 
 
-# --- what is refused, and that it changes nothing ----------------------------------------------------------------------
+# --- refusals, which change nothing
+# ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("request_", EVERY_KIND)
@@ -74,7 +75,7 @@ def test_a_node_that_shuts_down_begins_nothing(request_: QuorumChangeRequest) ->
 
 @pytest.mark.parametrize("request_", [add(), remove(3), update()])
 def test_nothing_changes_before_the_leader_has_committed_in_its_epoch(request_: QuorumChangeRequest) -> None:
-    """The set of a former leader may still come back until a record of this epoch is on a majority (Ongaro, 2015)."""
+    """A former leader's set may still return until a majority holds a record of this epoch (Ongaro, 2015)."""
     solo = leader()
     effects = solo.request(request_)
 
@@ -139,7 +140,7 @@ def test_a_refusal_says_why_and_changes_nothing(request_: QuorumChangeRequest, e
 
 
 def test_the_last_voter_cannot_be_removed() -> None:
-    """KIP-853: a set that would be empty."""
+    """KIP-853: the new set would be empty."""
     solo = Solo(voters=1)
     solo.flush()
     effects = solo.request(remove(1))
@@ -164,7 +165,7 @@ def test_there_is_room_for_so_many_voters() -> None:
 
 
 def test_no_change_that_a_majority_would_not_see() -> None:
-    """Of {1,2,3}, 3 is silent. To remove 2 would leave {1,3}, of which 1 alone could not commit anything any more."""
+    """In {1,2,3}, node 3 is silent. Removing 2 would leave {1,3}, and node 1 alone could commit nothing any more."""
     solo = working_leader()
     solo.wait(solo.config.check_quorum_ms - 100)
     solo.fetch(2, high_watermark=4)
@@ -185,7 +186,7 @@ def test_majorities_that_would_be_live() -> None:
 
 
 def test_who_may_be_stopped_without_stopping_the_quorum() -> None:
-    """A voter that is silent, or behind, does not count as one that would go on."""
+    """A voter which is silent, or behind, does not count as a remaining voter."""
     solo = with_observer()
     assert [solo.core.keeps_majority_without({n}) for n in (1, 2, 3, 4)] == [True] * 4
     assert solo.core.keeps_majority_without({2, 3}) is False
@@ -201,7 +202,10 @@ def test_who_may_be_stopped_without_stopping_the_quorum() -> None:
 
 
 def test_two_machines_under_one_id_are_not_told_apart_by_removing_one() -> None:
-    """A new disk's owner wants its former self removed. If that is in the best of health, somebody has slipped."""
+    """The owner of a new disk asks to remove its former self.
+
+    If the former self is healthy, the configuration is wrong.
+    """
     solo = working_leader()
     solo.fetch(3, generation=1)
     effects = solo.request(remove(3))
@@ -222,7 +226,7 @@ def test_two_machines_under_one_id_are_not_told_apart_by_removing_one() -> None:
 def test_nothing_else_while_a_change_waits(request_: QuorumChangeRequest) -> None:
     """KIP-853: at most one change is pending."""
     solo = with_observer()
-    assert not answers(solo.request(add(9)))  # nobody has heard of 9
+    assert not answers(solo.request(add(9)))  # node 9 has never fetched
     effects = solo.request(request_)
 
     assert answer(effects).error is ErrorCode.REQUEST_TIMED_OUT
@@ -231,12 +235,12 @@ def test_nothing_else_while_a_change_waits(request_: QuorumChangeRequest) -> Non
 
 
 def test_no_change_before_the_last_one_is_committed() -> None:
-    """Two uncommitted sets may differ by two voters, and then two majorities need not meet."""
+    """Two uncommitted sets may differ by two voters, and their majorities need not share a voter."""
     solo = with_observer()
     solo.request(add(4, timeout_ms=500))
     assert answer(solo.wait(500)).error is ErrorCode.REQUEST_TIMED_OUT
     for node_id in (2, 4):
-        solo.fetch(node_id, 4)  # there, but without the record
+        solo.fetch(node_id, 4)  # alive, but without the record
 
     said = answer(solo.request(remove(3)))
     assert (said.error, said.offset) == (ErrorCode.REQUEST_TIMED_OUT, None)
@@ -247,7 +251,7 @@ def test_no_change_before_the_last_one_is_committed() -> None:
 
 
 def test_a_new_set_is_in_force_at_once_and_committed_by_its_own_majority() -> None:
-    """KIP-853: three of {1,2,3,4}; two of the old three are not enough any more."""
+    """KIP-853: three of {1,2,3,4}; two of the old three are no longer enough."""
     solo = with_observer()
     effects = solo.request(add())
     assert appended(effects) == (1, 2, 3, 4)
@@ -262,7 +266,7 @@ def test_a_new_set_is_in_force_at_once_and_committed_by_its_own_majority() -> No
 
 
 def test_an_early_answer_comes_with_the_append() -> None:
-    """`ack_when_committed` false (AddRaftVoter v1)."""
+    """`ack_when_committed` is false (AddRaftVoter v1)."""
     solo = with_observer()
     effects = solo.request(add(early=True))
 
@@ -275,7 +279,10 @@ def test_an_early_answer_comes_with_the_append() -> None:
 
 
 def test_a_newcomer_is_waited_for() -> None:
-    """It must have been at the leader's end, lately; whoever is only known to exist would hold up every commit."""
+    """A new controller must have reached the leader's end lately.
+
+    A controller known only by name would delay every commit.
+    """
     solo = working_leader()
     solo.append()
     assert not answers(solo.request(add()))
@@ -286,7 +293,7 @@ def test_a_newcomer_is_waited_for() -> None:
 
 
 def test_a_newcomer_that_has_gone_silent_is_waited_for_too() -> None:
-    """It had caught up once, and may be switched off by now."""
+    """The controller had caught up once, and may be switched off by now."""
     solo = with_observer()
     for _ in range(3):
         solo.wait(solo.config.check_quorum_ms // 2)
@@ -311,7 +318,7 @@ def test_the_answer_says_what_was_waited_for(stands_at: int | None, word: str) -
 
 
 def test_the_set_stays_changed_when_the_time_is_over() -> None:
-    """KIP-853: the record is in the log, and nobody may take it out of there but an election."""
+    """KIP-853: the record is in the log, and only an election may remove the record."""
     solo = with_observer()
     solo.request(add(timeout_ms=300))
     said = answer(solo.wait(300))
@@ -335,7 +342,7 @@ def test_a_change_that_still_waits_ends_with_the_term() -> None:
 
 
 def test_a_change_that_is_written_may_outlive_its_leader() -> None:
-    """REQUEST_TIMED_OUT: it may have happened."""
+    """REQUEST_TIMED_OUT: the change may have happened."""
     solo = with_observer()
     solo.request(add())
     said = answer(solo.request(BeginQuorumEpochRequest(key(2), key(1), 4)))
@@ -348,7 +355,7 @@ def test_a_change_that_is_written_may_outlive_its_leader() -> None:
 
 
 def test_a_removed_voter_is_an_observer() -> None:
-    """It is answered as before, and its word does not count."""
+    """The leader answers the removed voter as before, and does not count its fetches."""
     solo = working_leader()
     assert appended(solo.request(remove(3))) == (1, 2)
     assert not answers(solo.fetch(3))
@@ -366,7 +373,7 @@ def test_a_removed_voter_that_was_never_heard_of_is_forgotten() -> None:
 
 
 def test_a_leader_that_is_removed_leads_on_until_that_is_committed() -> None:
-    """KIP-853: it does not count itself; then it answers, and only then it steps down."""
+    """KIP-853: the leader does not count itself. After the commit the leader answers, and only then steps down."""
     solo = working_leader()
     assert appended(solo.request(remove(1))) == (2, 3)
     solo.fetch(2)
@@ -378,11 +385,11 @@ def test_a_leader_that_is_removed_leads_on_until_that_is_committed() -> None:
     kinds = [type(e.response) if isinstance(e, Reply) else type(getattr(e, "request", None)) for e in effects]
     assert kinds.index(QuorumChangeResponse) < kinds.index(EndQuorumEpochRequest)
     solo.wait(5000)
-    assert solo.core.role is Role.UNATTACHED  # an observer: it does not run
+    assert solo.core.role is Role.UNATTACHED  # an observer does not campaign
 
 
 def test_a_smaller_set_may_have_confirmed_a_read_already() -> None:
-    """Of {1,2}, 2 is gone; 1 alone is a majority of {1}, and nobody will come to say so."""
+    """In {1,2}, node 2 is gone. Node 1 alone is a majority of {1}, and no further fetch will arrive."""
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None), voters=2)
     solo.elect()
     solo.fetch(2)
@@ -415,7 +422,7 @@ def test_a_voter_that_is_there_already_has_not_moved() -> None:
 
 
 def ended(effects: list[Effect]) -> tuple[int, ...]:
-    """The successors, as the leader that steps down ranks them."""
+    """The successors as ranked by the resigning leader."""
     sent = requests(effects, EndQuorumEpochRequest)
     ranks = {tuple(k.node_id for k in e.request.preferred_successors) for e in sent}  # type: ignore[union-attr]
     (successors,) = ranks
@@ -424,7 +431,10 @@ def ended(effects: list[Effect]) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(("target", "order"), [(2, (2, 3)), (3, (3, 2)), (None, (2, 3))])
 def test_the_chosen_one_is_the_first_successor(target: int | None, order: tuple[int, ...]) -> None:
-    """Raft 3.10. Parked fetches are refused in the same words, or whoever hears that first would run first."""
+    """Raft 3.10.
+
+    Refusals of parked fetches name the same order; otherwise the first node to hear would campaign first.
+    """
     solo = working_leader()
     effects = solo.request(transfer(target))
 
@@ -436,7 +446,7 @@ def test_the_chosen_one_is_the_first_successor(target: int | None, order: tuple[
 
 
 def test_followers_run_in_the_order_that_the_refusal_names() -> None:
-    """Not in the order of the last good answer, in which this node came first."""
+    """Not in the order of the last good answer, which had this node first."""
     solo, request = follower(1, 1)
     request = fetch_in(solo.good_answer(request, successors=(1, 3), high_watermark=2))
     solo.respond(
@@ -469,7 +479,10 @@ def test_a_silent_voter_is_no_target() -> None:
 
 
 def test_a_voter_whose_log_is_damaged_is_no_target() -> None:
-    """It would not run, so it is passed over; if it is the one that was named, that is said. Mended, it is one again."""
+    """A damaged voter would not campaign, so the leader skips it; if named as the target, the refusal says why.
+
+    After the repair the voter is a target again.
+    """
     solo = working_leader()
     solo.fetch(2, high_watermark=4, damaged=True)
     said = answer(solo.request(transfer(2)))
@@ -487,7 +500,7 @@ def test_a_voter_whose_log_is_damaged_is_no_target() -> None:
 
 
 def test_a_voter_that_would_not_run_is_the_last_of_the_successors() -> None:
-    """Also of a leader that just goes: it would be waited for in vain."""
+    """Also for a resigning leader: the others would wait for the voter in vain."""
     solo = working_leader()
     solo.append()
     solo.fetch(2, damaged=True)
@@ -501,7 +514,7 @@ def test_a_voter_whose_image_is_the_odd_one_is_no_target() -> None:
 
 
 def test_a_voter_that_applies_nothing_any_more_is_no_target_and_the_last_of_the_successors() -> None:
-    """It would be elected, and never answer anybody. How far its image reaches it says, and has no digest of it."""
+    """Such a voter would win and never answer a client. It reports the end of its image, without a digest."""
     solo = working_leader()
     solo.append()
     solo.fetch(2, applied_offset=3)
@@ -510,7 +523,10 @@ def test_a_voter_that_applies_nothing_any_more_is_no_target_and_the_last_of_the_
 
 
 def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
-    """And it is waited for; meanwhile proposals are taken, and in the end the leader leads on."""
+    """The leader waits for the target and meanwhile accepts proposals.
+
+    After the timeout the leader continues to lead.
+    """
     solo = working_leader()
     solo.append()
     assert not answers(solo.request(transfer(2)))
@@ -525,7 +541,9 @@ def test_a_target_must_hold_what_was_there_when_it_was_asked_for() -> None:
 
 
 def test_a_target_that_could_win_without_it_is_waited_for_all_the_same() -> None:
-    """Nobody has the newest record yet, so nobody would refuse 2; but who asked for the transfer may have written that."""
+    """No voter has the newest record yet, so none would refuse node 2; but the sender of the transfer may have written
+    the record.
+    """
     solo = working_leader()
     solo.wait(solo.config.fetch_wait_ms)
     solo.append()
@@ -535,7 +553,10 @@ def test_a_target_that_could_win_without_it_is_waited_for_all_the_same() -> None
 
 
 def test_under_load_the_target_is_level_when_a_majority_cannot_refuse_it() -> None:
-    """The leader has one record more. 3 was given it before 2 asked, and would refuse 2; the next time 2 comes first."""
+    """The leader has one more record.
+
+    Node 3 was sent the record before node 2 fetched, and would refuse 2; next time node 2 fetches first.
+    """
     solo = working_leader()
     solo.append()  # [4,5) is on its way to both
     solo.request(transfer(2))

@@ -1,4 +1,4 @@
-"""A follower that fetches and falls behind all the same: its leader says so, and does not flicker."""
+"""A follower which fetches and still falls behind: its leader reports the problem, without flickering."""
 
 from quorum.core.protocol.pace import WINDOW_MS
 from tests.core.solo import Solo, problem_texts
@@ -7,7 +7,7 @@ EVERY_MS = 500
 
 
 def working_leader() -> Solo:
-    """With two followers, of which 3 has everything."""
+    """A working leader with two followers, of which node 3 has every record."""
     solo = Solo()
     solo.elect()
     solo.fetch(2)
@@ -16,7 +16,10 @@ def working_leader() -> Solo:
 
 
 def live(solo: Solo, duration_ms: int, *, written: int, taken: int, at: int) -> int:
-    """Every 500 ms `written` records are written, and follower 2 gets on by `taken`, from `at` on; gives where it is then."""
+    """Every 500 ms, `written` records are written and follower 2 advances by `taken`, from `at` on.
+
+    Returns the follower's end.
+    """
     for _ in range(duration_ms // EVERY_MS):
         for _ in range(written):
             solo.append()
@@ -28,7 +31,7 @@ def live(solo: Solo, duration_ms: int, *, written: int, taken: int, at: int) -> 
 
 
 def test_a_follower_that_lacks_more_and_more_is_named_until_it_catches_up() -> None:
-    """It receives one record where two are written; then nothing is written."""
+    """The follower receives one record for every two written; then the writes stop."""
     solo = working_leader()
     at = live(solo, WINDOW_MS, written=2, taken=1, at=solo.log.end)
     assert not problem_texts(solo.core)
@@ -43,7 +46,7 @@ def test_a_follower_that_lacks_more_and_more_is_named_until_it_catches_up() -> N
 
 
 def test_a_follower_that_is_far_behind_and_catches_up_is_no_problem() -> None:
-    """It was away for long. Nothing is said of it, however long it takes."""
+    """The follower was away for long. The leader reports no problem, however long the catching up takes."""
     solo = working_leader()
     for _ in range(200):
         solo.append()
@@ -52,7 +55,7 @@ def test_a_follower_that_is_far_behind_and_catches_up_is_no_problem() -> None:
 
 
 def test_bursts_do_not_flicker() -> None:
-    """A second of much, ever more of it, and four of nothing: whenever it is quiet the follower is there."""
+    """One second of ever larger bursts, then four seconds without writes: in each pause the follower catches up."""
     solo, at = working_leader(), 1
     for burst in range(13):
         at = live(solo, 1_000, written=4 + burst, taken=2, at=at)
@@ -62,7 +65,7 @@ def test_bursts_do_not_flicker() -> None:
 
 
 def test_a_follower_that_keeps_pace_under_constant_writing_is_no_problem() -> None:
-    """It never has all that there is, and more is written with each window; but it always has all that it was told of."""
+    """The follower never has all records, and the write rate grows; but it always has all records reported to it."""
     solo = working_leader()
     for writes in (1, 2, 3):
         for _ in range(WINDOW_MS // EVERY_MS + 1):
@@ -76,7 +79,7 @@ def test_a_follower_that_keeps_pace_under_constant_writing_is_no_problem() -> No
 
 
 def test_one_that_falls_silent_does_not_fall_behind() -> None:
-    """That is told in another way: it is not heard."""
+    """A silent follower is reported as another problem."""
     solo = working_leader()
     live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
     assert problem_texts(solo.core)
@@ -87,7 +90,7 @@ def test_one_that_falls_silent_does_not_fall_behind() -> None:
 
 
 def test_a_new_leader_begins_with_no_opinion() -> None:
-    """A new leader begins with no judgement: that of the leader before is gone with its epoch."""
+    """The former leader's judgement ended with its epoch."""
     solo = working_leader()
     live(solo, 2 * WINDOW_MS, written=2, taken=1, at=solo.log.end)
     assert problem_texts(solo.core)

@@ -1,4 +1,4 @@
-"""Two processes under one key: sentences about `quorum.core.protocol.processes`."""
+"""Two processes under one key: tests for `quorum.core.protocol.processes`."""
 
 from metadata_log.format.errors import ErrorCode
 from quorum.core.protocol.effects import (
@@ -17,7 +17,7 @@ from tests.core.solo import Solo, key, none_of, only
 
 
 def leading() -> tuple[Solo, FetchRequest]:
-    """A leader, and a fetch of node 2 that it would park."""
+    """A leader, and a fetch of node 2 to be parked."""
     solo = Solo()
     solo.elect()
     end, epoch = solo.log.end, solo.core.epoch
@@ -31,14 +31,14 @@ def error_in(effects: list[Effect]) -> ErrorCode:
 
 
 def test_a_restart_takes_over_at_once_and_as_often_as_it_likes() -> None:
-    """Each process is new; none comes back."""
+    """Each process is new, and none returns."""
     solo, fetch = leading()
     for incarnation in range(1, 30):
         assert error_in(solo.request(fetch._replace(incarnation=incarnation, number=incarnation))) is ErrorCode.NONE
 
 
 def test_late_and_repeated_fetches_of_a_process_that_is_gone_stop_nobody() -> None:
-    """One or two may still have been on their way, and a network may repeat them for ever."""
+    """One or two fetches may still have been in flight, and a network may repeat them for ever."""
     solo, fetch = leading()
     for number in range(1, 50):
         assert error_in(solo.request(fetch._replace(incarnation=8, number=number))) is ErrorCode.NONE
@@ -47,7 +47,7 @@ def test_late_and_repeated_fetches_of_a_process_that_is_gone_stop_nobody() -> No
 
 
 def test_two_processes_that_both_live_are_both_refused() -> None:
-    """The disk was copied: neither is more to be believed than the other."""
+    """The disk was cloned: neither process deserves more trust."""
     solo, fetch = leading()
     errors = {7: ErrorCode.NONE, 8: ErrorCode.NONE}
     for number in range(1, RETURNS_MAX + 2):
@@ -61,7 +61,7 @@ def test_two_processes_that_both_live_are_both_refused() -> None:
 
 
 def test_what_either_of_two_processes_holds_is_not_counted() -> None:
-    """Until it is decided whether two live: the one acknowledges, the other may vote, and need not hold it."""
+    """Until the decision, one process acknowledges, and the other may vote without having the records."""
     solo, fetch = leading()
     low = solo.log.end
     for number, incarnation in enumerate((7, 8, 7)):
@@ -78,7 +78,7 @@ def test_what_either_of_two_processes_holds_is_not_counted() -> None:
 
 
 def test_a_fetch_in_doubt_confirms_no_read() -> None:
-    """Who follows this leader may be the copy, and the other one has voted for another leader."""
+    """The fetching process may be the copy, while the original has voted for another leader."""
     solo, fetch = leading()
     for number, incarnation in enumerate((7, 8, 7)):
         solo.request(fetch._replace(incarnation=incarnation, number=number))
@@ -93,7 +93,7 @@ def test_a_fetch_in_doubt_confirms_no_read() -> None:
 
 
 def test_a_node_that_hears_of_its_double_stops() -> None:
-    """And says what to do. It has written nothing."""
+    """The message tells the operator what to do. The node has written nothing."""
     solo = Solo(epochs=(1,), election=ElectionState(3, None, None))
     fetch = solo.follow()
     assert fetch.incarnation

@@ -1,6 +1,6 @@
 """One test per sentence of the Raft paper's section 5, and of the dissertation's 6.4 on reads.
 
-Stories that need several nodes to be understood are in `scripts/`, tables in `test_votes` and `test_fetch_validation`.
+Stories with several nodes are in `scripts/`; tables are in `test_votes` and `test_fetch_validation`.
 """
 
 from dataclasses import replace
@@ -44,20 +44,20 @@ from tests.core.solo import Solo, fetch_in, key, log_of, none_of, only
 
 
 def test_a_leader_that_hears_of_a_higher_epoch_steps_down() -> None:
-    """Raft 5.1: whoever finds that its epoch is out of date becomes a follower at once (KIP-595: unattached)."""
+    """Raft 5.1: a node with an outdated epoch becomes a follower at once (KIP-595: unattached)."""
     solo = working_leader()
     effects = solo.request(VoteRequest(key(2), key(1), 9, 3, 99, pre_vote=False))
 
     assert solo.core.role is Role.UNATTACHED
     assert only(LeadershipChanged, effects) == LeadershipChanged(9, None, leading=False)
-    # The new epoch is on disk before anybody hears of it, and the parked fetches hear of it too.
+    # The new epoch is on disk before any message names it, and parked fetches are answered, too.
     assert isinstance(effects[0], SaveElectionState)
     errors = [e.response.error for e in effects if isinstance(e, Reply) and isinstance(e.response, FetchResponse)]
     assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
 def test_a_reply_of_an_older_epoch_is_ignored() -> None:
-    """Raft 5.1: what comes from an older epoch says nothing any more, not even an acknowledgement."""
+    """Raft 5.1: a message of an older epoch has no effect, not even as an acknowledgement."""
     solo, fetch = follower(1, 1)
     stale = FetchResponse(ErrorCode.NONE, 2, 2, fetch.number, high_watermark=2, batches=batches_after(solo.log, 2))
 
@@ -66,7 +66,7 @@ def test_a_reply_of_an_older_epoch_is_ignored() -> None:
 
 
 def test_a_reply_of_a_higher_epoch_is_taken_in_with_its_leader() -> None:
-    """Raft 5.1, KIP-595: follow the leader that it names, or nobody."""
+    """Raft 5.1, KIP-595: the node follows the named leader, or none."""
     solo, fetch = follower(1, 1)
     effects = solo.respond(2, fetch, FetchResponse(ErrorCode.FENCED_LEADER_EPOCH, 5, 3, fetch.number))
 
@@ -82,7 +82,7 @@ def test_a_reply_of_a_higher_epoch_is_taken_in_with_its_leader() -> None:
 
 
 def test_a_candidate_raises_its_epoch_votes_for_itself_and_asks() -> None:
-    """Raft 5.2: all of that durable before the first request for a vote leaves."""
+    """Raft 5.2: epoch and vote are durable before the first vote request leaves."""
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
     asked = requests(solo.wait(500), VoteRequest)[0]
     assert isinstance(asked.request, VoteRequest)
@@ -106,14 +106,14 @@ def test_a_vote_counts_once() -> None:
 
 
 def test_a_vote_of_an_earlier_epoch_is_not_counted() -> None:
-    """Raft 5.2: an answer belongs to the question that it answers."""
+    """Raft 5.2: an answer belongs to its own request."""
     solo = Solo(epochs=(1,), election=ElectionState(2, None, None))
     asked = requests(solo.wait(500), VoteRequest)[:2]
     first, second = (r.request for r in asked)
     assert isinstance(first, VoteRequest) and isinstance(second, VoteRequest)
     solo.respond(asked[0].destination, first, VoteResponse(ErrorCode.NONE, 2, None, vote_granted=True))
     assert (solo.core.role, solo.core.epoch) == (Role.CANDIDATE, 3)
-    # The second pre-vote comes late; so does a real vote of an epoch that is over.
+    # The second pre-vote arrives late; so does a real vote of an earlier epoch.
     solo.respond(asked[1].destination, second, VoteResponse(ErrorCode.NONE, 2, None, vote_granted=True))
     old = replace(second, epoch=2, pre_vote=False)
     solo.respond(asked[1].destination, old, VoteResponse(ErrorCode.NONE, 3, None, vote_granted=True))
@@ -122,7 +122,7 @@ def test_a_vote_of_an_earlier_epoch_is_not_counted() -> None:
 
 
 def test_a_candidate_that_hears_of_the_leader_of_its_epoch_follows_it() -> None:
-    """Raft 5.2: somebody else has won."""
+    """Raft 5.2: another candidate has won."""
     solo = Solo(epochs=(1,), election=ElectionState(2, None, None))
     asked = requests(solo.wait(500), VoteRequest)[0]
     assert isinstance(asked.request, VoteRequest)
@@ -134,7 +134,7 @@ def test_a_candidate_that_hears_of_the_leader_of_its_epoch_follows_it() -> None:
 
 
 def test_election_timeouts_are_random() -> None:
-    """Raft 5.2: or all would run at once, for ever."""
+    """Raft 5.2: otherwise all voters would campaign at once, for ever."""
     deadlines = set()
     for seed in range(20):
         solo = Solo(seed=seed)
@@ -148,7 +148,10 @@ def test_election_timeouts_are_random() -> None:
 
 
 def test_a_second_leader_in_one_epoch_stops_the_node() -> None:
-    """Raft 5.2, election safety: there can't be two; if there are, nothing that this node knows can be trusted."""
+    """Raft 5.2, election safety: two leaders are impossible.
+
+    If they exist, the node can trust none of its knowledge.
+    """
     solo, _ = follower(1)
     effects = solo.request(BeginQuorumEpochRequest(key(3), key(1), 3))
 
@@ -161,7 +164,7 @@ def test_a_second_leader_in_one_epoch_stops_the_node() -> None:
 
 
 def test_a_lone_voter_elects_itself_at_once() -> None:
-    """Raft 5.2: a majority of one is there already. After a restart too, in a new epoch."""
+    """Raft 5.2: a single voter is a majority. After a restart, too, in a new epoch."""
     solo = Solo(voters=1)
     assert only(AppendControl, [e for e in solo.started if e != AppendControl(1, voters_of(1))]).epoch == 1
     assert solo.core.high_watermark == solo.log.end
@@ -177,7 +180,9 @@ def test_a_lone_voter_elects_itself_at_once() -> None:
 
 
 def test_an_epoch_opens_with_a_leader_change() -> None:
-    """KIP-595: the first record of an epoch names leader, voters and who voted; the first of all also writes down the voters."""
+    """KIP-595: the first record of an epoch names leader, voters and granting voters; the first leader also writes the
+    voter set.
+    """
     solo = Solo(epochs=(1, 1), election=ElectionState(2, None, None))
     effects = solo.elect()
     records = [e.record for e in effects if isinstance(e, AppendControl)]
@@ -188,13 +193,13 @@ def test_an_epoch_opens_with_a_leader_change() -> None:
     assert records[0].voters == (1, 2, 3)
     assert len(records[0].granting_voters) == 2
     assert records[1:] == [voters_of(1, 2, 3)]
-    # Durable, then opened, then announced, then told.
+    # First the vote is durable, then the epoch is opened, then announced, then sent.
     assert kinds.index(SaveElectionState) < kinds.index(AppendControl) < kinds.index(LeadershipChanged)
     assert kinds.index(LeadershipChanged) < kinds.index(SendRequest)
 
 
 def test_voters_in_the_log_are_not_written_again() -> None:
-    """KIP-853: the log speaks for itself from its first leader on."""
+    """KIP-853: from the first leader on, the log itself defines the voters."""
     log = log_of(1)
     log.append(1, voters_of(1, 2, 3))
     log.flush()
@@ -204,7 +209,7 @@ def test_voters_in_the_log_are_not_written_again() -> None:
 
 
 def test_a_leader_sends_what_it_has_not_flushed_and_counts_itself_when_it_has() -> None:
-    """Raft 5.3 with the fsyncs in parallel: a record is committed when a majority's *disks* have it (R8)."""
+    """Raft 5.3 with parallel fsyncs: a record is committed once a majority's *disks* hold it (R8)."""
     solo = working_leader()
     solo.auto_flush = False
     effects = solo.append()
@@ -216,18 +221,18 @@ def test_a_leader_sends_what_it_has_not_flushed_and_counts_itself_when_it_has() 
 
 
 def test_an_epoch_start_is_not_a_commit() -> None:
-    """Raft 5.4.2: a majority that stands just at the start of the epoch has none of its records (KAFKA-12619)."""
+    """Raft 5.4.2: a majority with logs up to the epoch's start has none of its records (KAFKA-12619)."""
     solo = leader()
     for node_id in (2, 3):
         solo.fetch(node_id, 2)
     assert solo.core.high_watermark is None
-    # One record of the epoch on a majority carries everything below it along.
+    # One record of the epoch on a majority commits all records below.
     solo.fetch(2, 3)
     assert solo.core.high_watermark == 3
 
 
 def test_a_new_leaders_high_watermark_is_unknown() -> None:
-    """KIP-595: it may have known one as a follower, but what it says must be proven in its own epoch."""
+    """KIP-595: the leader may have known a high watermark as a follower, but must prove one in its own epoch."""
     solo, fetch = follower(1, 1)
     solo.good_answer(fetch, high_watermark=2)
     assert solo.core.high_watermark == 2
@@ -240,19 +245,19 @@ def test_a_new_leaders_high_watermark_is_unknown() -> None:
 
 
 def test_a_followers_high_watermark_goes_no_further_than_the_reply_has_shown() -> None:
-    """R9: min(leader's, end verified by *this* reply); never what merely lies in the log."""
+    """R9: the lesser of the leader's and the end verified by *this* reply; never the mere end of the log."""
     solo, fetch = follower(1, 1)
     effects = solo.good_answer(fetch, batches=batches_after(solo.log, 3), high_watermark=9)
 
     assert only(HighWatermarkAdvanced, effects).high_watermark == 3
-    # It never falls.
+    # The high watermark never falls.
     effects = solo.good_answer(fetch_in(effects), high_watermark=1)
     assert none_of(HighWatermarkAdvanced, effects)
     assert solo.core.high_watermark == 3
 
 
 def test_a_fetch_leaves_when_the_log_is_on_disk() -> None:
-    """R12: the fetch is the acknowledgement, so it follows the fsync and starts at the flushed end."""
+    """R12: a fetch is an acknowledgement, so it follows the fsync and starts at the flushed end."""
     solo, fetch = follower(1, 1)
     solo.auto_flush = False
     effects = solo.good_answer(fetch, batches=batches_after(solo.log, 3))
@@ -263,7 +268,7 @@ def test_a_fetch_leaves_when_the_log_is_on_disk() -> None:
 
 
 def test_only_the_awaited_answer_is_taken() -> None:
-    """One fetch in flight: a late or repeated answer would append twice, or acknowledge what is gone."""
+    """One fetch in flight: a late or repeated answer would append twice, or acknowledge deleted records."""
     solo, first = follower(1, 1)
     batches = batches_after(solo.log, 3)
     second = fetch_in(solo.good_answer(first, batches=batches))
@@ -273,12 +278,12 @@ def test_only_the_awaited_answer_is_taken() -> None:
     assert solo.respond(3, second, FetchResponse(ErrorCode.NONE, 3, 2, second.number)) == []
     third = fetch_in(solo.good_answer(second))
     assert third.number == second.number + 1
-    # Not even if it would fit: it was given to a question that is over.
+    # Not even if the batches fit: the answer belongs to an earlier request.
     assert solo.good_answer(second, batches=batches_after(solo.log, 3)) == []
 
 
 def test_batches_that_do_not_continue_the_log_are_left_alone() -> None:
-    """Raft 5.3, the consistency check: neither a gap, nor an overlap, nor an epoch from the future."""
+    """Raft 5.3, the consistency check: no gap, no overlap, no epoch from the future."""
     for bad in (
         batches_after(log_of(1, 1, 1), 3),
         batches_after(log_of(1), 3),
@@ -290,7 +295,7 @@ def test_batches_that_do_not_continue_the_log_are_left_alone() -> None:
 
 
 def test_an_acknowledgement_beyond_the_leaders_end_diverges() -> None:
-    """KIP-595: nobody can hold what the leader has not; that follower holds something else."""
+    """KIP-595: no follower can hold records the leader lacks; the follower holds other records."""
     solo = working_leader()
     ahead = FetchRequest(key(2), 3, 1, 9, 3, bytes(32), 0, 150, 100)
 
@@ -299,7 +304,7 @@ def test_an_acknowledgement_beyond_the_leaders_end_diverges() -> None:
 
 
 def test_a_follower_does_not_cut_below_its_high_watermark() -> None:
-    """R10: what is committed is in every leader's log; one that says otherwise is none."""
+    """R10: every leader's log holds all committed records; a node claiming otherwise is no leader."""
     solo, fetch = follower(1, 1, 2)
     fetch = fetch_in(solo.good_answer(fetch, high_watermark=3))
     diverging = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, diverging=OffsetAndEpoch(2, 1))
@@ -313,7 +318,7 @@ def test_a_follower_does_not_cut_below_its_high_watermark() -> None:
 
 
 def tokens(effects: list[Effect]) -> dict[int, int]:
-    """reply_to -> the token that the reply carries."""
+    """reply_to -> the token carried by the reply."""
     return {
         e.reply_to: e.response.read_token
         for e in effects
@@ -322,7 +327,7 @@ def tokens(effects: list[Effect]) -> dict[int, int]:
 
 
 def test_a_read_waits_for_an_echo_of_what_was_sent_after_it() -> None:
-    """Raft 6.4: an answer to a question that was asked before the read proves nothing about now."""
+    """Raft 6.4: an answer to a request sent before the read proves nothing about the present."""
     solo = working_leader()
     old_token = max(tokens(solo.wait(150)).values())
     solo.step(ConfirmReads(1))
@@ -342,13 +347,13 @@ def test_parked_fetches_carry_the_token_at_once() -> None:
 
 
 def test_reads_wait_for_the_first_commit_of_the_epoch() -> None:
-    """Raft 6.4: before that the leader does not know what is committed."""
+    """Raft 6.4: before its first commit, the leader does not know the committed records."""
     solo = leader()
     assert solo.step(ConfirmReads(1)) == []
     token = max(tokens(solo.fetch(2, 2)).values())
     assert none_of(
         ReadsConfirmed, solo.fetch(2, 2, read_token=token)
-    )  # it follows, but nothing of this epoch is committed
+    )  # the voter follows, but no record of this epoch is committed
     solo.fetch(2)
     token = max(tokens(solo.fetch(2, high_watermark=0)).values())
 
@@ -356,7 +361,7 @@ def test_reads_wait_for_the_first_commit_of_the_epoch() -> None:
 
 
 def test_a_token_that_was_never_given_counts_for_nothing() -> None:
-    """A reply to another leader, or to another life of this one."""
+    """The token is from a reply of another leader, or of an earlier process of this one."""
     solo = working_leader()
     solo.step(ConfirmReads(1))
 
@@ -364,9 +369,9 @@ def test_a_token_that_was_never_given_counts_for_nothing() -> None:
 
 
 def test_the_newest_round_began_when_its_replies_left() -> None:
-    """A paused leader finds old fetches at its door; they must not renew anybody's lease."""
+    """A paused leader finds old fetches in its receive queue; such fetches must not renew a lease."""
     solo = working_leader()
-    token = tokens(solo.wait(150))[solo.reply_to - 1]  # node 2's; node 3's is no proof of what node 2 has heard
+    token = tokens(solo.wait(150))[solo.reply_to - 1]  # node 2's token; node 3's token proves nothing about node 2
     left_ms = solo.now_ms
     solo.now_ms += 10_000  # paused
     solo.fetch(2, high_watermark=4, read_token=token)

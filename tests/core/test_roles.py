@@ -1,4 +1,4 @@
-"""The table of transitions, the voter sets, and how a node draws itself."""
+"""The table of transitions, the voter sets, and the one-line picture of a node."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from tests.core.test_chaos import live
 
 @pytest.fixture
 def edges(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple[Role, Role, Why]]]:
-    """The transitions that happen while a test runs."""
+    """The transitions during a test."""
     seen: set[tuple[Role, Role, Why]] = set()
     become = quorum_state.QuorumState.become
 
@@ -28,24 +28,24 @@ def edges(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[tuple[Role, Role, Why
 
 
 def test_an_observer_is_only_ever_unattached_or_following() -> None:
-    """R14: the edges that an observer can take lead nowhere else."""
+    """R14: an observer's edges lead to no other role."""
     observing = {Role.UNATTACHED, Role.FOLLOWER}
     for start, end, why in TRANSITIONS:
         if end in observing and start in observing:
             continue
-        # Whatever leaves those two roles is an election's, which only voters take part in.
+        # Every edge out of these two roles belongs to an election, and only voters take part in elections.
         assert start not in observing or why in (Why.ELECTION_TIMEOUT, Why.LEADER_SILENT, Why.LEADER_GONE)
 
 
 def test_only_an_election_makes_a_leader() -> None:
-    """R1: no other way in, and out of office only by resigning or by a higher epoch."""
+    """R1: no other edge leads into office, and only resigning or a higher epoch leads out."""
     assert [(s, w) for s, e, w in TRANSITIONS if e is Role.LEADER] == [(Role.CANDIDATE, Why.VOTE_WON)]
     assert {e for s, e, w in TRANSITIONS if s is Role.LEADER} == {Role.RESIGNED, Role.UNATTACHED, Role.FOLLOWER}
     assert {s for s, e, w in TRANSITIONS if e is Role.CANDIDATE} == {Role.PROSPECTIVE}
 
 
 def test_random_lives_take_most_edges(edges: set[tuple[Role, Role, Why]]) -> None:
-    """A table that is never walked proves nothing; and `become` refuses any step beside it."""
+    """An unused table proves nothing; and `become` refuses every other edge."""
     for seed in range(12):
         live(seed).elect(20_000)
 
@@ -54,7 +54,7 @@ def test_random_lives_take_most_edges(edges: set[tuple[Role, Role, Why]]) -> Non
 
 
 def test_a_voter_is_a_node_and_its_directory() -> None:
-    """R15: the same node with another disk is somebody else."""
+    """R15: the same node with another disk is another voter."""
     voters = VoterSet(voters_of(1, 2, 3).voters)
 
     assert voters.contains(key(1))
@@ -73,13 +73,13 @@ def test_majorities(count: int, majority: int) -> None:
 
 
 def test_a_node_id_twice_is_no_voter_set() -> None:
-    """A disk is replaced by removing the old voter first."""
+    """To replace a disk, the old voter is removed first."""
     with pytest.raises(AssertionError, match="twice"):
         VoterSet((voter(1), voter(1)))
 
 
 def test_the_voter_set_is_a_function_of_the_log() -> None:
-    """KIP-853: in force from its offset on, gone when it is truncated, embedded in snapshots as of their end."""
+    """KIP-853: in effect from its offset on, gone after a truncation, embedded in snapshots as of their ends."""
     history = VoterHistory(voters_of(1, 2, 3)).append(40, voters_of(1, 2, 3, 4)).append(90, voters_of(2, 3, 4))
     history.check_invariants()
 
@@ -93,7 +93,7 @@ def test_the_voter_set_is_a_function_of_the_log() -> None:
 
 
 def test_a_snapshots_voters_outrank_what_the_log_says_below_its_end() -> None:
-    """The set at 6 is unreadable, the older one at 2 is not; what the snapshot embeds is the one at 6."""
+    """The set at offset 6 is unreadable, and the older set at 2 is readable; the snapshot embeds the set at 6."""
     below, embedded, above = voters_of(1, 2, 3, 4), voters_of(1, 3, 4, 5), voters_of(1, 3, 4)
     history = VoterHistory.from_snapshot(embedded, 19, [(2, below)])
 
@@ -104,7 +104,7 @@ def test_a_snapshots_voters_outrank_what_the_log_says_below_its_end() -> None:
 
 
 def test_lines_stand_in_a_table() -> None:
-    """Each field at its column, whatever the role."""
+    """Each field starts at its column, in every role."""
     lines = [
         Solo(epochs=(1, 2)).core.describe(),
         Solo(epochs=(1, 2), me=ReplicaKey(1, directory(1, 7))).core.describe(),
@@ -120,7 +120,7 @@ def test_lines_stand_in_a_table() -> None:
 
 
 def test_replicas_are_the_leaders_to_tell() -> None:
-    """DescribeQuorum: itself first, voters, then observers; on other nodes nothing."""
+    """DescribeQuorum: the leader first, then voters, then observers; empty on other nodes."""
     cluster = Cluster(3, observers=(9,)).boot_all()
     leader = cluster.elect()
     cluster.run(1000)

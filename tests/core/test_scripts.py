@@ -1,13 +1,13 @@
-"""Stories of a quorum as text: commands, a line of dashes, and the picture that they make.
+"""Stories of a quorum as text: commands, a line of dashes, and the resulting picture.
 
     crash 1
     run 20
     ----
-       301 2 e1 leader 3        time since the start, node, what it said
-    2  follower  e1 ...         a line of `show`
+      301 2 e1 leader 3        time since the start, node, event
+    2  follower  e1 ...        a line of `show`
 
-The interpreter is below; each command is one method. `pytest tests/core --rewrite` (or REWRITE=1 in the environment) replaces
-the pictures by what happens now. Read that diff before committing it: it is the behaviour that has changed.
+The interpreter is below; each command is one method. `pytest tests/core --rewrite` (or REWRITE=1 in the environment)
+replaces the pictures by the current results. Read the diff before committing it: the diff shows changed behavior.
 """
 
 import os
@@ -35,7 +35,7 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
 
 
 class Block(NamedTuple):
-    """Comment lines, commands, and what they should print."""
+    """Comment lines, commands, and the expected output."""
 
     comments: list[str]
     commands: list[str]
@@ -65,7 +65,7 @@ def render(blocks: list[Block]) -> str:
 
 
 class Interpreter:
-    """Runs commands against one cluster, and collects what they print."""
+    """Runs commands against one cluster, and collects the output."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(0)
@@ -82,7 +82,7 @@ class Interpreter:
 
     @property
     def leader(self) -> str:
-        """What the word `leader` stands for in a command."""
+        """The node meant by the word `leader` in a command."""
         leading = [node for node in self.cluster.nodes.values() if node.core is not None and node.core.is_leading]
         return str(self.cluster.leader.id) if leading else "nobody"
 
@@ -92,14 +92,14 @@ class Interpreter:
     # --- building ---------------------------------------------------------------------------------------------------
 
     def do_cluster(self, count: str, *options: str) -> None:
-        """cluster N [seed=S] [observers=4,5]: nodes 1..N, not started."""
+        """cluster N [seed=S] [observers=4,5]: creates nodes 1..N, not started."""
         given = dict(option.split("=") for option in options)
         observers = tuple(int(node_id) for node_id in given.get("observers", "").split(",") if node_id)
         config = RaftConfig(watermark_linger_ms=0)
         self.cluster = Cluster(int(count), seed=int(given.get("seed", 0)), observers=observers, config=config)
 
     def do_log(self, node_id: str, *epochs: str) -> None:
-        """log N e e e: node N has one flushed record of each of these epochs, and durable epoch as the last."""
+        """log N e e e: gives node N one flushed record of each of these epochs, and the last as its durable epoch."""
         node = self.node(node_id)
         node.log = FakeLog()
         for epoch in epochs:
@@ -108,7 +108,7 @@ class Interpreter:
         node.election = ElectionState(max(int(epochs[-1]), node.election.epoch), None, None)
 
     def do_state(self, node_id: str, epoch: str, *rest: str) -> None:
-        """state N EPOCH [vote=V] [leader=L]: what node N's quorum-state says."""
+        """state N EPOCH [vote=V] [leader=L]: sets node N's quorum-state."""
         given = dict(option.split("=") for option in rest)
         voted_for = int(given["vote"]) if "vote" in given else None
         leader_id = int(given["leader"]) if "leader" in given else None
@@ -128,13 +128,13 @@ class Interpreter:
         self.cluster.elect()
 
     def do_quiet(self) -> None:
-        """Forgets what was said so far in this block."""
+        """Forgets the events of this block so far."""
         self.out.clear()
 
     def do_trace(self, switch: str) -> None:
         self.cluster.traced = switch == "on"
 
-    # --- what happens -----------------------------------------------------------------------------------------------
+    # --- faults and requests ----------------------------------------------------------------------------------------
 
     def do_propose(self, node_id: str, count: str = "1") -> None:
         self.cluster.propose(int(node_id), int(count))
@@ -143,7 +143,7 @@ class Interpreter:
         self.cluster.crash(int(node_id), breaking=not unseen, refusing=not unseen)
 
     def do_bounce(self, node_id: str) -> None:
-        """The process restarts so fast that nobody is refused; its connections broke all the same."""
+        """Restarts the process so fast that no connection is refused. The connections still break."""
         self.cluster.crash(int(node_id), refusing=False)
         self.node(node_id).boot_up()
 
@@ -154,25 +154,25 @@ class Interpreter:
         self.cluster.resume(int(node_id))
 
     def do_wipe(self, node_id: str) -> None:
-        """The node's disk is replaced: an empty log under a new directory id."""
+        """Replaces the node's disk: an empty log under a new directory id."""
         node = self.node(node_id)
         assert node.core is None
         node.key = ReplicaKey(node.id, directory(node.id, generation=node.boot))
         node.log, node.election = FakeLog(), ElectionState(0, None, None)
 
     def do_lie(self, node_id: str, offset: str) -> None:
-        """The record at `offset`, and with it all history from there on, is another from now on."""
+        """Replaces the record at `offset`, and all history from there on."""
         self.node(node_id).lie(int(offset))
 
     def do_damage(self, node_id: str) -> None:
-        """A range inside the node's log is found unreadable."""
+        """Makes a range inside the node's log unreadable."""
         self.node(node_id).feed(DamageFound())
 
     def do_mend(self, node_id: str) -> None:
         self.node(node_id).feed(DamageRepaired())
 
     def do_lose(self, node_id: str, end: str) -> None:
-        """The disk of a node that is down has lost what was durable from `end` on."""
+        """Removes the durable records from `end` on from a stopped node's disk."""
         self.node(node_id).lose_tail(int(end))
 
     def do_cut(self, *node_ids: str) -> None:
@@ -204,12 +204,12 @@ class Interpreter:
         self.node(node_id).take_snapshot(int(end))
 
     def do_voters(self, node_id: str, *voter_ids: str) -> None:
-        """The leader appends a new voter set."""
+        """Lets the leader append a new voter set."""
         node = self.node(node_id)
         node.append(node.up.epoch, voters_of(*map(int, voter_ids)))
 
     def do_add(self, node_id: str, newcomer: str, *options: str) -> None:
-        """add N NEWCOMER [timeout=MS] [early]: an operator asks node N to let a newcomer vote."""
+        """add N NEWCOMER [timeout=MS] [early]: an operator asks node N to add a voter."""
         given = dict(option.split("=") for option in options if "=" in option)
         key = self.node(newcomer).key
         record = voter(key.node_id)._replace(directory_id=key.directory_id)
@@ -223,18 +223,18 @@ class Interpreter:
         self.cluster.wish(int(node_id), RemoveVoterRequest(key, int(given.get("timeout", 1000))))
 
     def do_transfer(self, node_id: str, target: str = "") -> None:
-        """transfer N [TARGET]: an operator asks node N to hand the leadership over."""
+        """transfer N [TARGET]: an operator asks node N to transfer the leadership."""
         request = TransferLeadershipRequest(int(target) if target else None, timeout_ms=1000)
         self.cluster.wish(int(node_id), request)
 
     def do_join(self, *node_ids: str) -> None:
-        """From their next start on, these know where they listen, and join by themselves."""
+        """Configures these nodes, from their next start on, with their endpoints and to join by themselves."""
         self.cluster.config = self.cluster.config._replace(auto_join=True)
         for node_id in node_ids:
             self.node(node_id).endpoints = voter(int(node_id)).endpoints
 
     def do_listen(self, node_id: str, host: str) -> None:
-        """The node's configuration names another host; it knows that from its next start on."""
+        """Configures another host for the node, from its next start on."""
         self.node(node_id).endpoints = (Endpoint("CONTROLLER", host, 9093),)
 
     def do_ask_vote(self, node_id: str, candidate: str, epoch: str, log_end: str) -> None:
@@ -252,13 +252,13 @@ class Interpreter:
         self.out += [node.describe() for node in self.cluster.nodes.values()]
 
     def do_logs(self) -> None:
-        """The epoch of each record of each log."""
+        """Shows the epoch of each record of each log."""
         self.out += self.cluster.events
         self.cluster.events.clear()
         self.out += [f"{node.id}: {node.log}" for node in self.cluster.nodes.values()]
 
     def do_voters_of(self, *node_ids: str) -> None:
-        """Whom these nodes take for voters."""
+        """Shows the voter sets of these nodes."""
         for node_id in node_ids:
             voters = self.node(node_id).up.voters.voters
             self.out.append(f"{node_id}: " + " ".join(f"{v.node_id}@{v.endpoints[0].host}" for v in voters))
@@ -275,7 +275,7 @@ class Interpreter:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_script(path: Path, request: pytest.FixtureRequest) -> None:
-    """Each script draws the picture that it shows."""
+    """Each script produces the picture in its file."""
     text = path.read_text()
     interpreter = Interpreter()
     blocks = [

@@ -1,4 +1,4 @@
-"""A follower behind a slow link: it catches up, and leaves its leader in office meanwhile."""
+"""A follower behind a slow link: it catches up, and its leader stays in office meanwhile."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def value_of(count: int) -> Config:
 
 
 class Behind:
-    """Node `follower` of three was down, and comes back over a slow link; nobody writes meanwhile."""
+    """Node `follower` of three was down, and returns over a slow link, without writes meanwhile."""
 
     def __init__(self, bytes_per_s: int, records: list[int], *, snapshot: int = 0) -> None:
         self.cluster = Cluster(3).boot_all()
@@ -46,7 +46,7 @@ class Behind:
         self.follower.boot_up()
 
     def catches_up(self, within_ms: int) -> bool:
-        """And the follower follows all the while."""
+        """The follower follows the whole time."""
 
         def over() -> bool:
             assert self.follower.up.role is Role.FOLLOWER, f"it campaigns: {self.follower.describe()}"
@@ -58,7 +58,7 @@ class Behind:
 
 @pytest.mark.parametrize("bytes_per_s", SPEEDS)
 def test_a_follower_that_is_many_batches_behind_catches_up(bytes_per_s: int) -> None:
-    """300 batches of 1 KB each, and no byte of them is sent twice."""
+    """300 batches of 1 KB each, and no byte is sent twice."""
     behind = Behind(bytes_per_s, [1_000] * 300)
     assert behind.catches_up(within_ms=2 * 1_000 * SIZE // bytes_per_s + 1_000)
     assert behind.link.carried < 1.2 * SIZE + 300 * 100
@@ -66,7 +66,7 @@ def test_a_follower_that_is_many_batches_behind_catches_up(bytes_per_s: int) -> 
 
 @pytest.mark.parametrize("bytes_per_s", SPEEDS)
 def test_a_follower_that_lacks_one_large_batch_catches_up(bytes_per_s: int) -> None:
-    """It comes in parts, each of which arrives in time."""
+    """The batch comes in parts, and each part arrives in time."""
     behind = Behind(bytes_per_s, [SIZE])
     assert behind.catches_up(within_ms=2 * 1_000 * SIZE // bytes_per_s + 1_000)
     assert behind.link.carried < 1.1 * SIZE
@@ -74,14 +74,14 @@ def test_a_follower_that_lacks_one_large_batch_catches_up(bytes_per_s: int) -> N
 
 @pytest.mark.parametrize("bytes_per_s", SPEEDS)
 def test_a_follower_that_needs_a_snapshot_catches_up(bytes_per_s: int) -> None:
-    """The snapshot comes in pieces of the size that the link allows."""
+    """The snapshot comes in pieces of a size suitable for the link."""
     behind = Behind(bytes_per_s, [100] * 3, snapshot=SIZE)
     assert behind.catches_up(within_ms=2 * 1_000 * SIZE // bytes_per_s + 1_000)
     assert behind.link.carried < 1.1 * SIZE
 
 
 def test_a_leader_stays_in_office_by_a_follower_that_gets_one_large_batch_in_parts() -> None:
-    """Two of three are up, and one of them needs ten seconds for a batch: each part that it holds is progress (check-quorum)."""
+    """Two of three nodes run, and one needs ten seconds for a batch: each received part is progress (check-quorum)."""
     behind = Behind(256 * KBIT, [SIZE])
     other = next(n for n in behind.cluster.nodes.values() if n not in (behind.leader, behind.follower))
     behind.cluster.crash(other.id, breaking=False, refusing=False)
@@ -89,7 +89,7 @@ def test_a_leader_stays_in_office_by_a_follower_that_gets_one_large_batch_in_par
 
 
 def test_a_part_that_is_fetched_again_and_again_is_no_progress() -> None:
-    """Two followers that lose what they hold, and begin anew, do not keep a leader in office (KAFKA-15911)."""
+    """Two followers which lose their parts and begin again do not keep a leader in office (KAFKA-15911)."""
     solo = Solo()
     solo.elect()
     solo.append()
@@ -123,7 +123,7 @@ def fetch_from(solo: Solo, node_id: int, part_position: int, incarnation: int = 
 
 
 def test_a_restarted_follower_may_begin_a_batch_anew() -> None:
-    """The parts that the process before it held are gone, so getting there once more is progress."""
+    """The former process's parts are gone, so reaching the same position again is progress."""
     progress = ReplicaProgress(progress_ms=0)
 
     def heard(position: int, incarnation: int, now_ms: int) -> int:
@@ -132,7 +132,7 @@ def test_a_restarted_follower_may_begin_a_batch_anew() -> None:
         progress.told_end = 9
         return progress.progress_ms
 
-    assert heard(0, 7, 10) == 10  # it fetches from another place
+    assert heard(0, 7, 10) == 10  # the follower fetches from another offset
     assert heard(4096, 7, 20) == 20
     assert heard(4096, 7, 30) == 20
     assert heard(0, 8, 40) == 20
@@ -143,14 +143,14 @@ def test_a_restarted_follower_may_begin_a_batch_anew() -> None:
 
 
 def follower_of_large_batch() -> tuple[Solo, FetchRequest, bytes]:
-    """What it asks first, and the bytes of the batch that comes next in its leader's log."""
+    """The follower's first fetch, and the bytes of the next batch in its leader's log."""
     solo = Solo(election=ElectionState(1, None, None))
     batch = Solo().log.append(1, value_of(10_000))
     return solo, solo.follow(), batch.data
 
 
 def part_of(solo: Solo, fetch: FetchRequest, part: BatchPart) -> FetchRequest | None:
-    """The leader answers with `part`; the next fetch, if one leaves."""
+    """The leader answers with `part`. Returns the next fetch, if any."""
     answer = FetchResponse(ErrorCode.NONE, 1, 2, fetch.number, successors=(1, 3), log_end=1, part=part)
     effects = solo.respond(2, fetch, answer)
     sent = [e.request for e in effects if isinstance(e, SendRequest) and isinstance(e.request, FetchRequest)]
@@ -158,7 +158,7 @@ def part_of(solo: Solo, fetch: FetchRequest, part: BatchPart) -> FetchRequest | 
 
 
 def test_each_part_is_followed_by_the_next_and_the_last_by_the_append() -> None:
-    """The position grows with what is held; nothing is appended before the batch is whole."""
+    """The position grows with the received bytes, and the append follows the whole batch only."""
     solo, fetch, data = follower_of_large_batch()
     assert fetch.part_position == 0 and fetch.max_bytes == 4096
     position = 0
@@ -176,7 +176,7 @@ def test_each_part_is_followed_by_the_next_and_the_last_by_the_append() -> None:
 
 
 def test_a_part_counts_as_contact_with_the_leader() -> None:
-    """A follower that is given a part waits a whole fetch timeout for the next one."""
+    """After a part, the follower waits a whole fetch timeout for the next part."""
     solo, fetch, data = follower_of_large_batch()
     solo.wait(400)
     more = part_of(solo, fetch, BatchPart(0, len(data), data[:100]))
@@ -186,7 +186,7 @@ def test_a_part_counts_as_contact_with_the_leader() -> None:
 
 
 def test_parts_that_do_not_make_a_batch_are_dropped_and_fetched_anew() -> None:
-    """A bit has flipped in one of them: the CRC says so, and nothing is appended."""
+    """A bit has flipped in a part: the CRC differs, and nothing is appended."""
     solo, fetch, data = follower_of_large_batch()
     more = part_of(solo, fetch, BatchPart(0, len(data), b"?" + data[1:5_000]))
     assert more is not None
@@ -196,7 +196,7 @@ def test_parts_that_do_not_make_a_batch_are_dropped_and_fetched_anew() -> None:
 
 
 def test_a_part_of_something_else_is_dropped() -> None:
-    """It does not begin where what is held ends."""
+    """The part does not begin at the end of the held bytes."""
     solo, fetch, data = follower_of_large_batch()
     more = part_of(solo, fetch, BatchPart(0, len(data), data[:4_096]))
     assert more is not None and more.part_position == 4_096
@@ -205,7 +205,7 @@ def test_a_part_of_something_else_is_dropped() -> None:
 
 
 def test_parts_are_dropped_with_the_leader_that_gave_them() -> None:
-    """The next one's log may go on in another way."""
+    """The next leader's log may continue differently."""
     solo, fetch, data = follower_of_large_batch()
     more = part_of(solo, fetch, BatchPart(0, len(data), data[:4_096]))
     assert more is not None
@@ -213,7 +213,7 @@ def test_parts_are_dropped_with_the_leader_that_gave_them() -> None:
 
 
 def test_after_a_fetch_that_timed_out_the_smallest_piece_is_asked_for() -> None:
-    """And what is held of a batch is not lost by it."""
+    """The follower keeps the held part of a batch."""
     solo, fetch, data = follower_of_large_batch()
     more = part_of(solo, fetch, BatchPart(0, len(data), data[:4_096]))
     assert more is not None and more.max_bytes == 8_192
@@ -223,7 +223,7 @@ def test_after_a_fetch_that_timed_out_the_smallest_piece_is_asked_for() -> None:
 
 
 def test_a_piece_that_leaves_nothing_behind_says_nothing_of_the_link() -> None:
-    """It may have waited at the leader for a record to be written."""
+    """The answer may have waited at the leader for a new record."""
     solo = Solo(election=ElectionState(1, None, None))
     fetch = solo.follow()
     solo.wait(150)
@@ -232,7 +232,7 @@ def test_a_piece_that_leaves_nothing_behind_says_nothing_of_the_link() -> None:
 
 
 def test_a_leader_of_an_earlier_release_sends_whole_batches_and_they_are_taken() -> None:
-    """It does not know of parts."""
+    """An earlier release does not know parts."""
     solo, fetch, _ = follower_of_large_batch()
     assert fetch.part_position == 0
     batch = Solo().log.append(1, value_of(10_000))
@@ -240,14 +240,14 @@ def test_a_leader_of_an_earlier_release_sends_whole_batches_and_they_are_taken()
 
 
 def test_the_timers_leave_room_for_a_piece_after_a_piece_that_was_lost() -> None:
-    """A request's timeout, a back-off and a second piece fit into the fetch timeout: 500 + 30 + 128 < 700."""
+    """A request timeout, a back-off and a second piece fit into the fetch timeout: 500 + 30 + 128 < 700."""
     config = RaftConfig()
     smallest_ms = 1_000 * config.piece_bytes_min // (256 * KBIT)
     assert config.request_timeout_ms + config.retry_backoff_ms + smallest_ms < config.fetch_timeout_ms
 
 
 def test_a_snapshot_is_asked_for_by_the_same_size() -> None:
-    """Log and snapshot come over the same link."""
+    """Log and snapshot use the same link."""
     solo = Solo(election=ElectionState(3, None, None))
     fetch = solo.follow()
     answer = FetchResponse(ErrorCode.NONE, 3, 2, fetch.number, snapshot=OffsetAndEpoch(9, 2))

@@ -1,4 +1,4 @@
-"""The core's own traces obey the table of transitions, and a trace that does not is found out."""
+"""The core's traces obey the table of transitions, and the judge finds a falsified trace."""
 
 from collections import Counter
 from itertools import pairwise
@@ -31,7 +31,7 @@ def test_every_step_of_a_real_core_is_an_edge_of_the_table(lives: list[list[Line
 
 
 def test_these_lives_go_along_nearly_every_edge(lives: list[list[Line]]) -> None:
-    """So that a judgement of them says something. What stays out are edges that need a rarer moment than these lives have."""
+    """Otherwise the judgement would prove little. Missing edges need rarer moments than these lives have."""
     met = Counter(
         (Role[before.role], Role[after.role], Why[after.why])
         for trace in lives
@@ -62,7 +62,7 @@ def _gives_up(line: Line) -> bool:
     ],
 )
 def test_a_lie_in_a_trace_is_found(lives: list[list[Line]], lie: dict[str, object], word: str) -> None:
-    """Each field, falsified in a step from follower to prospective, which changes nothing but the role."""
+    """Each field is falsified in a step from follower to prospective, which changes only the role."""
     trace, index = next((t, i) for t in lives for i, line in enumerate(t) if _gives_up(line))
     false = [*trace[:index], trace[index]._replace(**lie)]
     assert any(word in problem for problem in problems(false)), problems(false)

@@ -1,4 +1,4 @@
-"""Every change of role that is not in the table is refused, and the documentation shows that table."""
+"""A change of role outside the table is refused, and the documentation shows the table."""
 
 import runpy
 from itertools import product
@@ -55,7 +55,7 @@ def desk_of(role: Role) -> QuorumState:
 
 @pytest.mark.parametrize(("start", "end"), list(product(Role, Role)), ids=lambda role: role.value)
 def test_only_what_is_in_the_table_may_happen(start: Role, end: Role) -> None:
-    """The edges of the table are taken, and at every other one the node stops where it was."""
+    """A node takes each edge of the table, and at every other edge stops unchanged."""
     for why in Why:
         state = desk_of(start)
         before = state.role
@@ -70,13 +70,13 @@ def test_only_what_is_in_the_table_may_happen(start: Role, end: Role) -> None:
 
 
 def test_every_role_can_be_left_and_every_reason_is_used() -> None:
-    """A role or a reason that stands in no row of the table is dead."""
+    """A role or a reason without a row in the table is dead code."""
     assert {start for start, _, _ in TRANSITIONS} == {end for _, end, _ in TRANSITIONS} == set(Role)
     assert {why for _, _, why in TRANSITIONS} == set(Why)
 
 
 def test_the_documentation_shows_the_table_of_the_code() -> None:
-    """If this fails: python scripts/transition_table.py, and read the diff."""
+    """If this test fails: run `python scripts/transition_table.py`, and read the diff."""
     script = runpy.run_path(str(ROOT / "scripts" / "transition_table.py"))
 
     assert (ROOT / "docs" / "transitions.md").read_text() == script["table"]()

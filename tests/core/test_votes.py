@@ -1,4 +1,4 @@
-"""Who gets a vote, as tables: every role, every kind of request, and what each refusal is called."""
+"""Votes as tables: every role, every kind of request, and the code of each refusal."""
 
 import pytest
 
@@ -101,9 +101,9 @@ GRANTS = [
 
 @pytest.mark.parametrize(("make", "vote", "pre_vote"), GRANTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_who_grants_what(make: type[Solo], vote: bool, pre_vote: bool) -> None:
-    """A candidate whose log is as good asks in the node's own epoch: the table at the head of `quorum/core/votes.py`."""
+    """A candidate with an equal log asks in the node's own epoch: the table at the head of `quorum/core/votes.py`."""
     solo = make()
-    # (The leader has appended to its log; the candidate has it all.)
+    # (The leader has appended to its log; the candidate has all records.)
     end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
 
     assert answer(ask(make(), epoch=4, end=9, last_epoch=3, pre_vote=False)).vote_granted
@@ -120,7 +120,7 @@ def test_who_grants_what(make: type[Solo], vote: bool, pre_vote: bool) -> None:
 @pytest.mark.parametrize("pre_vote", [False, True])
 @pytest.mark.parametrize("make", [unattached, prospective, new_follower, resigned])
 def test_nobody_votes_for_a_log_that_lacks_something(make: type[Solo], pre_vote: bool) -> None:
-    """Raft 5.4.1: that is what keeps committed records in every later leader's log."""
+    """Raft 5.4.1: this rule keeps committed records in every later leader's log."""
     assert not answer(ask(make(), epoch=3, end=1, last_epoch=1, pre_vote=pre_vote)).vote_granted
 
 
@@ -166,7 +166,7 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "request_", "error"), BAD, ids=[row[0] for row in BAD])
 def test_a_bad_request_is_named_and_changes_nothing(name: str, request_: VoteRequest, error: ErrorCode) -> None:
-    """Each refusal has its own code, and the epoch in a refused request is not taken in."""
+    """Each refusal has its own code, and the epoch of a refused request is not adopted."""
     solo = unattached()
     effects = solo.request(request_)
 
@@ -183,7 +183,7 @@ STRANGERS = [ReplicaKey(77, bytes(16)), ReplicaKey(1, directory(1, 9)), ReplicaK
 @pytest.mark.parametrize("stranger", STRANGERS, ids=["nobody", "my id", "another's id"])
 @pytest.mark.parametrize("make", [unattached, prospective, new_follower, old_follower, leader, resigned])
 def test_a_stranger_neither_begins_nor_ends_an_epoch(make: type[Solo], stranger: ReplicaKey, ahead: int) -> None:
-    """One packet with a wrong id in it must not look like a second leader, which would stop the node."""
+    """One packet with a wrong id must not look like a second leader, which would stop the node."""
     solo = make()
     before = (solo.core.epoch, solo.core.leader_id, solo.core.role)
     epoch = solo.core.epoch + ahead
@@ -201,7 +201,7 @@ def test_a_stranger_neither_begins_nor_ends_an_epoch(make: type[Solo], stranger:
 
 
 def test_a_vote_is_on_disk_before_it_is_spoken() -> None:
-    """Raft 5.1, R2: a node that forgets its vote can vote twice. Epoch and vote cost one save."""
+    """Raft 5.1, R2: a node which forgets its vote can vote twice. Epoch and vote cost one save."""
     effects = ask(unattached(), epoch=9, end=5, last_epoch=8, pre_vote=False)
     kinds = [type(effect) for effect in effects]
 
@@ -210,7 +210,7 @@ def test_a_vote_is_on_disk_before_it_is_spoken() -> None:
 
 
 def test_a_higher_epoch_is_taken_in_although_the_vote_is_denied() -> None:
-    """Raft 5.1: an epoch is taken in from whoever speaks of it, and before the answer leaves."""
+    """Raft 5.1: the voter adopts the epoch, and saves the epoch before the answer leaves."""
     solo = unattached()
     effects = ask(solo, epoch=9, end=1, last_epoch=1, pre_vote=False)
 
@@ -219,7 +219,7 @@ def test_a_higher_epoch_is_taken_in_although_the_vote_is_denied() -> None:
 
 
 def test_a_vote_gives_the_candidate_its_time() -> None:
-    """Raft 5.2: who has voted restarts its election timer."""
+    """Raft 5.2: a granted vote restarts the voter's election timer."""
     solo = unattached()
     before = solo.core.next_deadline_ms()
     assert before is not None
@@ -230,13 +230,13 @@ def test_a_vote_gives_the_candidate_its_time() -> None:
     assert solo.core.role is Role.UNATTACHED
 
 
-# --- strangers who run -----------------------------------------------------------------------------------------------
+# --- strangers as candidates -----------------------------------------------------------------------------------------
 
 STRANGER = ReplicaKey(4, directory(4))
 
 
 def test_a_strangers_vote_request_costs_no_healthy_leader_its_term() -> None:
-    """Neither the leader nor a follower that it answers takes in the epoch; in KRaft it costs an election."""
+    """Neither the leader nor a follower with contact to the leader adopts the epoch; in KRaft an election follows."""
     for make in (leader, old_follower):
         solo = make()
         end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
@@ -246,14 +246,17 @@ def test_a_strangers_vote_request_costs_no_healthy_leader_its_term() -> None:
 
 
 def test_a_voter_may_still_depose_a_leader_once() -> None:
-    """It stands durably above: whoever is in the set is heard, or it would be shut out for good."""
+    """The voter is in a higher durable epoch.
+
+    A voter of the set is heard; otherwise the voter would be shut out for ever.
+    """
     solo = leader()
     solo.request(VoteRequest(key(2), solo.core.me, 4, 3, 99, pre_vote=False))
     assert solo.core.epoch == 4
 
 
 def test_a_stranger_gets_a_vote_where_no_leader_answers() -> None:
-    """The set here may be the older one: a voter that was added since may be the one that everybody waits for."""
+    """This node's set may be the older one: a voter added later may be the one the others wait for."""
     for make in (unattached, new_follower, prospective):
         solo = make()
         effects = solo.request(VoteRequest(STRANGER, solo.core.me, 4, 3, 99, pre_vote=False))
@@ -261,7 +264,7 @@ def test_a_stranger_gets_a_vote_where_no_leader_answers() -> None:
 
 
 def test_a_restarted_follower_gives_its_leader_time_before_it_helps_another() -> None:
-    """A node that has lost the leader asks one that has just come back, which would have agreed with anybody."""
+    """A node without contact to the leader asks a restarted one, which would have agreed to any candidate."""
     solo = restarted_follower()
     end, last_epoch = solo.log.end, solo.log.epoch_below(solo.log.end)
     pre_vote = VoteRequest(key(2), solo.core.me, 3, last_epoch, end, pre_vote=True)

@@ -1,4 +1,4 @@
-"""A follower hears of a new high watermark with the next batch, or soon: being told at once would double the messages."""
+"""A follower learns a new high watermark with the next batch, or soon: an answer at once would double the messages."""
 
 from quorum.core.protocol.effects import Effect, Reply, ReplyWithBatches
 from quorum.core.protocol.messages import FetchResponse
@@ -8,7 +8,7 @@ LINGER_MS = 5
 
 
 def _leader() -> Solo:
-    """A leader whose first record is committed, with node 2 waiting for more and knowing all that is committed."""
+    """A leader with its first record committed; node 2 waits for more, and knows all commits."""
     solo = Solo(watermark_linger_ms=LINGER_MS)
     solo.elect()
     solo.fetch(2)
@@ -18,13 +18,13 @@ def _leader() -> Solo:
 
 
 def _told(effects: list[Effect]) -> list[int | None]:
-    """The high watermarks that answers carry."""
+    """The high watermarks carried by the answers."""
     answers = [effect.response for effect in effects if isinstance(effect, Reply | ReplyWithBatches)]
     return [answer.high_watermark for answer in answers if isinstance(answer, FetchResponse)]
 
 
 def test_the_acknowledgement_that_commits_is_not_answered_at_once() -> None:
-    """The fetch that moves the watermark waits: the next batch may bring the news along."""
+    """The fetch which moves the high watermark is parked: the next batch may carry the news along."""
     solo = _leader()
     before = solo.core.high_watermark
     solo.append()
@@ -35,7 +35,7 @@ def test_the_acknowledgement_that_commits_is_not_answered_at_once() -> None:
 
 
 def test_the_next_batch_brings_the_watermark_along() -> None:
-    """One answer with the batch and the watermark, instead of two answers."""
+    """One answer carries the batch and the high watermark, instead of two answers."""
     solo = _leader()
     solo.append()
     solo.fetch(2, high_watermark=2)
@@ -46,7 +46,7 @@ def test_the_next_batch_brings_the_watermark_along() -> None:
 
 
 def test_without_a_next_batch_it_is_told_after_the_linger() -> None:
-    """A quiet cluster's followers apply what is committed within the linger, not within a long poll."""
+    """In a quiet cluster, followers apply commits within the linger, not within a long poll."""
     solo = _leader()
     solo.append()
     solo.fetch(2, high_watermark=2)

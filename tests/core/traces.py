@@ -1,9 +1,9 @@
-"""Traces of real cores, and a judge who knows nothing of the code but its table.
+"""Traces of real cores, and a judge who knows only the table of transitions.
 
-A trace is one JSON object a line: a node's state at each start, and after each change of role, with the reason that the code
-gave. `problems` follows the lines of each node and says where one does not follow from the one before: an edge that is not in
-`TRANSITIONS`, or an edge of the table whose reason does not fit what changed (an epoch that moved on a timer, a vote that
-went away within its epoch, a leader that nobody elected).
+A trace is one JSON object per line: a node's state at each start, and after each change of role, with the reason given
+by the code. `problems` compares each line of a node with the node's previous line, and reports contradictions: an edge
+outside `TRANSITIONS`, or an edge whose reason does not fit the change (a timer which moved the epoch, a vote which
+vanished within its epoch, a leader without an election).
 
     python -m tests.core.traces FILE...
 """
@@ -22,11 +22,11 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import TRANSITIONS, Role, RoleState, Why
 
 VOTED = "VOTED"
-"""The one change of a node's state that is none of its role: it has voted for another."""
+"""The only change of state without a change of role: a vote for another node."""
 
 
 class Line(NamedTuple):
-    """One node as it is from here on. `why` is the name of a `Why`, or VOTED, or None where it has just started."""
+    """One node's state from here on. `why` is the name of a `Why`, or VOTED, or None after a start."""
 
     node: str
     role: str
@@ -64,7 +64,7 @@ def line_of(state: QuorumState, why: str | None) -> Line:
 
 @contextmanager
 def recording(trace: list[Line]) -> Iterator[None]:
-    """Every core made meanwhile writes into `trace`."""
+    """Lets every core created in the block write into `trace`."""
     start, become, vote_for = QuorumState.__init__, QuorumState.become, QuorumState.vote_for
 
     def started(self: QuorumState, **arguments: object) -> None:
@@ -84,7 +84,7 @@ def recording(trace: list[Line]) -> Iterator[None]:
 
 
 def problems(trace: Iterable[Line]) -> list[str]:
-    """Where `trace` is none of a node that obeys the table; empty if it obeys."""
+    """The contradictions between `trace` and the table; empty if the trace obeys the table."""
     found: list[str] = []
     last: dict[str, Line] = {}
     led: dict[int, str] = {}
@@ -143,12 +143,12 @@ def _fits(why: Why, before: Line, after: Line) -> bool:
         case Why.REST_IS_OVER:
             return after.epoch == before.epoch + 1 and after.voted_for is None and after.leader_id is None
         case _:
-            # A timer, a lost round, a resignation: nothing is written on disk by it.
+            # A timer, a lost round, or a resignation writes nothing to disk.
             return kept
 
 
 def read(path: Path) -> list[Line]:
-    """The trace in a file of JSON lines."""
+    """Reads a trace from a file of JSON lines."""
     return [Line(**json.loads(text)) for text in path.read_text().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What the sentences about voters read off a node's effects."""
+"""Readers for the effects of changes of the voter set."""
 
 from metadata_log.format.records import Endpoint, Voters
 from quorum.core.protocol.effects import AppendControl, Effect, Reply
@@ -18,7 +18,7 @@ def answer(effects: list[Effect]) -> QuorumChangeResponse:
 
 
 def appended(effects: list[Effect]) -> tuple[int, ...]:
-    """The ids of the voter set that is appended."""
+    """The ids of the appended voter set."""
     record = only(AppendControl, effects).record
     assert isinstance(record, Voters)
     return tuple(each.node_id for each in record.voters)
