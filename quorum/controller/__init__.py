@@ -1,12 +1,9 @@
-"""The pure room of meaning: from an image and a command to records and a reply. It decides, it does not do.
+"""The controller's decisions: pure functions from an image and a command to records, a reply and a story.
 
-`controller.Controller` is the front; behind it each file decides one kind of thing:
+`controller.Controller` is the front, and `views` shows an image to admins. The rooms behind:
 
-    commands  decision            what may be asked, and what a decision is
-    placement topics partitions   where replicas go, what topics may be, who leads
-    brokers registration contact  who is there, who may come, what hearing of it does
-    sessions shutdowns walks      who was heard when; ways out that take several batches
-    alter_partition               what leaders propose
-    configs   features            what may be set
-    views                         what an admin is shown
+    protocol     commands, decisions, happenings, remembered requests
+    topics       topics and their partitions, created, grown and deleted; configs
+    brokers      registrations, sessions, contacts, fencing, controlled shutdowns; features
+    partitions   placement, elections, ISR changes, walks over the partitions of a broker
 """

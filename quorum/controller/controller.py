@@ -1,15 +1,21 @@
 """The controller's front: one command in, one decision out.
 
-`decide` is a function of image, command, time and the controller's own soft state (who was heard when, how far a
-fencing has come, whose turn it is in placement). It never touches image or log. Whoever runs it appends what was decided,
-replays it on the image, and asks the next question with that image; if the leadership is lost, both are dropped.
+`decide` is a function of image, command, time and the controller's own soft state: the time of each broker's last contact, the
+progress of each fencing, the position of the placement. `decide` changes neither image nor log. The active controller's node
+appends the records, replays them on the image, and passes that image with the next command. When the leadership is lost, the
+node drops image and soft state.
 
     decide(image, command, now_ms) -> Decision(records, reply, then, happenings)
-    touch(broker)                     contact, noted on arrival, before any queue
-    due(image, now_ms) -> Command     what nobody asked for: sessions that ended
-    standing(image, broker)           what a broker's fetch is answered with
+    touch(broker)                     a contact, noted on arrival, before any queue
+    due(image, now_ms) -> Command     a command without a request: sessions that ended
+    standing(image, broker)           the state that the answer to a broker's fetch carries
 
-Names: a broker *contacts*; commands that make the record of the same name are called ...Command.
+Example. Broker 7 is silent for a session.
+    1  `due` returns `FenceExpiredBrokers`; `decide` returns the changes of 400 partitions and the fence record.
+    2  The node appends the 401 records as one batch, and replays them on the proposed image.
+    3  The batch is committed. The node tells the story: broker 7 is fenced, its session ended.
+
+A command that makes the record of the same name is called ...Command.
 """
 
 import random
@@ -69,28 +75,28 @@ DECIDED_BY_IMAGE_ALONE: Final = (
     BootstrapFeatures,
     RegisterControllerCommand,
 )
-"""Commands whose deciding leaves nothing half done in the controller, wherever it breaks off: it changes no soft state but how
-far placement's striping has come, and any value of that is as good as another. All others are about brokers' lives."""
+"""Commands that cannot leave the controller's soft state half changed, even if an exception ends the decision: they change only
+the position of the placement, and every position is valid. All other commands are about brokers' lives."""
 
 
 class BrokerStanding(NamedTuple):
-    """A broker as the controller sees it."""
+    """The controller's view of a broker."""
 
     state: BrokerState
     is_caught_up: bool
-    """It has applied its own registration."""
+    """The broker has applied its own registration."""
     should_shut_down: bool
-    """It may go: it is fenced, and nothing holds it."""
+    """The broker may end its process: it is fenced, and nothing holds it."""
     last_contact_ms: int | None
-    """None: not heard of since this controller became active."""
+    """None: the broker was not heard since this controller became active."""
     metadata_offset: Offset | None
-    """It has applied all metadata below; None: not heard of."""
+    """The broker has applied all metadata below this offset; None: the broker was not heard."""
     session_deadline_ms: int | None = None
     """When the broker's session ends, if the broker is not heard before; None: it has no session."""
 
 
 class Controller:
-    """Decides; knows nothing of logs, wires or clocks. One per node, switched on with leadership."""
+    """Decides all commands, without a log, a network or a clock. One per node, active while the node leads."""
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
         problems = config.problems()
@@ -100,20 +106,20 @@ class Controller:
         self._topics = Topics(config, rng)
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
-        """Leadership begins: a fresh full session for every unfenced broker, none for the others (M8)."""
+        """Begins a leadership: every unfenced broker gets a full session, a fenced broker gets none (M8)."""
         self._brokers.activate(image, now_ms)
 
     def deactivate(self) -> None:
-        """Leadership is over: soft state is dropped."""
+        """Ends a leadership: soft state is dropped."""
         self._brokers.deactivate()
 
     def decide(self, image: MetadataImage, command: Command, now_ms: int, wall_ms: int = 0) -> Decision:
-        """The records to write, the reply and the story to tell. `image` is all that was appended, committed or not.
+        """Returns the records to write, the reply and the story. `image` is all that was appended, committed or not.
 
-        `wall_ms` is the time of day, which is written into records and never decides anything; 0: not known.
+        `wall_ms` is the time of day; it is written into records, and never changes a decision. 0: not known.
 
         Raises:
-            ControllerError: the request as a whole is refused; nothing is to be done.
+            ControllerError: the request as a whole is refused; nothing was done.
         """
         brokers = self._brokers
         brokers.at(wall_ms)
@@ -160,31 +166,31 @@ class Controller:
     # --- sessions --------------------------------------------------------------------------------------------------
 
     def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
-        """The broker was heard. An unknown broker or an older epoch refreshes nothing (M2)."""
+        """Notes that the broker was heard. An unknown broker or an older epoch refreshes nothing (M2)."""
         self._brokers.sessions.touch(broker_id, broker_epoch, now_ms)
 
     def credit(self, stall_ms: int) -> None:
-        """This process was found to have stood still for so long: every session lasts that much longer."""
+        """Lengthens every session by the time that this process stood still."""
         self._brokers.sessions.credit(stall_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """When to ask `due`; possibly too early, never too late."""
+        """The time to call `due`; possibly too early, never too late."""
         return self._brokers.next_deadline_ms()
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
-        """The next thing to decide that nobody asked for; None where there is nothing now."""
+        """Returns a command that is due without a request; None if there is none now."""
         return self._brokers.due(image, now_ms)
 
     def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
-        """Whether the broker, which has applied everything below `offset`, may be given a lease.
+        """True if the broker, which has applied everything below `offset`, may get a lease.
 
-        `image` must be the proposed one: what is only decided yet moves the broker's leaders as soon as it is committed,
-        and a lease that was given in between would outlast that.
+        `image` must be the proposed image. For example a batch that moves the broker's leaderships is appended and not committed.
+        A lease that the broker got now would outlast the commit of that batch.
         """
         return self._brokers.may_serve(image, broker_id, offset)
 
     def standing(self, image: MetadataImage, broker_id: NodeId) -> BrokerStanding:
-        """The broker as of `image`. Told to brokers, `image` must be the committed one: what is said is then durable."""
+        """Returns the view of the broker as of `image`. For answers to brokers `image` must be the committed image."""
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         if broker is None:
             return BrokerStanding(BrokerState.OFFLINE, False, False, None, None)

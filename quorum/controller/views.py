@@ -1,7 +1,7 @@
-"""What an admin is shown of an image: lists and descriptions as plain values, pages bounded.
+"""An image as an admin sees it: lists and descriptions as plain values, in bounded pages.
 
-Pure functions of the image (and, for brokers, of the active controller's soft state), so the same answers can be given as
-of any offset, by any node that has the image.
+The views are pure functions of the image, and, for brokers, of the active controller's soft state. So any node with the image can
+give the same answer as of any offset.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ PARTITIONS_PAGE_MAX: Final = 2_000
 
 
 class TopicListing(NamedTuple):
-    """One line of a list of topics. `replication_factor` is that of partition 0."""
+    """One topic in a list. `replication_factor` is the one of partition 0."""
 
     name: str
     topic_id: Uuid
@@ -32,14 +32,14 @@ class TopicListing(NamedTuple):
 
 
 class TopicPage(NamedTuple):
-    """Some topics by name; `more`: others come after them."""
+    """A page of topics by name. `more`: other topics come after this page."""
 
     topics: tuple[TopicListing, ...]
     more: bool
 
 
 def list_topics(image: MetadataImage, after: str = "", limit: int = 0) -> TopicPage:
-    """The topics whose names come after `after`, at most `limit` (0, or more than that: TOPICS_PAGE_MAX)."""
+    """Lists the topics whose names come after `after`, at most `limit` (0, or above TOPICS_PAGE_MAX: TOPICS_PAGE_MAX)."""
     if not 0 < limit <= TOPICS_PAGE_MAX:
         limit = TOPICS_PAGE_MAX
     names = image.topic_ids.sorted_keys()
@@ -60,14 +60,14 @@ def _replication_factor(topic: TopicImage) -> int:
 
 
 class PartitionDescription(NamedTuple):
-    """A partition, and which of its replicas are on brokers that are fenced or not registered."""
+    """A partition, and its replicas on brokers that are fenced or not registered."""
 
     record: Partition
     offline_replicas: tuple[NodeId, ...]
 
 
 class TopicDescription(NamedTuple):
-    """A topic with a page of its partitions. With an error, only the name says anything."""
+    """A topic with a page of its partitions. With an error, only the name is set."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -76,11 +76,11 @@ class TopicDescription(NamedTuple):
     partition_count: int = 0
     partitions: tuple[PartitionDescription, ...] = ()
     configs: tuple[tuple[str, str], ...] = ()
-    """What was set on the topic itself, by key."""
+    """The configs that were set on the topic itself, by key."""
 
 
 def describe_topic(image: MetadataImage, name: str, first_partition: int = 0, limit: int = 0) -> TopicDescription:
-    """The topic, and its partitions from `first_partition` on, at most `limit` (0, or more: PARTITIONS_PAGE_MAX)."""
+    """Describes the topic with at most `limit` partitions from `first_partition` on (0, or more: PARTITIONS_PAGE_MAX)."""
     topic = image.topic(name)
     if topic is None:
         return TopicDescription(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
@@ -104,9 +104,9 @@ def describe_topic(image: MetadataImage, name: str, first_partition: int = 0, li
 def describe_topics(
     image: MetadataImage, names: tuple[str, ...], first_partition: int = 0, limit: int = 0
 ) -> tuple[TopicDescription, ...]:
-    """The topics in the order asked for; `first_partition` is of the first one, `limit` counts partitions of all.
+    """Describes the topics in the given order. `first_partition` is for the first topic; `limit` counts the partitions of all.
 
-    A topic that the page has no room for is described without partitions (but with their count).
+    A topic for which the page has no room is described without its partitions, but with their count.
     """
     room = limit if 0 < limit <= PARTITIONS_PAGE_MAX else PARTITIONS_PAGE_MAX
     found: list[TopicDescription] = []
@@ -167,7 +167,7 @@ def list_brokers(
 
 
 def partition_counts(image: MetadataImage) -> PartitionCounts:
-    """How many partitions each broker leads, and how many replicas it has. O(partitions), about 0.1 us each."""
+    """Counts the partitions that each broker leads, and the replicas of each broker. O(partitions), about 0.1 us each."""
     led: Counter[NodeId] = Counter()
     replicas: Counter[NodeId] = Counter()
     for topic in image.topics_by_id.unordered_values():
@@ -179,7 +179,7 @@ def partition_counts(image: MetadataImage) -> PartitionCounts:
 
 
 class DescribedConfig(NamedTuple):
-    """One key of a resource. `is_default`: it was not set on this resource itself."""
+    """One key of a resource. `is_default`: the key was not set on this resource itself."""
 
     key: str
     value: str
@@ -199,7 +199,7 @@ class DescribedResource(NamedTuple):
 def describe_configs(
     image: MetadataImage, resource_type: int, resource_name: str, *, with_defaults: bool = False
 ) -> DescribedResource:
-    """What was set on the resource; with `with_defaults` also what holds where nothing was set."""
+    """Describes the keys that were set on the resource; with `with_defaults` also the defaults of all other keys."""
     if resource_type not in KEYS:
         text = f"resource type {resource_type} has no configs"
         return DescribedResource(resource_type, resource_name, ErrorCode.INVALID_REQUEST, text)

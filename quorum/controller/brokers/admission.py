@@ -1,15 +1,16 @@
-"""What an operator may have done to a broker: fence it, or forget it. Neither is done where it would not last.
+"""The operator's requests to fence or to unregister a broker. The controller refuses a request whose effect would not last.
 
-    FenceBroker        a broker that is heard is back with its next fetch: it is unfenced within milliseconds, and everything that
-                       it led, and every ISR that it stood in, is gone for good
-    UnregisterBroker   a broker that is heard registers again at once; and of one that has replicas, partitions would go on
-                       naming a broker that does not exist
+    FenceBroker        refused for a live broker: its next fetch would unfence the broker within milliseconds, but its leaderships
+                       and its places in ISRs would stay lost
+    UnregisterBroker   refused for a live broker: the broker would register again at once. Refused for a broker with replicas:
+                       partitions would name a broker that does not exist
 
-An operator who wants a broker out stops its process: its leaderships move away first, and then it is fenced, until the process
-is started again. A process that died without a word is fenced when its session ends, 9 s after it was last heard. A broker that
-is fenced and holds no replicas may be forgotten.
+Example. An operator wants broker 7 out of the cluster.
+    1  The operator stops the process of broker 7. Its leaderships move to other brokers, and then broker 7 is fenced.
+    2  If the process dies instead, the controller fences broker 7 when its session ends, 9 s after its last fetch.
+    3  The operator deletes the topics that have replicas on broker 7, and unregisters it.
 
-The rules are for what is admitted. A fencing that is under way goes on by `ContinueFencing`, whoever is heard meanwhile.
+The rules hold for new requests only. A fencing that is under way continues (`ContinueFencing`), even if the broker fetches again.
 """
 
 from typing import Final
@@ -21,11 +22,11 @@ from quorum.controller.brokers.sessions import Sessions
 from quorum.controller.protocol.decision import ControllerError
 
 NAMED_MAX: Final = 3
-"""So many topics are named; of the others only the number is said."""
+"""How many topics a refusal names at most; it says only the number of the others."""
 
 
 def check_may_be_fenced(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> None:
-    """Raises ControllerError(POLICY_VIOLATION) where the fence would not last."""
+    """Raises ControllerError(POLICY_VIOLATION) if the fence would not last."""
     heard = _heard(broker, sessions, now_ms)
     if heard is not None:
         raise ControllerError(
@@ -37,7 +38,7 @@ def check_may_be_fenced(broker: RegisterBroker, sessions: Sessions, now_ms: int)
 
 
 def check_may_be_unregistered(image: MetadataImage, broker: RegisterBroker, sessions: Sessions, now_ms: int) -> None:
-    """Raises ControllerError(POLICY_VIOLATION) where the broker would register again, or is still named by partitions."""
+    """Raises ControllerError(POLICY_VIOLATION) if the broker would register again, or if partitions still name it."""
     problem = _heard(broker, sessions, now_ms)
     if problem is not None:
         advice = "it would register again at once; nothing was done. Stop its process first"
@@ -56,7 +57,7 @@ def check_may_be_unregistered(image: MetadataImage, broker: RegisterBroker, sess
 
 
 def _heard(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> str | None:
-    """When the broker was heard, if its session has not ended."""
+    """Says when the broker was heard; None if its session has ended."""
     if not sessions.is_live(broker.broker_id, broker.broker_epoch, now_ms):
         return None
     session = sessions.of(broker.broker_id, broker.broker_epoch)
@@ -67,7 +68,7 @@ def _heard(broker: RegisterBroker, sessions: Sessions, now_ms: int) -> str | Non
 
 
 def _replicas(image: MetadataImage, broker: RegisterBroker) -> str | None:
-    """What is placed on the broker. Looks at every topic, which takes 0.3 us each."""
+    """Names the topics with replicas on the broker; None if there are none. Looks at every topic, 0.3 us each."""
     names = [topic.name for topic in image.topics_by_id.unordered_values() if topic.has_replica_on(broker.broker_id)]
     if not names:
         return None

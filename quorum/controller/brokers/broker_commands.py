@@ -1,12 +1,14 @@
-"""Brokers' lives: registered, heard of, unfenced, fenced, shut down, forgotten.
+"""Brokers' lives: a broker registers, is unfenced, is heard, shuts down, is fenced, and is unregistered.
 
-Fencing takes the broker out of every ISR and from every leadership first and writes the fence record last, over as many
-batches as it takes; meanwhile the broker is barred: it still looks unfenced, but is given nothing (M3). A controlled
-shutdown goes the other way round: the flag comes first, which makes the broker inactive, and then its partitions move.
-Unfencing writes its record first, and then leaderless partitions may elect the broker.
+    fencing      takes the broker out of every ISR and every leadership first, and writes the fence record last
+    shutdown     writes the flag first, which makes the broker inactive, and moves its partitions then
+    unfencing    writes its record first; then partitions without a leader may elect the broker
 
-What a walk over several batches has seen lives in this object only. Should it be lost with the leadership, the next
-controller finds every partition in a valid state, and begins again.
+Each of the three may take several batches. During a fencing the broker is barred: its registration still says unfenced, but the
+controller gives the broker no leadership and no place in an ISR (M3; `departures`).
+
+The progress is soft state of this object. For example controller 1 loses its leadership when it has moved half of broker 7's
+partitions. Every partition is in a valid state. Controller 2 gives broker 7 a whole session and begins again.
 """
 
 import random
@@ -59,7 +61,7 @@ from quorum.controller.protocol.happenings import (
 
 
 class Brokers:
-    """Decides everything about brokers. Owns the sessions and the walks."""
+    """Decides all commands about brokers, and owns their sessions and walks."""
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
         self._config = config
@@ -71,7 +73,7 @@ class Brokers:
         self._electing: dict[NodeId, PartitionWalk] = {}
 
     def at(self, wall_ms: int) -> None:
-        """The next decision is made at this time of day: records that change a broker's state say so."""
+        """Sets the time of day of the next decision, for the records that change a broker's state."""
         self._state_records.wall_ms = wall_ms
 
     def activate(self, image: MetadataImage, now_ms: int) -> None:
@@ -112,7 +114,7 @@ class Brokers:
         return Decision((*moves, record), RegisterBrokerReply(), happenings=(*told, registered))
 
     def _amend(self, command: RegisterBrokerCommand, old: RegisterBroker) -> Decision:
-        """The same process registers again, with other endpoints, for example; nothing where nothing has changed."""
+        """Replaces the registration of the same process, for example with other endpoints; nothing if nothing has changed."""
         reply = RegisterBrokerReply(broker_epoch=old.broker_epoch)
         record = registration_record(command, old)
         if record == old:
@@ -150,7 +152,7 @@ class Brokers:
         self._departures.forget(broker_id)
 
     def identified(self, image: MetadataImage, broker_id: NodeId, broker_epoch: int) -> RegisterBroker:
-        """The registration that a broker speaks under. Raises ControllerError, and then nothing has happened (M2)."""
+        """Returns the registration with this epoch. Raises ControllerError; then the request has no effect (M2)."""
         broker = self._registered(image, broker_id)
         if broker.broker_epoch != broker_epoch:
             raise ControllerError(
@@ -164,7 +166,7 @@ class Brokers:
     def _fence(
         self, image: MetadataImage, broker: RegisterBroker, cause: Cause, reply: CommandReply, now_ms: int
     ) -> Decision:
-        """The next slice of the broker's departure, and the fence record with the last slice."""
+        """Decides the next slice of the broker's departure; the last slice has the fence record."""
         if broker.fenced:
             return Decision((), reply)
         left = self._departures.step(image, broker.broker_id, cause, now_ms)
@@ -184,7 +186,7 @@ class Brokers:
         return self._fence(image, broker, Cause(StateReason.OPERATOR), reply, now_ms)
 
     def continue_fencing(self, image: MetadataImage, command: ContinueFencing, now_ms: int) -> Decision:
-        """The next slice of a fencing that is under way, even if the broker is heard again; nothing if none is under way."""
+        """Decides the next slice of a fencing that is under way, even if the broker is heard again; else nothing."""
         reply = FenceBrokerReply(broker_id=command.broker_id)
         broker: RegisterBroker | None = image.brokers.get(command.broker_id)
         if broker is None or broker.broker_id not in self._departures:
@@ -201,10 +203,10 @@ class Brokers:
         return self._fence(image, image.brokers[broker_id], cause, FenceBrokerReply(broker_id=broker_id), now_ms)
 
     def may_serve(self, image: MetadataImage, broker_id: NodeId, offset: Offset) -> bool:
-        """Whether nothing is decided that takes leaderships away from the broker and that it has not applied, at `offset`.
+        """True if the broker, at `offset`, has applied every decision that takes leaderships away from it.
 
-        Looking at its registration is not enough. A broker that is heard just after its fencing was decided is unfenced in
-        the next record: it looks unfenced before and after, and its leaderships move in between.
+        The registration alone does not tell. For example the controller decides to fence broker 7, hears broker 7 just then, and
+        unfences broker 7 in the next record. The registration says unfenced before and after; the leaderships moved in between.
         """
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker_id in self._departures:
@@ -212,11 +214,11 @@ class Brokers:
         return self._departures.shows_last(broker_id, offset)
 
     def shows_last_departure(self, broker_id: NodeId, offset: Offset) -> bool:
-        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided."""
+        """True if an image at `offset` (exclusive) holds the last fencing of the broker that this controller decided."""
         return self._departures.shows_last(broker_id, offset)
 
     def due(self, image: MetadataImage, now_ms: int) -> Command | None:
-        """What the controller has to decide although nobody asks."""
+        """Returns a command that is due without a request: the next slice of a stalled fencing, or the end of a session."""
         for broker_id in self._departures.stalled(now_ms):
             broker: RegisterBroker | None = image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:
@@ -227,14 +229,14 @@ class Brokers:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """When to ask `due`; possibly too early."""
+        """The time to call `due`; possibly too early."""
         deadlines = (self.sessions.next_deadline_ms(), self._departures.next_deadline_ms())
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
     # --- contact ---------------------------------------------------------------------------------------------------
 
     def contact(self, image: MetadataImage, contact: BrokerContact, now_ms: int) -> Decision:
-        """A fetch that is a heartbeat; nearly always nothing comes of it.
+        """Notes a broker's fetch as its heartbeat. Nearly always the decision is empty.
 
         Raises:
             ControllerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH; then the contact has had no effect at all (M2).
@@ -298,7 +300,7 @@ class Brokers:
         return Decision((change, *changes), BrokerContactReply(), then, happenings=(online, *led))
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
-        """The next slice of what became possible when a broker came back."""
+        """Decides the next slice of elections that a broker's return made possible."""
         if command.broker_id not in self._electing or command.broker_id not in self.views.of(image).active:
             self._electing.pop(command.broker_id, None)
             return Decision((), FollowUpReply())
@@ -326,9 +328,10 @@ class Brokers:
     def _lose_log_dirs(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int
     ) -> Decision:
-        """The lost directories leave the registration; a broker that has none left is fenced.
+        """Takes the lost directories out of the registration, and fences a broker that has none left.
 
-        Which replicas stood in a directory only the broker knows (it places them), so it gives up their leadership itself.
+        Only the broker knows which replicas were in a directory, because the broker places them. So the broker itself gives up
+        their leaderships.
         """
         kept = tuple(log_dir for log_dir in broker.log_dirs if log_dir not in contact.offline_log_dirs)
         change = BrokerRegistrationChange(broker.broker_id, broker.broker_epoch, log_dirs=kept)
@@ -344,25 +347,25 @@ class Brokers:
     # --- controlled shutdown ---------------------------------------------------------------------------------------
 
     def _stop(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision:
-        """The next step of a controlled shutdown, the first one included; the last one is a fencing."""
+        """Decides the next step of a controlled shutdown, the first step included. The last step is a fencing."""
         decision = self._shutdowns.advance(image, broker, now_ms)
         if decision is not None:
             return decision
         session = self.sessions.of(broker.broker_id, broker.broker_epoch)
         if session is not None:
             session.may_go = True
-        # Fencing looks at every partition again: it takes the broker out of what it still leads, for want of others.
+        # The fencing looks at every partition again: the broker still leads those that have no other active replica.
         return self._fence(image, broker, Cause(StateReason.SHUT_DOWN), BrokerContactReply(), now_ms)
 
     def _others_may_go(self, image: MetadataImage) -> Decision:
-        """Somebody else has got further: that may be what a stopping broker waits for."""
+        """Continues the shutdown of a broker that waited until the other brokers had applied its moves."""
         broker_id = self._shutdowns.first_let_go(image)
         if broker_id is None:
             return NOTHING_NEW
         return Decision((), BrokerContactReply(), then=ContinueShutdown(broker_id))
 
     def continue_shutdown(self, image: MetadataImage, command: ContinueShutdown, now_ms: int) -> Decision:
-        """More leaders moved, or the broker let go, if it still is stopping."""
+        """Moves more leaders, or lets the broker go, if it is still stopping."""
         broker: RegisterBroker | None = image.brokers.get(command.broker_id)
         if (
             broker is None

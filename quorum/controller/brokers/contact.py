@@ -1,12 +1,14 @@
-"""What a broker's contact does to its state: the table of kraft's heartbeat manager, as data.
+"""The effect of a broker's contact on its state: the table of Kafka's heartbeat manager, as data.
 
-    FENCED    -> ONLINE     it asks for nothing else, and has applied its own registration
-    ONLINE    -> FENCED     it asks for that
-    ONLINE    -> STOPPING   it wants to shut down and leads something
-    any       -> MAY GO     it wants to shut down and nothing holds it: it is fenced, and told so
+    FENCED    -> ONLINE     the broker asks for nothing else, and has applied its own registration
+    ONLINE    -> FENCED     the broker asks to be fenced
+    ONLINE    -> STOPPING   the broker asks to shut down, and leads a partition
+    any       -> MAY GO     the broker asks to shut down, and nothing holds it: it is fenced, and may end its process
 
-A stopping broker is held while it leads what another could lead, and then until every active broker has applied the
-records that moved its leaders: so whoever still comes to it with old metadata finds it there to say "not me".
+Two things hold a stopping broker. For example broker 7 asks to shut down.
+    1  Broker 7 leads orders-0, and broker 8 could lead it: broker 7 is held until broker 8 leads orders-0.
+    2  Broker 9 has not applied that record: broker 7 is held until broker 9 has. Until then a client of broker 9 with
+       old metadata still finds broker 7, which answers "not leader".
 """
 
 from enum import Enum
@@ -16,24 +18,24 @@ from metadata_log.format.records import RegisterBroker
 
 
 class BrokerState(Enum):
-    """A broker as the controller sees it (the broker's own view of its states: `broker_agent.session.lifecycle`)."""
+    """The controller's view of a broker. The broker's own view is `broker_agent.session.lifecycle`."""
 
     OFFLINE = "offline"
-    """Not registered, or told that it may go."""
+    """The broker is not registered, or was told that it may end its process."""
     FENCED = "fenced"
     ONLINE = "online"
     STOPPING = "stopping"
 
 
 def state_of(broker: RegisterBroker) -> BrokerState:
-    """The state that a registration says; FENCED where both flags are set."""
+    """The state in a registration; FENCED if both flags are set."""
     if broker.fenced:
         return BrokerState.FENCED
     return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
 
 
 class Next(Enum):
-    """What a contact leads to."""
+    """The effect of a contact."""
 
     FENCED = "fenced"
     ONLINE = "online"
@@ -42,15 +44,16 @@ class Next(Enum):
 
 
 class Rule(NamedTuple):
-    """One row; None stands for "either"."""
+    """One row of the table; None means either."""
 
     state: BrokerState
     wants_fence: bool | None
     wants_shut_down: bool | None
     is_caught_up: bool | None
-    """It has applied its own registration (not the high watermark, which keeps moving: KAFKA-13959)."""
+    """The broker has applied its own registration. (Not the high watermark, which keeps moving: KAFKA-13959.)"""
     is_held: bool | None
-    """ONLINE: it leads something. STOPPING: it still leads what another could lead, or others have not seen it go."""
+    """ONLINE: the broker leads a partition. STOPPING: the broker leads a partition that another broker could lead, or an active
+    broker has not applied the moves."""
     next: Next
 
 
@@ -67,13 +70,13 @@ RULES: Final = (
     Rule(BrokerState.STOPPING, None, None, None, True, Next.STOPPING),
     Rule(BrokerState.STOPPING, None, None, None, False, Next.MAY_GO),
 )
-"""Exactly one row fits every case (a test counts)."""
+"""Exactly one row fits each case; a test counts."""
 
 
 def next_state(
     state: BrokerState, *, wants_fence: bool, wants_shut_down: bool, is_caught_up: bool, is_held: bool
 ) -> Next:
-    """The next state of a registered broker that was just heard of."""
+    """The effect of a contact of a registered broker."""
     case = (wants_fence, wants_shut_down, is_caught_up, is_held)
     for rule in RULES:
         if rule.state is state and all(

@@ -1,11 +1,11 @@
 """Departures: brokers on their way to being fenced, over as many batches as that takes.
 
 A departure takes the broker out of every ISR and from every leadership, slice by slice, before the fence record is written.
-Meanwhile the broker is *barred*: its registration still says unfenced, but the controller gives it nothing (M3).
+Meanwhile the broker is *barred*: the registration still says unfenced, but the controller gives the broker nothing (M3).
 
-    1  Broker 7 holds 30,000 replicas. Its session ends: it is barred, and the first batch changes 1,000 partitions.
+    1  Broker 7 holds 30,000 replicas. Its session ends. The controller bars broker 7; the first batch changes 1,000 partitions.
     2  The node asks for the next slice (`ContinueFencing`) until the walk is done.
-    3  The last batch ends with the fence record, whose reason is the one of step 1.
+    3  The last batch ends with the fence record, with the reason of step 1.
 
 The departure is soft state. If the leadership is lost in step 2, every partition is in a valid state, and the next controller
 begins a new departure when the broker is silent for a session.
@@ -24,11 +24,11 @@ from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import ReplicasMoved, StateReason, replicas_moved
 
 STALLED_WALK_MS: Final = 1_000
-"""How long a walk may rest. A walk that rests longer was cut short by a batch that was never appended, and goes on."""
+"""How long a walk may rest. After a longer rest the last batch was never appended, and the controller continues the walk."""
 
 
 class Cause(NamedTuple):
-    """Why a broker is to be fenced. `silent_ms`: how long it was not heard, where that is the reason."""
+    """The reason of a fencing. `silent_ms`: how long the broker was not heard, if its session has ended."""
 
     why: StateReason
     silent_ms: int | None = None
@@ -57,15 +57,15 @@ class Departures:
         self._views = views
         self._by_broker: dict[NodeId, _Departure] = {}
         self._left_at: dict[NodeId, Offset] = {}
-        """Where the last slice of each broker's departure was appended."""
+        """The offset of the last slice of each broker's departure."""
         self._began_at: Offset = 0
-        """Where this controller became active. It does not know which leaderships moved before that offset."""
+        """The offset at which this controller became active. The controller does not know the moves before that offset."""
 
     def __contains__(self, broker_id: NodeId) -> bool:
         return broker_id in self._by_broker
 
     def begin(self, image: MetadataImage) -> None:
-        """The controller is active from `image` on."""
+        """Notes that the controller is active from `image` on."""
         self._began_at = image.offset
 
     def clear(self) -> None:
@@ -73,12 +73,12 @@ class Departures:
         self._left_at.clear()
 
     def forget(self, broker_id: NodeId) -> None:
-        """The broker is fenced, registered anew or unregistered: its departure is over."""
+        """Ends the departure: the broker is fenced, registered anew or unregistered."""
         if self._by_broker.pop(broker_id, None) is not None:
             self._views.unbar(broker_id)
 
     def step(self, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
-        """The next slice of the broker's departure, which begins with `cause` if it is not under way."""
+        """Makes the next slice of the broker's departure. A departure that is not under way begins with `cause`."""
         departure = self._by_broker.get(broker_id)
         if departure is None:
             self._views.bar(broker_id)
@@ -102,10 +102,10 @@ class Departures:
         return self._by_broker[broker_id].cause
 
     def shows_last(self, broker_id: NodeId, offset: Offset) -> bool:
-        """Whether an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
+        """True if an image at `offset` (exclusive) holds the last fencing of the broker that this controller has decided.
 
-        An older image may show an older fence. For example 101 registers, and so is fenced, at 226, is unfenced at 240, and its
-        shutdown is decided at 297: in the image at 233 it is fenced too, and it must not be told to go by that.
+        An older image may show an older fence. For example broker 101 registers, and so is fenced, at 226. Broker 101 is unfenced
+        at 240, and its shutdown is decided at 297. In the image at 233 broker 101 is fenced too, but must not be told to end.
         """
         return offset > self._left_at.get(broker_id, -1) and offset >= self._began_at
 
@@ -116,6 +116,6 @@ class Departures:
                 yield broker_id
 
     def next_deadline_ms(self) -> int | None:
-        """When to ask `stalled`."""
+        """The time to call `stalled`."""
         walks = [departure.walk for departure in self._by_broker.values()]
         return min([walk.last_step_ms for walk in walks]) + STALLED_WALK_MS if walks else None

@@ -1,4 +1,4 @@
-"""Features that the cluster has agreed on, registrations of controllers, and the blocks of producer ids."""
+"""Features of the cluster, registrations of controllers, and blocks of producer ids."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.happenings import ControllerRegistered, FeatureFinalized
 
 METADATA_VERSION: Final = "metadata.version"
-"""Says which records may be written."""
+"""Name of the feature whose level says which records a controller may write."""
 METADATA_VERSION_MIN: Final = 1
 METADATA_VERSION_MAX: Final = 1
 
@@ -27,7 +27,7 @@ PRODUCER_ID_END: Final = (1 << 63) - 1
 
 
 def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Decision:
-    """Written once in a cluster's life. Raises ControllerError(UNSUPPORTED_VERSION)."""
+    """Writes the level of `metadata.version`, once in a cluster's life. Raises ControllerError(UNSUPPORTED_VERSION)."""
     level = command.metadata_version
     if not METADATA_VERSION_MIN <= level <= METADATA_VERSION_MAX:
         raise ControllerError(
@@ -41,7 +41,7 @@ def bootstrap_features(image: MetadataImage, command: BootstrapFeatures) -> Deci
 
 
 def register_controller(image: MetadataImage, command: RegisterControllerCommand) -> Decision:
-    """A controller's own registration; saying the same again writes nothing. Raises ControllerError."""
+    """Writes a controller's registration; nothing if it has not changed. Raises ControllerError."""
     problem = endpoint_problem(command.endpoints) or supported_problem(command.features)
     if not 0 <= command.controller_id <= NODE_ID_MAX:
         problem = f"a controller id is between 0 and {NODE_ID_MAX}"
@@ -59,7 +59,8 @@ def register_controller(image: MetadataImage, command: RegisterControllerCommand
 
 
 def allocate_producer_ids(image: MetadataImage, command: AllocateProducerIds, block: int) -> Decision:
-    """The next `block` ids. Who asks is known to be registered. Raises ControllerError once no id is left."""
+    """Gives out the next `block` ids. The caller has checked that the broker is registered. Raises ControllerError if no id is
+    left."""
     last = image.producer_ids
     first = 0 if last is None else last.next_producer_id
     if first > PRODUCER_ID_END - block:

@@ -1,9 +1,12 @@
-"""Who may register, and as what (KIP-631).
+"""The rules of a broker's registration (KIP-631).
 
-A broker's epoch is the offset of its registration record, so a registration answers with an epoch only when it stands in
-the log. The same incarnation again is a retry: it may amend endpoints, rack, features and data plane, and keeps epoch and flags.
-Another incarnation is refused while the first has a live session, since two processes would then be one broker; unless it
-names the first as its own predecessor in the data directory that it now holds the lock of (KAFKA-19047).
+A broker's epoch is the offset of its registration record. So the reply has the epoch only after the record is in the log. An
+*incarnation* is one run of a broker process.
+
+    1  Incarnation A registers as broker 7 at offset 40: its epoch is 40.
+    2  A registers again: a retry. A may change endpoints, rack, features and data plane, and keeps its epoch and state.
+    3  Incarnation B registers as broker 7 while A has a live session. B is refused: two processes would be one broker.
+    4  B names A as its predecessor. B holds the lock of A's data directory, so A is dead, and B replaces A at once (KAFKA-19047).
 """
 
 from typing import Final
@@ -20,11 +23,11 @@ ENDPOINTS_MAX: Final = 32
 FEATURES_MAX: Final = 100
 DATA_PLANES: Final = (EXTERNAL_DATA_PLANE, NO_DATA_PLANE)
 TEXT_MAX: Final = 255
-"""Characters of a host name, a rack or a listener's name."""
+"""Maximum number of characters of a host name, a rack or a listener's name."""
 
 
 def endpoint_problem(endpoints: tuple[Endpoint, ...]) -> str | None:
-    """Why nobody could be reached at these endpoints."""
+    """Says what is wrong with a node's endpoints; None if they are sound."""
     if not endpoints:
         return "no endpoints: at least one listener must be named"
     if len(endpoints) > ENDPOINTS_MAX:
@@ -43,7 +46,7 @@ def endpoint_problem(endpoints: tuple[Endpoint, ...]) -> str | None:
 
 
 def feature_problem(image: MetadataImage, features: tuple[FeatureRange, ...]) -> str | None:
-    """Which finalized feature a node with these ranges could not work with."""
+    """Names a finalized feature that a node with these ranges does not support; None if it supports all."""
     supported = {feature.name: feature for feature in features}
     for name, level in image.features.items():
         found = supported.get(name)
@@ -58,14 +61,14 @@ def feature_problem(image: MetadataImage, features: tuple[FeatureRange, ...]) ->
 
 
 def supported_problem(features: tuple[FeatureRange, ...]) -> str | None:
-    """What is wrong with the features that a node says it supports."""
+    """Says what is wrong with the ranges that a node has sent; None if they are sound."""
     if len(features) > FEATURES_MAX:
         return f"{len(features)} features: at most {FEATURES_MAX} are allowed"
     return next((problem for each in features if (problem := _range_problem(each))), None)
 
 
 def _range_problem(feature: FeatureRange) -> str | None:
-    """What is wrong with it, whatever the cluster's features: it stands in the log for good."""
+    """Says what is wrong with a range by itself, because the range will be in the log for good."""
     if not 1 <= len(feature.name) <= TEXT_MAX:
         return f"a feature's name has 1 to {TEXT_MAX} characters, not {len(feature.name)}"
     if not 0 <= feature.min_level <= feature.max_level:
@@ -88,7 +91,7 @@ def _log_dir_problem(image: MetadataImage, command: RegisterBrokerCommand) -> st
 
 
 def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> None:
-    """Refuses a registration that no state of the cluster's brokers could make right.
+    """Refuses a registration that is wrong by itself, or by the cluster's features and log directories.
 
     Raises:
         ControllerError: INVALID_REGISTRATION, UNSUPPORTED_VERSION.
@@ -118,7 +121,7 @@ def check_registration(image: MetadataImage, command: RegisterBrokerCommand) -> 
 
 
 def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | None) -> RegisterBroker:
-    """The record of a new registration, or of the amended one that is kept."""
+    """Makes the record of a new registration, or of `kept` with the changes of the same incarnation."""
     record = RegisterBroker(
         broker_id=command.broker_id,
         incarnation_id=command.incarnation_id,

@@ -1,12 +1,16 @@
-"""Who was heard of, and when: soft state of the active controller, never logged (KIP-631).
+"""Sessions of brokers: the soft state of the active controller that says when each broker was heard. Never logged (KIP-631).
 
-A session belongs to one registration (broker id *and* epoch): contact under an older epoch refreshes nothing (M2). Every
-contact sets the session's deadline to now + timeout; the broker that passes its deadline unfenced is fenced. After a
-failover each unfenced broker gets a fresh full session, and a fenced one none (M8): the new controller has no right to
-judge by silence that it was not there to hear, and a fenced broker has nothing to lose by being gone.
+A session belongs to one registration (broker id *and* epoch). A contact under an older epoch refreshes nothing (M2). Each contact
+sets the deadline of the session to now + timeout. The controller fences an unfenced broker whose deadline has passed.
 
-The earliest deadline is asked for at every turn. Contacts only ever push deadlines back, so a minimum once found stays a
-lower bound, and the sessions are looked through again only when that bound is reached: every few seconds, not every turn.
+Example: the timeout is 9,000 ms.
+    1  Controller 1 hears broker 7 at 10,000: its deadline is 19,000.
+    2  Controller 1 dies at 15,000. Controller 2 becomes active at 18,000 and gives broker 7 a full session, until 27,000 (M8).
+       Controller 2 did not listen before 18,000, and must not count that silence.
+    3  A fenced broker gets no session from controller 2: it has nothing to lose.
+
+`next_deadline_ms` is called in every turn. Contacts only move deadlines to later times, so a minimum once found stays a lower
+bound. The controller looks through all sessions only when this bound has passed: every few seconds, not every turn.
 """
 
 from dataclasses import dataclass
@@ -19,19 +23,19 @@ UNKNOWN_OFFSET: Offset = -1
 
 @dataclass(slots=True)
 class Session:
-    """What is known of one registration by hearing."""
+    """The contacts of one registration."""
 
     broker_epoch: int
     deadline_ms: int
     opened_ms: int
     last_contact_ms: int | None = None
-    """None: not heard of since this controller became active."""
+    """None: the broker was not heard since this controller became active."""
     metadata_offset: Offset = UNKNOWN_OFFSET
-    """The broker has applied all metadata below. Never goes back within an epoch."""
+    """The broker has applied all metadata below this offset. Never decreases within an epoch."""
     has_ended: bool = False
-    """Its end is being acted upon, whatever `deadline_ms` says; until the broker is heard again."""
+    """The controller has begun to fence the broker for its silence, and has not heard it since."""
     may_go: bool = False
-    """It asked to shut down, and nothing holds it any more."""
+    """The broker has asked to shut down, and nothing holds it any more."""
 
 
 class Sessions:
@@ -41,7 +45,7 @@ class Sessions:
         self._timeout_ms = timeout_ms
         self._by_broker: dict[NodeId, Session] = {}
         self._next_deadline_ms: int | None = None
-        """At most the earliest deadline; None where there are no sessions."""
+        """A lower bound of all deadlines; None if there are no sessions."""
 
     @property
     def timeout_ms(self) -> int:
@@ -49,7 +53,7 @@ class Sessions:
         return self._timeout_ms
 
     def reset(self, image: MetadataImage, now_ms: int) -> None:
-        """A fresh full session for every unfenced broker."""
+        """Gives every unfenced broker a full session."""
         self._by_broker.clear()
         self._next_deadline_ms = None
         for broker in image.brokers.unordered_values():
@@ -68,12 +72,12 @@ class Sessions:
         return session
 
     def of(self, broker_id: NodeId, broker_epoch: int) -> Session | None:
-        """The session of this very registration."""
+        """The session of the registration with this epoch."""
         session = self._by_broker.get(broker_id)
         return session if session is not None and session.broker_epoch == broker_epoch else None
 
     def touch(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> None:
-        """The broker was heard; nothing where it has no session under this epoch."""
+        """Notes that the broker was heard; nothing if it has no session under this epoch."""
         session = self.of(broker_id, broker_epoch)
         if session is not None:
             session.last_contact_ms = now_ms
@@ -81,7 +85,7 @@ class Sessions:
             session.deadline_ms = max(session.deadline_ms, now_ms + self._timeout_ms)
 
     def heard(self, broker_id: NodeId, broker_epoch: int, offset: Offset, now_ms: int) -> Session:
-        """The broker, whose registration is known to have this epoch, was heard and stands at `offset`."""
+        """Notes that the broker was heard and is at `offset`. The caller has checked the epoch."""
         session = self.of(broker_id, broker_epoch) or self._open(broker_id, broker_epoch, now_ms)
         session.last_contact_ms = now_ms
         session.has_ended = False
@@ -92,18 +96,18 @@ class Sessions:
         return session
 
     def is_live(self, broker_id: NodeId, broker_epoch: int, now_ms: int) -> bool:
-        """Whether the registration was heard within the timeout (or may have been, before a failover)."""
+        """True if the broker was heard within the timeout, or may have been heard by the controller before this one."""
         session = self.of(broker_id, broker_epoch)
         return session is not None and not (session.may_go or session.has_ended) and session.deadline_ms > now_ms
 
     def postpone(self, broker_id: NodeId, now_ms: int) -> None:
-        """The session's end is being acted upon; should that come to nothing, look again a little later."""
+        """Notes that the controller has begun to fence the broker. If the fencing fails, the controller tries again soon."""
         session = self._by_broker[broker_id]
         session.has_ended = True
         session.deadline_ms = now_ms + max(1, self._timeout_ms // 8)
 
     def credit(self, stall_ms: int) -> None:
-        """This process stood still for so long: what was not heard then is nobody's fault (KAFKA-15019)."""
+        """Lengthens every session by the time that this process stood still: brokers are not to blame (KAFKA-15019)."""
         assert stall_ms >= 0
         for session in self._by_broker.values():
             session.deadline_ms += stall_ms
@@ -117,7 +121,7 @@ class Sessions:
         return now_ms - heard_ms
 
     def next_deadline_ms(self) -> int | None:
-        """When to ask `first_expired`; possibly too early, never too late."""
+        """The time to call `first_expired`; possibly too early, never too late."""
         return self._next_deadline_ms
 
     def first_expired(self, image: MetadataImage, now_ms: int) -> NodeId | None:
@@ -133,7 +137,7 @@ class Sessions:
             elif not broker.fenced and (earliest is None or (session.deadline_ms, broker_id) < earliest):
                 earliest = (session.deadline_ms, broker_id)
         if earliest is None:
-            # Whoever is unfenced later has just been heard then: nothing can be due before a whole timeout from now.
+            # A broker is unfenced by a contact, so no session can end before a whole timeout from now.
             self._next_deadline_ms = now_ms + self._timeout_ms if self._by_broker else None
             return None
         deadline_ms, expired_id = earliest
@@ -141,7 +145,7 @@ class Sessions:
         return expired_id if deadline_ms <= now_ms else None
 
     def lowest_offset(self, broker_ids: frozenset[NodeId], image: MetadataImage) -> Offset | None:
-        """How far the slowest of these brokers has come; UNKNOWN_OFFSET where one was not heard; None where there are none."""
+        """The lowest offset of these brokers; UNKNOWN_OFFSET if one was not heard; None if there are no brokers."""
         lowest: Offset | None = None
         for broker_id in broker_ids:
             session = self.of(broker_id, image.brokers[broker_id].broker_epoch)

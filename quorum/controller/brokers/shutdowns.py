@@ -1,12 +1,13 @@
-"""Controlled shutdowns: a broker's leaders move away while it still runs, and it goes when the others have seen that.
+"""Controlled shutdowns: a broker's leaderships move away while its process still runs, and then the process may end.
 
-    1  the flag is written: the broker is not active any more, so nothing new comes to it
-    2  slice by slice, its leaders move to active ISR members, and it leaves the ISRs
-    3  partitions that it leads alone hold it, as long as another of their replicas is active and may yet catch up
-    4  every active broker applies the records of 2: whoever came to it with older metadata was told "not me"
-    5  it is fenced, and told that it may go
+    1  Broker 7 asks to shut down. The flag is written: broker 7 is not active any more, so it gets no new leadership.
+    2  Slice by slice its leaderships move to active members of the ISRs, and broker 7 leaves the ISRs.
+    3  Broker 7 is the only member of the ISR of orders-0. As long as another replica of orders-0 is active and may catch up,
+       orders-0 holds broker 7.
+    4  Every active broker applies the records of step 2. Until then broker 7 answers clients with old metadata "not leader".
+    5  Broker 7 is fenced, and may end its process.
 
-A broker that leads nothing goes straight to 5. What is kept here is soft: a new controller begins again at 2.
+A broker that leads nothing continues with step 5 at once. The progress is soft state: a new controller begins again at step 2.
 """
 
 from metadata_log.format.ids import NodeId, Offset, Uuid
@@ -32,18 +33,18 @@ class _Shutdown:
     def __init__(self, walk: PartitionWalk) -> None:
         self.walk = walk
         self.held_by: list[tuple[Uuid, int]] = []
-        """Partitions that it leads still, because it is alone in their ISR, though another replica could catch up."""
+        """Partitions that the broker still leads: no other replica is in the ISR, but an active one could catch up."""
         self.done_offset: Offset | None = None
-        """The end of the records that moved its last leaders; set once."""
+        """The end of the records that moved the last leaderships; set once."""
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that can move has moved."""
+        """True if all leaderships that can move have moved."""
         return self.walk.is_done and not self.held_by
 
 
 class Shutdowns:
-    """All controlled shutdowns."""
+    """All controlled shutdowns that are under way."""
 
     def __init__(
         self, config: ControllerConfig, sessions: Sessions, views: BrokerViews, state_records: StateRecords
@@ -68,7 +69,7 @@ class Shutdowns:
         self._by_broker.pop(broker_id, None)
 
     def advance(self, image: MetadataImage, broker: RegisterBroker, now_ms: int) -> Decision | None:
-        """The next step, the first one included; None where nothing holds the broker any more."""
+        """Decides the next step, the first one included; None if nothing holds the broker any more."""
         broker_id = broker.broker_id
         shutdown = self._by_broker.get(broker_id)
         if shutdown is None:
@@ -96,10 +97,10 @@ class Shutdowns:
     def _move_leaders(
         self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown, now_ms: int
     ) -> tuple[list[PartitionChange], bool]:
-        """Moves what can be moved now, and tells whether the broker led any of what was looked at.
+        """Moves the leaderships that can move now. Returns the changes, and whether the broker led any partition in this slice.
 
-        A partition that it leads alone stays with it until it goes; where no other replica is active, it does not hold the
-        broker: nobody waits for what can't come.
+        A partition whose ISR is this broker alone keeps its leader until the broker is fenced. Such a partition holds the broker
+        only while another replica of the partition is active.
         """
         active = self._views.of(image).active - {broker_id}
         leads = False
@@ -132,14 +133,14 @@ class Shutdowns:
         return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
 
     def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:
-        """Whether every active broker has applied the records that moved the last leaders; not before they are written."""
+        """True if every active broker has applied the records that moved the last leaderships."""
         if shutdown.done_offset is None:
             return False
         lowest = self._sessions.lowest_offset(self._views.of(image).active - {broker_id}, image)
         return lowest is None or lowest >= shutdown.done_offset
 
     def first_let_go(self, image: MetadataImage) -> NodeId | None:
-        """A broker that only waited for the others to see it go, now that they have."""
+        """A stopping broker whose moves all active brokers have applied now; None if there is none."""
         for broker_id, shutdown in self._by_broker.items():
             if self._is_seen(image, broker_id, shutdown):
                 return broker_id

@@ -1,1 +1,1 @@
-"""Who leads and keeps each partition: placement, elections, ISR changes, walks in slices."""
+"""Partitions: placement, elections, ISR changes, and walks in slices."""

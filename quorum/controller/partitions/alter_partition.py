@@ -1,8 +1,13 @@
 """A leader's proposal for the ISR of its partitions: compare and set (KIP-497).
 
-The order of the checks is the protocol: each tells the leader something else about how it is out of date. A state ahead of
-ours can only come from a later controller, so it is we who are deposed. A proposal for exactly the state that holds
-already is a retry whose first answer was lost, and is granted again.
+Example. Broker 101 leads orders-0 in leader epoch 5, partition epoch 9, with the ISR 101,102.
+    1  Broker 101 proposes the ISR 101,102,103 for the epochs 5 and 9. The epochs are the current ones: the controller writes the
+       change, and the partition epoch is 10.
+    2  The answer is lost, and 101 sends the same proposal again. Its result is the current state: a retry, granted again.
+    3  Broker 101 proposes another ISR for the epochs 5 and 9: INVALID_UPDATE_VERSION. Broker 101 must read the new state first.
+
+The order of the checks is part of the protocol: each error code tells the leader another way of being out of date. If the request
+has a higher epoch than this controller's image, a later controller must exist, and this one is deposed: NOT_CONTROLLER.
 """
 
 from metadata_log.format.errors import ErrorCode
@@ -37,7 +42,7 @@ from quorum.controller.protocol.topic_rules import Rejected
 def alter_partitions(
     image: MetadataImage, command: AlterPartition, view: BrokerView, config: ControllerConfig
 ) -> Decision:
-    """Each partition by itself; the good ones in one batch. Who asks is known to be registered under its epoch.
+    """Judges each partition by itself; the granted changes are one batch. The caller has checked the broker's epoch.
 
     Raises:
         ControllerError: POLICY_VIOLATION, for too many partitions in one request.
@@ -88,7 +93,7 @@ class _IsrStory:
         self._named: tuple[list[str], list[str]] = ([], [])
 
     def note(self, change: PartitionChange, before: tuple[int, ...]) -> None:
-        """One change, of a partition whose ISR was `before`."""
+        """Counts one change of a partition whose ISR was `before`."""
         after = before if change.isr is None else change.isr
         for index, happens in enumerate((set(before) - set(after), set(after) - set(before))):
             if happens:
@@ -102,7 +107,7 @@ class _IsrStory:
         return f"{topic.name}-{change.partition}: {','.join(map(str, before))} -> {','.join(map(str, after))}"
 
     def happenings(self, broker_id: NodeId) -> tuple[IsrShrunk | IsrGrown, ...]:
-        """At most one of each."""
+        """The story: at most one happening of each kind."""
         shrunk, grown = self._counts
         return (
             *((IsrShrunk(broker_id, shrunk, tuple(self._named[0])),) if shrunk else ()),
@@ -137,10 +142,10 @@ def _alter(
 def _is_retry(
     image: MetadataImage, state: PartitionState, command: AlterPartition, alteration: PartitionAlteration
 ) -> bool:
-    """Whether it proposes what holds, from the state just before (KAFKA-14144), and means the processes that run now.
+    """True if the proposal asks for the current state, from the state just before (KAFKA-14144), and names the current processes.
 
-    A late proposal that names an earlier process of a member is no retry: the leader has since seen the present one, and
-    proposed the same ISR again (KIP-903).
+    A late proposal that names an earlier process of a member is no retry: meanwhile the leader has seen the current process, and
+    has proposed the same ISR again (KIP-903).
     """
     return (
         state[LEADER] == command.broker_id
@@ -192,7 +197,7 @@ def _check_isr(state: PartitionState, alteration: PartitionAlteration, isr: tupl
 def _check_members(
     image: MetadataImage, state: PartitionState, alteration: PartitionAlteration, view: BrokerView
 ) -> None:
-    """Who joins must be active, in the very incarnation that the leader saw; who is leaving may still lead (M3)."""
+    """Checks that each new member is active, in the incarnation that the leader saw. A departing leader may stay (M3)."""
     for broker_id, broker_epoch in ((member.broker_id, member.broker_epoch) for member in alteration.new_isr):
         broker: RegisterBroker | None = image.brokers.get(broker_id)
         problem: str | None = None

@@ -1,4 +1,4 @@
-"""What follows from the registrations alone: who is active, and where new replicas may go. Made once per change of them."""
+"""The active brokers, and the placement of new replicas: computed once for each change of the registrations."""
 
 import random
 from typing import Final
@@ -12,19 +12,19 @@ _NOBODY: Final[frozenset[NodeId]] = frozenset()
 
 
 def reads_reasons(features: tuple[FeatureRange, ...]) -> bool:
-    """Whether a broker that supports `features` can read the reason in a record that changes a broker's state."""
+    """True if a broker that supports `features` can read the reason in a record that changes a broker's state."""
     return any(feature.name == STATE_REASONS and feature.max_level >= 1 for feature in features)
 
 
 class BrokerView:
-    """Who may lead and stand in an ISR: registered, unfenced, not shutting down, and not on the way out."""
+    """The brokers that may lead and be in an ISR: registered, unfenced, not shutting down, and not barred."""
 
     __slots__ = ("_placer", "_reads_reasons", "_rng", "active", "barred", "brokers")
 
     def __init__(self, image: MetadataImage, barred: frozenset[NodeId], rng: random.Random) -> None:
         self.brokers = image.brokers
         self.barred = barred
-        """Brokers that are being fenced over several batches: unfenced still, but not to be given anything."""
+        """Brokers that are being fenced over several batches: still unfenced, but the controller gives them nothing."""
         self.active = frozenset(
             broker.broker_id
             for broker in image.brokers.unordered_values()
@@ -36,14 +36,14 @@ class BrokerView:
 
     @property
     def all_read_reasons(self) -> bool:
-        """Whether every registered broker can read the reason in a record that changes a broker's state."""
+        """True if every registered broker can read the reason in a record that changes a broker's state."""
         if self._reads_reasons is None:
             self._reads_reasons = all(reads_reasons(broker.features) for broker in self.brokers.unordered_values())
         return self._reads_reasons
 
     @property
     def placer(self) -> Placer:
-        """Made when the first partition is placed: while brokers come and go by the hundred, nobody asks."""
+        """The placer, made for the first partition that is placed: often the brokers change many times before."""
         if self._placer is None:
             self._placer = Placer(
                 [
@@ -56,7 +56,7 @@ class BrokerView:
 
 
 class BrokerViews:
-    """The view of the image at hand; the last one is kept, since registrations change seldom."""
+    """Keeps the last view, because registrations change seldom."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -71,11 +71,11 @@ class BrokerViews:
         return last
 
     def bar(self, broker_id: NodeId) -> None:
-        """From now on the broker is not active, whatever its registration says."""
+        """Makes the broker inactive, even if its registration says unfenced."""
         self._barred = self._barred | {broker_id}
 
     def unbar(self, broker_id: NodeId) -> None:
-        """The registration decides again."""
+        """Lets the registration decide again."""
         if broker_id in self._barred:
             self._barred = self._barred - {broker_id}
 

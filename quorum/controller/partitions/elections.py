@@ -1,16 +1,16 @@
 """Preferred leaders: each partition goes back to the first replica of its assignment (Kafka's ElectLeaders, KIP-183).
 
 Placement spreads the first replicas evenly over the brokers, so a cluster whose partitions are all led by their preferred
-replicas is balanced. Restarts undo that, because nobody takes a leadership away from a leader that is well:
+replicas is balanced. Restarts undo the balance, because the controller takes no leadership away from a healthy leader:
 
     orders-0, replicas 101,102,103      led by 101
     101 is stopped                      led by 102, ISR 102,103
     101 is back and in sync             led by 102, ISR 101,102,103
     an election on request              led by 101, one leader epoch higher
 
-The election is clean: a preferred replica that is outside the ISR, or not active, is not elected, and nothing changes for that
-partition. A request may name as many partitions as any other. It is decided slice by slice, each slice one batch, so that no
-turn is long; a request that is cut short by a change of controllers is sent again, and finds what was done not needed.
+The election is clean: a preferred replica that is outside the ISR, or not active, is not elected, and its partition does not
+change. The controller decides a request slice by slice, each slice one batch, so that no turn is long. If a change of controllers
+cuts a request short, the client sends the request again; partitions that were elected before get ELECTION_NOT_NEEDED.
 """
 
 from metadata_log.format.errors import ErrorCode
@@ -34,10 +34,10 @@ from quorum.controller.protocol.topic_rules import Rejected
 def elect_preferred_leaders(
     image: MetadataImage, command: ElectPreferredLeaders, view: BrokerView, config: ControllerConfig
 ) -> Decision:
-    """The next slice of the partitions, each by itself; the reply of the last slice has the results of all.
+    """Decides the next slice of the partitions, each by itself. The reply of the last slice has all results.
 
     Raises:
-        ControllerError: POLICY_VIOLATION, for too many partitions; INVALID_REQUEST, where one is named twice. Nothing was done.
+        ControllerError: POLICY_VIOLATION for too many partitions, INVALID_REQUEST for a partition named twice. Nothing was done.
     """
     if not command.done:
         _check_request(command.partitions, config)

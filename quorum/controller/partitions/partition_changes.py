@@ -1,10 +1,14 @@
-"""How one partition changes: who stays in its ISR, and who leads it.
+"""The change of one partition: the new ISR, and the new leader.
 
-Elections are clean: the leader stays if it may; else it is the first replica, in the order of the assignment, that stands
-in the ISR and is active (registered, unfenced, not shutting down); else nobody. Only where the topic allows unclean
-elections may an active replica outside the ISR take over: it becomes the whole ISR, and RECOVERING.
+Elections are clean. The leader stays, if it is active and in the ISR. Else the first active replica in the ISR becomes leader, in
+the order of the assignment. *Active* means registered, unfenced and not shutting down. Else the partition has no leader.
 
-The last member of an ISR never leaves it, also when it is fenced: it is the only one known to have everything (M4).
+    orders-0, replicas 101,102,103, ISR 101,102, leader 101
+    101 is fenced                        ISR 102, leader 102
+    102 is fenced too                    ISR 102, no leader: 103 may lack records, and 102 is the last known to have all
+    ... and the topic allows unclean     ISR 103, leader 103, RECOVERING: records may be lost
+
+The last member of an ISR never leaves the ISR, even when it is fenced (M4).
 """
 
 from collections.abc import Callable, Set
@@ -24,7 +28,7 @@ UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
 def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
-    """Whether the topic's config says so, or else the cluster-wide default."""
+    """True if the topic's config allows it, or, if the topic has none, the cluster-wide default."""
     value = image.config(TOPIC_RESOURCE, topic_name).get(UNCLEAN_KEY)
     if value is None:
         value = image.config(BROKER_RESOURCE, "").get(UNCLEAN_KEY)
@@ -32,7 +36,7 @@ def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
 
 
 class PartitionChangeBuilder:
-    """Collects what is wanted of one partition; `build` says what that makes of it. Pure."""
+    """Collects the wanted changes of one partition; `build` makes the record."""
 
     __slots__ = ("_active", "_isr", "_partition", "_recovery_state", "_state", "_topic_id", "_unclean")
 
@@ -44,7 +48,7 @@ class PartitionChangeBuilder:
         active: Set[NodeId],
         allows_unclean: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`active`: who may lead. `allows_unclean` is asked only where no clean election is possible."""
+        """`active`: the brokers that may lead. `allows_unclean` is called only if no clean election is possible."""
         self._topic_id = topic_id
         self._partition = partition
         self._state = state
@@ -54,14 +58,14 @@ class PartitionChangeBuilder:
         self._recovery_state: int = state[RECOVERY_STATE]
 
     def without(self, broker_id: NodeId) -> "PartitionChangeBuilder":
-        """The broker leaves the ISR, unless it is the last member."""
+        """Takes the broker out of the ISR, unless it is the last member."""
         rest = tuple(member for member in self._isr if member != broker_id)
         if rest:
             self._isr = rest
         return self
 
     def with_isr(self, isr: NodeIds, recovery_state: int) -> "PartitionChangeBuilder":
-        """The ISR that the leader proposes."""
+        """Takes the ISR that the leader proposes."""
         self._isr = isr
         self._recovery_state = recovery_state
         return self
@@ -84,7 +88,7 @@ class PartitionChangeBuilder:
         return NO_LEADER
 
     def build(self) -> PartitionChange | None:
-        """The change, or None where nothing changes."""
+        """Makes the change; None if nothing changes."""
         state = self._state
         leader = self._elected()
         isr = None if self._isr == state[ISR] else self._isr

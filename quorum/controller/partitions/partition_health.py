@@ -1,10 +1,10 @@
-"""Which partitions lack something: nobody leads them, or fewer replicas are in sync than were assigned.
+"""Unhealthy partitions: those without a leader, and those with fewer replicas in sync than assigned.
 
     t-0  replicas 101,102,103  ISR 101,102,103  leader 101    well
     t-1  replicas 101,102,103  ISR 101,103      leader 101    under-replicated: 102 is not in sync
-    t-2  replicas 102          ISR 102          leader -      leaderless: 102 is fenced, and nobody else holds it
+    t-2  replicas 102          ISR 102          leader -      leaderless: 102 is fenced, and no other broker holds t-2
 
-A partition can lack both. A pure function of the image, O(partitions), about 0.1 us each: for a thread, not for an event loop.
+A partition can be both. A pure function of the image, O(partitions), about 0.1 us each: for a thread, not for an event loop.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
 
 NAMED_MAX: Final = 1_000
-"""So many partitions of each kind are named at the most."""
+"""How many partitions of each kind are named at most."""
 
 Named: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
 """Topics by name, and numbers of some of their partitions."""
 
 
 class PartitionHealth(NamedTuple):
-    """The counts are of all partitions, the names of the first few."""
+    """Counts of all partitions, and the names of the first few."""
 
     partitions: int
     leaderless: int
@@ -41,7 +41,7 @@ def _is_under_replicated(state: PartitionState) -> bool:
 
 
 def partition_health(image: MetadataImage, limit: int) -> PartitionHealth:
-    """What `image` lacks; at most `limit` partitions of each kind are named (NAMED_MAX, if it is more than that)."""
+    """Counts the unhealthy partitions of `image`, and names at most `limit` of each kind (never more than NAMED_MAX)."""
     partitions = leaderless = under_replicated = 0
     without_leader: list[TopicImage] = []
     without_replicas: list[TopicImage] = []

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions go: striped over racks, and inside each rack over its brokers.
+"""The placement of new partitions: striped over racks, and inside each rack over its brokers.
 
 With three racks A, B, C of three brokers each, successive partitions get
 
@@ -9,17 +9,23 @@ With three racks A, B, C of three brokers each, successive partitions get
         3             A         A1 B2 C0
         ...
 
-The leader's rack goes round (past racks in which nobody is online), and so does the broker inside it; the i-th replica comes
-from the i-th rack after the leader's and stands i brokers further on, so that two partitions with leaders side by side share few
-replicas and the load of a lost broker spreads. After one full round (each online broker has led once) the orders are shuffled.
+The leader's rack moves on with each partition (racks without an online broker are skipped), and so does the broker in the rack.
+The i-th replica comes from the i-th rack after the leader's, i brokers further on. So two partitions with neighbouring leaders
+share few replicas, and the load of a lost broker spreads. After one full round (each online broker has led once) the orders are
+shuffled.
 
-The laws, in order of weight: never two replicas on one broker; the leader is online; racks differ by at most one replica
-unless a rack is used up (rack spread beats broker balance); online brokers before fenced ones in each rack; brokers of
-equal racks lead equally often. Brokers without a rack form one rack of their own. (Kafka's StripedReplicaPlacer has the
-same laws, but advances every rack at every partition, so within one round the same broker of a rack leads again and again.)
+The laws, the strongest first:
+    1  never two replicas of a partition on one broker
+    2  the leader is online
+    3  racks differ by at most one replica, unless a rack has no more brokers
+    4  in each rack online brokers come before fenced brokers
+    5  the brokers of equal racks lead equally often
 
-A placer goes on from request to request, so that thousands of topics with one partition each are spread as evenly as
-one topic with thousands.
+Brokers without a rack form one rack. (Kafka's StripedReplicaPlacer has the same laws, but advances every rack at every partition:
+so within one round the same broker of a rack leads again and again.)
+
+A placer continues from request to request. So thousands of topics with one partition each are spread as evenly as one topic with
+thousands of partitions.
 """
 
 import random
@@ -30,7 +36,7 @@ from metadata_log.format.ids import NodeId
 
 
 class UsableBroker(NamedTuple):
-    """A broker that may be given replicas. `is_online`: it may lead and stand in an ISR."""
+    """A broker that may get replicas. `is_online`: the broker may lead and be in an ISR."""
 
     broker_id: NodeId
     rack: str | None
@@ -38,7 +44,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Rack:
-    """The brokers of one rack, online ones first to be drawn."""
+    """The brokers of one rack; online brokers are drawn first."""
 
     __slots__ = ("fenced", "online", "size")
 
@@ -48,7 +54,7 @@ class _Rack:
         self.size = len(online) + len(fenced)
 
     def draw(self, row: int, visit: int) -> NodeId:
-        """The replica of the rack's `visit`-th turn for one partition; -1 where all its brokers have one already."""
+        """Draws the replica of the rack's `visit`-th turn for one partition; -1 if each of its brokers has a replica already."""
         online = self.online
         if visit < len(online):
             return online[(row + visit) % len(online)]
@@ -59,7 +65,7 @@ class _Rack:
 
 
 class Placer:
-    """Places partitions on a fixed set of brokers. Its only state is how far the striping has come."""
+    """Places partitions on a fixed set of brokers. Its only state is the position of the striping."""
 
     def __init__(self, brokers: Iterable[UsableBroker], rng: random.Random) -> None:
         self._rng = rng
@@ -71,12 +77,12 @@ class Placer:
         self.online_count = sum(len(rack.online) for rack in self._racks)
         self._doubled: list[NodeId] = []
         self._leading: list[int] = []
-        """Where the racks are that have an online broker: only they take turns with leading."""
+        """The positions of the racks with an online broker: only these take turns with leading."""
         self._shuffle()
         self._placed = rng.randrange(self.online_count) if self.online_count else 0
 
     def _shuffle(self) -> None:
-        """Other neighbours for the next round."""
+        """Shuffles racks and brokers, so that the next round has other neighbours."""
         self._mix(self._racks)
         self._leading = [place for place, rack in enumerate(self._racks) if rack.online]
         for rack in self._racks:
@@ -87,13 +93,13 @@ class Placer:
         self._placed = 0
 
     def _mix(self, items: list[Any]) -> None:
-        if len(items) > 1:  # with three brokers a round is three partitions long, and a call that does nothing adds up
+        if len(items) > 1:  # with three brokers a round has only three partitions, so needless calls add up
             self._rng.shuffle(items)
 
     def place(self, partition_count: int, replication_factor: int) -> list[tuple[NodeId, ...]]:
-        """The replicas of `partition_count` partitions; the first of each is online, and its preferred leader.
+        """Places `partition_count` partitions. The first replica of each is online, and is the preferred leader.
 
-        At least one broker must be online, and `replication_factor` at most the number of brokers.
+        At least one broker must be online, and `replication_factor` must be at most the number of brokers.
         """
         assert self.online_count > 0
         assert 1 <= replication_factor <= self.broker_count

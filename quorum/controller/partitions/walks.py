@@ -1,7 +1,7 @@
-"""Walks over all partitions of one broker, in slices: what a broker's coming and going means for each of them.
+"""Walks over all partitions of one broker, in slices: the consequences of a broker's change of state for each partition.
 
-A broker may hold tens of thousands of replicas, and no turn may take long. So a walk goes a slice at a time, each slice is
-one batch, and between two of them others are served.
+A broker may hold tens of thousands of replicas, and no turn may take long. So a walk takes one slice at a time. Each slice is one
+batch, and between two slices the controller serves other requests.
 """
 
 from collections.abc import Callable, Iterator, Set
@@ -16,20 +16,20 @@ from quorum.controller.partitions.partition_changes import PartitionChangeBuilde
 from quorum.controller.protocol.config import ControllerConfig
 
 _CHUNK_COST: Final = 4
-"""Coming to a chunk costs about as much as looking at so many partitions."""
+"""The cost of opening a chunk, in partitions looked at."""
 _TOPIC_COST: Final = 3
-"""... and asking a topic whether the broker has any of its replicas, as so many."""
+"""The cost of asking a topic for replicas on the broker, in partitions looked at."""
 
 
 class Visited(NamedTuple):
-    """A partition on a walk."""
+    """One partition of a walk."""
 
     topic: TopicImage
     partition: int
     state: PartitionState
 
     def builder(self, image: MetadataImage, active: Set[NodeId]) -> PartitionChangeBuilder:
-        """For a change of it, with the topic's own rule about unclean elections."""
+        """A builder for a change of the partition, with the topic's rule about unclean elections."""
         topic = self.topic
         return PartitionChangeBuilder(
             topic.topic_id, self.partition, self.state, active, lambda: allows_unclean_election(image, topic.name)
@@ -37,11 +37,11 @@ class Visited(NamedTuple):
 
 
 class PartitionWalk:
-    """A walk over all partitions that have a replica on one broker, in slices over several decisions.
+    """A walk over all partitions with a replica on one broker, in slices over several decisions.
 
-    Which topics those are is settled at the start, by the image that there is then; looking for them takes slices too, and
-    they are walked in the order of their ids. That is sound for who makes sure first that the broker can enter no further
-    ISR: what is created meanwhile, or was passed already, can't come to concern the walk.
+    The walk first searches the topics of the image at its start, slice by slice, and then visits the found topics by their ids.
+    Topics that are created later are not visited. So the caller must bar the broker first: a barred broker enters no further
+    ISR, and a partition that is new, or was visited already, cannot need the walk.
     """
 
     __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms")
@@ -50,7 +50,7 @@ class PartitionWalk:
         self.broker_id = broker_id
         self.last_step_ms = now_ms
         self.last_step_cost = 0
-        """In partitions looked at."""
+        """The cost of the last slice, in partitions looked at."""
         self._unsearched: Iterator[TopicImage] | None = image.topics_by_id.unordered_values()
         self._topic_ids: list[Uuid] = []
         self._next_chunk = 0
@@ -60,7 +60,7 @@ class PartitionWalk:
         return self._unsearched is None and not self._topic_ids
 
     def _search(self, budget: int) -> int:
-        """Finds the broker's topics, at `budget` at the most; gives what that has cost."""
+        """Searches the broker's topics, at a cost of at most `budget`. Returns the cost."""
         cost = 0
         while self._unsearched is not None and cost < budget:
             topic = next(self._unsearched, None)
@@ -80,7 +80,7 @@ class PartitionWalk:
         config: ControllerConfig,
         now_ms: int,
     ) -> list[PartitionChange]:
-        """The next slice: what `visit` makes of the partitions; exceeds neither limit by more than a chunk's 64."""
+        """Takes the next slice. Returns the changes that `visit` made; exceeds each limit by at most a chunk of 64."""
         self.last_step_ms = now_ms
         changes: list[PartitionChange] = []
         seen = self._search(config.slice_partitions_max)

@@ -1,1 +1,1 @@
-"""Values of the controller: commands, replies, decisions, and the rules that need nothing else."""
+"""Values of the controller: commands, replies, decisions and happenings, and the rules that need only these."""

@@ -1,7 +1,7 @@
-"""What the controller may be asked to decide, and what it answers: two closed unions of plain values.
+"""The commands that the controller decides, and their replies: two closed unions of plain values.
 
-Every reply has `offset`: the end (exclusive) of the batch that the decision became, so that a reader whose view is as of
-`offset` or later has seen it. The controller cannot know it when it decides; `Decision.answer` fills it in.
+Every reply has `offset`: the end (exclusive) of the decision's batch. A reader whose view is as of `offset` or later sees the
+change. The controller does not know the offset when it decides; `Decision.answer` fills it in.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from metadata_log.format.records import EXTERNAL_DATA_PLANE, FROM_OFFSET, RECOVE
 from quorum.controller.protocol.election_commands import ElectPreferredLeaders, ElectPreferredLeadersReply
 
 NOT_APPENDED: Final[Offset] = -1
-"""In a reply: the batch has no place in the log yet."""
+"""The `offset` of a reply whose batch is not in the log yet."""
 
 DEFAULT_COUNT: Final = -1
-"""For a number of partitions or replicas: what the controller's configuration says (or what the assignment has)."""
+"""Number of partitions or replicas that stands for the controller's default, or for the number in the assignment."""
 
 
 # --- topics --------------------------------------------------------------------------------------------------------
@@ -25,8 +25,11 @@ DEFAULT_COUNT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. `assignment` names each partition's replicas, the first being preferred; empty: the controller
-    places them. With an assignment, both counts are DEFAULT_COUNT or agree with it."""
+    """A topic to create.
+
+    `assignment` names the replicas of each partition, the preferred leader first. Empty: the controller places the replicas.
+    With an assignment, each count is DEFAULT_COUNT or agrees with the assignment.
+    """
 
     name: str
     partitions: int = DEFAULT_COUNT
@@ -37,7 +40,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Create topics; the good ones together, in one atomic batch. With `validate_only` nothing is written."""
+    """Create topics. The topics without an error are one atomic batch. With `validate_only` nothing is written."""
 
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
@@ -45,8 +48,8 @@ class CreateTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopicResult:
-    """What became of one topic of a request. `message` is for people; the rest is set where `error` is NONE, and where it is
-    TOPIC_ALREADY_EXISTS: then it is of the topic that there is."""
+    """The result for one topic of a request. `message` is for people. The other fields are set if `error` is NONE, or if it is
+    TOPIC_ALREADY_EXISTS: then they describe the existing topic."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -64,7 +67,7 @@ class CreateTopicsReply:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """Let a topic have `total_count` partitions, which may only be more than it has. `assignment` is for the new ones."""
+    """Let a topic have `total_count` partitions, more than it has. `assignment` is for the new partitions."""
 
     name: str
     total_count: int
@@ -98,7 +101,7 @@ class DeleteTopicsReply:
 
 
 class ConfigOperationKind(Enum):
-    """What to do to one key. APPEND and SUBTRACT are for values that are lists."""
+    """The kinds of operations on one key. APPEND and SUBTRACT are for values that are lists."""
 
     SET = "set"
     DELETE = "delete"
@@ -115,7 +118,7 @@ class ConfigOperation:
 
 @dataclass(frozen=True, slots=True)
 class ConfigAlteration:
-    """Operations on one resource; all of them or none. The types are `records.TOPIC_RESOURCE` and `BROKER_RESOURCE`."""
+    """Operations on one resource, done together or not at all. The types are `records.TOPIC_RESOURCE` and `BROKER_RESOURCE`."""
 
     resource_type: int
     resource_name: str
@@ -130,7 +133,7 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResult:
-    """What became of one resource's alterations."""
+    """The result for one resource."""
 
     resource_type: int
     resource_name: str
@@ -146,7 +149,7 @@ class AlterConfigsReply:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapFeatures:
-    """The first active controller of a cluster finalizes its features. Where they are finalized already, nothing."""
+    """Finalize the features of a new cluster; nothing if they are finalized already. The first active controller decides this."""
 
     metadata_version: int = 1
 
@@ -161,8 +164,8 @@ class BootstrapFeaturesReply:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerCommand:
-    """A broker process says that it is there. `previous_incarnation_id` is the one that last held this process's data
-    directory: it must be dead, since the directory is locked, and so it is superseded at once."""
+    """Register a broker process. `previous_incarnation_id` is the process that held the same data directory before: that process
+    is dead, because the directory is locked, so the new process replaces it at once."""
 
     broker_id: NodeId
     incarnation_id: Uuid
@@ -176,7 +179,7 @@ class RegisterBrokerCommand:
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerReply:
-    """`broker_epoch` is the offset of the registration's record."""
+    """`broker_epoch` is the offset of the registration record."""
 
     offset: Offset = NOT_APPENDED
     broker_epoch: int = FROM_OFFSET
@@ -184,7 +187,7 @@ class RegisterBrokerReply:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContact:
-    """A broker's fetch, seen as its heartbeat. `offset`: it has applied all metadata below."""
+    """A broker's fetch as its heartbeat. `offset`: the broker has applied all metadata below this offset."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -197,26 +200,26 @@ class BrokerContact:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContactReply:
-    """What the broker is to know stands in `Controller.standing`, once it is committed."""
+    """Nothing but the offset: the answer to the broker takes its state from `Controller.standing`."""
 
     offset: Offset = NOT_APPENDED
 
 
 @dataclass(frozen=True, slots=True)
 class FenceExpiredBrokers:
-    """Fence the broker whose session ended first; nothing where none has ended."""
+    """Fence the broker whose session ended first; nothing if no session has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class FenceBroker:
-    """Fence a broker by hand. One that is heard is not: it would come back with its next contact."""
+    """Fence a broker by hand. Refused for a live broker: it would be back with its next contact."""
 
     broker_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class FenceBrokerReply:
-    """`broker_id` is None where nobody had to be fenced."""
+    """`broker_id` is None if there was no broker to fence."""
 
     offset: Offset = NOT_APPENDED
     broker_id: NodeId | None = None
@@ -224,7 +227,7 @@ class FenceBrokerReply:
 
 @dataclass(frozen=True, slots=True)
 class UnregisterBroker:
-    """Forget a broker for good. One that is heard, or that has replicas, is not."""
+    """Remove a broker for good. Refused for a live broker, and for a broker with replicas."""
 
     broker_id: NodeId
 
@@ -236,28 +239,28 @@ class UnregisterBrokerReply:
 
 @dataclass(frozen=True, slots=True)
 class ContinueFencing:
-    """Go on with a fencing that is under way: the next of its batches."""
+    """Write the next batch of a fencing that is under way."""
 
     broker_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class ContinueShutdown:
-    """Go on with a broker's controlled shutdown: more of its leaders may move, or others have seen it go."""
+    """Continue a broker's controlled shutdown: more leaderships may move, or the other brokers have applied the moves."""
 
     broker_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaderless:
-    """Give leaders to the leaderless partitions that can be led by a broker which has come back."""
+    """Elect leaders for partitions without a leader that a returned broker can lead."""
 
     broker_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUpReply:
-    """The answer of a command that the controller gave itself."""
+    """The reply to a command that the controller itself has issued."""
 
     offset: Offset = NOT_APPENDED
 
@@ -277,7 +280,7 @@ class RegisterControllerReply:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """A broker asks for a block of producer ids."""
+    """Give a broker a block of producer ids."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -285,7 +288,7 @@ class AllocateProducerIds:
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIdsReply:
-    """The ids first_producer_id .. first_producer_id + count - 1 are the broker's."""
+    """The broker gets the ids first_producer_id .. first_producer_id + count - 1."""
 
     offset: Offset = NOT_APPENDED
     first_producer_id: int = -1
@@ -299,7 +302,7 @@ ANY_BROKER_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class IsrMember:
-    """A replica of a proposed ISR; with ANY_BROKER_EPOCH its leader doesn't know which incarnation it has seen."""
+    """A replica of a proposed ISR. ANY_BROKER_EPOCH: the leader does not know which incarnation of the replica it has seen."""
 
     broker_id: NodeId
     broker_epoch: int = ANY_BROKER_EPOCH
@@ -307,7 +310,7 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAlteration:
-    """A leader's proposal for its partition, made from the state with just these epochs (compare and set)."""
+    """A leader's proposal for its partition, made from the state with these epochs (compare and set)."""
 
     topic_id: Uuid
     partition: int
@@ -326,7 +329,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAlterationResult:
-    """The partition's state after the alteration, where `error` is NONE."""
+    """The partition's state after the alteration, if `error` is NONE."""
 
     topic_id: Uuid
     partition: int

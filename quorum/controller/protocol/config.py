@@ -1,4 +1,4 @@
-"""What a controller may be told about how to decide; names and defaults are Kafka's where Kafka has them."""
+"""The settings of a controller's decisions, with Kafka's names and defaults if Kafka has them."""
 
 from typing import NamedTuple
 
@@ -6,31 +6,31 @@ from metadata_log.format.batch import BATCH_RECORDS_MAX
 
 
 class ControllerConfig(NamedTuple):
-    """Frozen settings of one controller. All controllers of a cluster should agree on them."""
+    """The settings of one controller. All controllers of a cluster should have equal settings."""
 
     session_timeout_ms: int = 9_000
-    """A broker that was not heard of for so long is fenced (`broker.session.timeout.ms`)."""
+    """How long a broker may be silent before the controller fences it (`broker.session.timeout.ms`)."""
     default_partitions: int = 1
-    """`num.partitions`."""
+    """Number of partitions of a new topic whose request does not say it (`num.partitions`)."""
     default_replication_factor: int = 3
-    """`default.replication.factor`."""
+    """Number of replicas of a new topic whose request does not say it (`default.replication.factor`)."""
     partitions_per_request_max: int = 10_000
-    """More in one request, over all its topics, are refused."""
+    """Maximum number of partitions in one request, over all its topics."""
     records_max: int = BATCH_RECORDS_MAX - 1
-    """No decision has more records: a decision is one batch, which ends with the outcome of a request that has an id."""
+    """Maximum number of records of a decision. A decision is one batch, and the batch has room for the request's outcome."""
     producer_id_block: int = 1_000
-    """How many producer ids a broker is given at once."""
+    """How many producer ids a broker gets at once."""
     topic_deletion_enabled: bool = True
-    """`delete.topic.enable`."""
+    """True if topics may be deleted (`delete.topic.enable`)."""
     slice_changes_max: int = 1_000
-    """An eviction or a round of elections changes at most so many partitions in one decision, so that no turn is long."""
+    """Maximum number of partitions that one slice of a fencing or of an election changes, so that no turn is long."""
     slice_partitions_max: int = 10_000
-    """... and looks at about so many: 3 ms."""
+    """Maximum number of partitions that one slice looks at: about 3 ms of work."""
     request_outcomes_max: int = 8_192
-    """So many requests with ids are remembered; of 2 KiB each at the worst, that is 16 MiB, and 2 MiB of ordinary ones."""
+    """How many requests with ids are remembered: 16 MiB at the worst (2 KiB each), ordinarily 2 MiB."""
 
     def problems(self) -> list[str]:
-        """What is wrong with these settings, all of it, as sentences."""
+        """Lists everything that is wrong with these settings, as sentences."""
         positive = (
             ("broker.session.timeout.ms", self.session_timeout_ms),
             ("num.partitions", self.default_partitions),

@@ -1,4 +1,4 @@
-"""The part of `commands` that `elections` decides: which partitions are to be led by their preferred replicas."""
+"""The command for elections of preferred leaders, and its reply."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ElectionResult:
-    """What became of one partition: `leader_id` leads it from now on, where `error` is NONE."""
+    """The result for one partition. `leader_id` is the new leader, if `error` is NONE."""
 
     topic: str
     partition: int
@@ -27,16 +27,16 @@ class ElectionResult:
 
 @dataclass(frozen=True, slots=True)
 class ElectPreferredLeaders:
-    """Let the first assigned replica of each partition lead it, where that is in sync and active (Kafka's ElectLeaders)."""
+    """Let the first assigned replica of each partition become its leader, if it is in sync and active (Kafka's ElectLeaders)."""
 
     partitions: tuple[TopicPartition, ...]
     done: tuple[ElectionResult, ...] = ()
-    """What became of those that the same request named before them: they were decided in earlier batches."""
+    """The results of the partitions that the same request named before these: they were decided in earlier batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectPreferredLeadersReply:
-    """The results stand in the order in which the partitions were named."""
+    """The results are in the order of the partitions in the request."""
 
     offset: Offset = -1
     results: tuple[ElectionResult, ...] = ()

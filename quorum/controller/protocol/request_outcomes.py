@@ -1,20 +1,21 @@
-"""Requests with ids take effect exactly once: what was done is remembered in the log, beside what it did (Raft 6.3).
+"""Requests with ids take effect exactly once: the log remembers each request beside its effect (Raft 6.3).
 
-A client that gets no answer does not know what became of its request, and may ask again with the same id. The decision's last
-batch carries a `RequestOutcome`, so the effect and the memory of it are committed together or not at all, and survive a new
-leader, a restart and a snapshot.
+A client that gets no answer does not know the fate of its request, and may send the request again with the same id. The last
+batch of the decision ends with a `RequestOutcome`. So the effect and its memory are committed together or not at all, and both
+survive a new leader, a restart and a snapshot.
 
-    known id, same payload and principal    the first answer again, with its own offset
-    known id, anything else                 INVALID_REQUEST: two requests share one id
-    unknown id                              it was never done; unless it was, and is forgotten
+    known id, same payload and principal    the first answer again, with its first offset
+    known id, other payload or principal    INVALID_REQUEST: two requests share one id
+    unknown id                              the request was never done, or it was done and forgotten
 
-The number of outcomes is bounded: they stand in a ring of slots, and a new one takes the place of the oldest. Everything at
-or above the *horizon* is remembered. A request takes effect above whatever its client had seen when it first sent it; so
-where the client had seen the horizon, an unknown id was never done. Where it had not, nobody knows: REQUEST_ID_EXPIRED.
+The number of outcomes is bounded: outcomes are in a ring of slots, and a new outcome replaces the oldest. Every outcome at or
+above the *horizon* is remembered. A request takes effect above every offset that its client had seen when it first sent the
+request. So if the client had seen the horizon, a request with an unknown id was never done. If not, the controller cannot know:
+REQUEST_ID_EXPIRED.
 
-What was done is remembered, also where there was nothing left to do: a client sets x to 1, which it is, and misses the
-answer; another sets it to 2; decided anew, the first one's repetition would undo that. What was refused in all its parts,
-or only tried out, is not: it had no effect, is decided anew when it comes again, and may then find another cluster.
+A request is remembered even if it found nothing to do. For example client A sets x to 1, which x is already, and misses the
+answer. Client B sets x to 2. If A's repetition were decided anew, it would undo B's change. A request that was refused in all
+its parts, or that only validated, had no effect. It is not remembered, and its repetition is decided anew.
 """
 
 from collections.abc import Callable
@@ -57,27 +58,27 @@ R = TypeVar("R")
 
 
 class RequestIdentity(NamedTuple):
-    """What tells one request from all others, and what its client had seen."""
+    """The identity of a request, and the newest offset that its client had seen."""
 
     request_id: Uuid
     payload_hash: bytes
-    """SHA-256 of what is asked for: the same id with another payload is a mistake of the client's."""
+    """SHA-256 of the request's content. The same id with another payload is a mistake of the client."""
     principal: str
     client_high_watermark: Offset
-    """The highest offset that the client had been told of when it sent the request for the first time."""
+    """The highest offset that the client had seen when it sent the request for the first time."""
 
 
 _ROWS: Final = {
     result: attrgetter(*(each.name for each in fields(result)))
     for result in (TopicResult, ConfigResult, ElectionResult)
 }
-"""How the results inside a reply become plain rows."""
+"""Functions that make plain rows of the results inside a reply."""
 
 
 def outcome_of(
     image: MetadataImage, identity: RequestIdentity, reply: CommandReply, outcomes_max: int
 ) -> RequestOutcome:
-    """The record to write last in the batch that completes a request, given that `image` is all that was appended."""
+    """Makes the last record of the batch that completes a request. `image` is all that was appended before."""
     newest = image.newest_request
     slot = 0 if newest is None else (newest.slot + 1) % outcomes_max
     horizon = image.request_horizon
@@ -96,7 +97,7 @@ def outcome_of(
 
 
 def is_done(command: Command, reply: CommandReply) -> bool:
-    """Whether `reply` tells that `command`, or a part of it, was done; and not only tried out, or refused."""
+    """True if `command`, or a part of it, was done, and not only validated or refused."""
     if getattr(command, "validate_only", False):
         return False
     results = getattr(reply, "results", ())
@@ -104,10 +105,10 @@ def is_done(command: Command, reply: CommandReply) -> bool:
 
 
 def earlier_outcome(image: MetadataImage, identity: RequestIdentity) -> RequestOutcome | None:
-    """What became of the request, if it was done before; None if it certainly was not.
+    """Returns the outcome of the request, if the request was done before; None if it certainly was not.
 
     Raises:
-        ControllerError: INVALID_REQUEST: the id is another request's; REQUEST_ID_EXPIRED: nobody knows any more.
+        ControllerError: INVALID_REQUEST: another request has this id; REQUEST_ID_EXPIRED: the outcome may be forgotten.
     """
     found = image.request_outcome(identity.request_id)
     if found is None:
@@ -129,7 +130,7 @@ def earlier_outcome(image: MetadataImage, identity: RequestIdentity) -> RequestO
 
 
 def recalled(command: Command, outcome: RequestOutcome) -> CommandReply:
-    """The answer that `command` was given when it was done; without results where those were too many to be kept."""
+    """Returns the first answer to `command`, without results if there were too many to be kept."""
     offset = outcome.offset + 1
     match command:
         case CreateTopics():

@@ -1,4 +1,4 @@
-"""What a topic may be: names, counts and manual assignments, each refusal with field, value and limit."""
+"""The rules for names, counts and manual assignments of topics. Each refusal names field, value and limit."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
@@ -10,11 +10,11 @@ from quorum.controller.protocol.commands import DEFAULT_COUNT
 
 RESERVED_NAMES: Final = frozenset({"@metadata", "__cluster_metadata"})
 REPLICATION_FACTOR_MAX: Final = 100
-"""A bound for lists in one record, so that a slice of a fencing always fits a batch; far above what anybody wants."""
+"""Maximum number of replicas of a partition, far above any need, so that a slice of a fencing always fits into a batch."""
 
 
 class Rejected(Exception):
-    """One topic of a request is refused; the others are not concerned."""
+    """One item of a request, for example one topic, is refused; the other items are not affected."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class Rejected(Exception):
 
 
 def check_name(name: str) -> None:
-    """Raises Rejected(INVALID_TOPIC_EXCEPTION) where no topic may be called `name`."""
+    """Raises Rejected(INVALID_TOPIC_EXCEPTION) if no topic may have this name."""
     if name in RESERVED_NAMES:
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topic name {name!r} is the name of the metadata log itself")
     problem = topic_name_problem(name)
@@ -32,12 +32,12 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Names with one key collide: metrics write '.' as '_'."""
+    """Returns the name with '.' written as '_', as metrics do: two names with one key collide."""
     return name.replace(".", "_")
 
 
 def check_counts(name: str, partitions: int, replication_factor: int) -> None:
-    """Raises Rejected where a count is neither positive nor DEFAULT_COUNT."""
+    """Raises Rejected if a count is neither positive nor DEFAULT_COUNT."""
     if partitions < 1 and partitions != DEFAULT_COUNT:
         raise Rejected(
             ErrorCode.INVALID_PARTITIONS,
@@ -51,7 +51,7 @@ def check_counts(name: str, partitions: int, replication_factor: int) -> None:
 
 
 def check_replication_factor(name: str, replication_factor: int, registered: int, online: int) -> None:
-    """Raises Rejected where so many replicas can't be placed."""
+    """Raises Rejected if the brokers cannot hold so many replicas."""
     if replication_factor > REPLICATION_FACTOR_MAX:
         raise Rejected(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -80,7 +80,7 @@ def check_assignment(
     first_partition: int = 0,
     replication_factor: int | None = None,
 ) -> None:
-    """All partitions must have `replication_factor` replicas, or as many as the first.
+    """Checks that all partitions have `replication_factor` replicas, or as many as the first partition.
 
     Raises:
         Rejected: INVALID_REPLICA_ASSIGNMENT.

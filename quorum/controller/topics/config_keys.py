@@ -1,7 +1,7 @@
-"""The config keys that topics and brokers have: type, range and default of each, as a table.
+"""The config keys of topics and brokers: a table with type, range and default of each key.
 
-Names, ranges and defaults are Kafka's (TopicConfig, LogConfig; the dynamic part of KafkaConfig). A broker's keys are those
-that may be set while it runs; the name of the resource is the broker's id, or empty for the default of all brokers.
+Names, ranges and defaults are Kafka's (TopicConfig, LogConfig, the dynamic part of KafkaConfig). The keys of brokers may be set
+while a broker runs. Their resource is named by the broker's id; the empty name is the default of all brokers.
 """
 
 import re
@@ -14,10 +14,10 @@ from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 INT_MAX: Final = (1 << 31) - 1
 LONG_MAX: Final = (1 << 63) - 1
 VALUE_MAX: Final = 32_767
-"""Characters of one value, so that no key can fill a batch."""
+"""Maximum number of characters of one value, so that one key cannot fill a batch."""
 
 Check = Callable[[str], str | None]
-"""What is wrong with a value, as the end of a sentence ("must be ..."); None where nothing is."""
+"""A function that says what is wrong with a value, as the end of a sentence ("must be ..."); None if nothing is wrong."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -75,13 +75,13 @@ _throttled = _list_of(_replica_pair, "PARTITION:BROKER pairs, or *")
 
 
 def list_items(value: str) -> list[str]:
-    """The items of a list-valued config, which are written with commas between."""
+    """Returns the items of a config whose value is a list, written with commas."""
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` is what holds where nothing is set."""
+    """One key. `default` holds if the key is not set."""
 
     name: str
     check: Check

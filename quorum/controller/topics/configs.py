@@ -1,7 +1,10 @@
-"""Configs of topics and brokers: which values are sound, and what incremental alterations make of them (KIP-339).
+"""Configs of topics and brokers: the check of values, and incremental alterations (KIP-339).
 
-The operations on one resource take effect together or not at all, and each resource stands for itself. What changes
-nothing writes nothing.
+The operations on one resource take effect together or not at all. The resources of one request are independent of each other. An
+operation that changes nothing writes nothing.
+
+Example. A request sets `retention.ms` of topic orders to 5, and `no.such.key` of topic sales to 1. The first is written. The
+second gets INVALID_CONFIG in its own result.
 """
 
 from collections import Counter
@@ -26,12 +29,12 @@ from quorum.controller.protocol.topic_rules import Rejected
 from quorum.controller.topics.config_keys import KEYS, RESOURCE_WORDS, VALUE_MAX, ConfigKey, list_items
 
 OPERATIONS_MAX: Final = 10_000
-"""In one request, over all resources."""
+"""Maximum number of operations in one request, over all resources."""
 _SHOWN_MAX: Final = 60
 
 
 def _shortened(key: str) -> set[str]:
-    """The key, and the key without any one of its characters."""
+    """Returns the key, and the key without each one of its characters."""
     return {key, *(key[:i] + key[i + 1 :] for i in range(len(key)))}
 
 
@@ -42,17 +45,17 @@ _BY_SHORTENED: Final = {
 
 
 def _likeliest(resource_type: int, key: str) -> str | None:
-    """The known key that `key` is one slip of a finger away from: two such keys are equal once each has lost a character.
+    """Returns a known key that differs from `key` by one typing mistake: both are equal after each has lost a character.
 
-    A lookup, for a request may have ten thousand such slips, and searching for what is similar would cost seconds of the
-    controller's time, and with that its leadership.
+    A lookup, because a request may have ten thousand such mistakes. A search for similar keys would take seconds, and the
+    controller would lose its leadership.
     """
     forms = _shortened(key) if len(key) <= _SHOWN_MAX else ()
     return min((known for form in forms if (known := _BY_SHORTENED[resource_type].get(form))), default=None)
 
 
 def config_key(resource_type: int, key: str) -> ConfigKey:
-    """What is known of the key. Raises Rejected(INVALID_CONFIG), with the likeliest meant key."""
+    """Returns the row of the key. Raises Rejected(INVALID_CONFIG), with the key that the client probably meant."""
     known = KEYS[resource_type]
     found = known.get(key)
     if found is not None:
@@ -64,7 +67,7 @@ def config_key(resource_type: int, key: str) -> ConfigKey:
 
 
 def check_value(resource_type: int, key: str, value: str) -> None:
-    """Raises Rejected(INVALID_CONFIG) where the key is unknown or the value unsound for it."""
+    """Raises Rejected(INVALID_CONFIG) if the key is unknown, or the value is wrong for the key."""
     known = config_key(resource_type, key)
     if len(value) > VALUE_MAX:
         problem: str | None = f"must have at most {VALUE_MAX:,} characters, not {len(value):,}"
@@ -76,7 +79,7 @@ def check_value(resource_type: int, key: str, value: str) -> None:
 
 
 def check_topic_configs(name: str, configs: Iterable[tuple[str, str]]) -> None:
-    """The configs of a new topic. Raises Rejected(INVALID_CONFIG)."""
+    """Checks the configs of a new topic. Raises Rejected(INVALID_CONFIG)."""
     seen: set[str] = set()
     for key, value in configs:
         if key in seen:
@@ -89,10 +92,10 @@ def check_topic_configs(name: str, configs: Iterable[tuple[str, str]]) -> None:
 
 
 def alter_configs(image: MetadataImage, command: AlterConfigs, config: ControllerConfig) -> Decision:
-    """Incremental alterations; each resource's error stands in its result.
+    """Decides incremental alterations; each resource has its own result.
 
     Raises:
-        ControllerError: POLICY_VIOLATION, for a request that is too large as a whole.
+        ControllerError: POLICY_VIOLATION if the request as a whole is too large.
     """
     operation_count = sum(len(alteration.operations) for alteration in command.alterations)
     if operation_count > OPERATIONS_MAX or len(command.alterations) > OPERATIONS_MAX:
@@ -127,7 +130,7 @@ def alter_configs(image: MetadataImage, command: AlterConfigs, config: Controlle
 
 
 def _named(records: Sequence[Config]) -> tuple[str, ...]:
-    """The first few keys, without their values: a value may be a secret."""
+    """Names the first few keys, without their values: a value may be a secret."""
     return first_few(
         f"{RESOURCE_WORDS[record.resource_type]} {record.resource_name or '(default)'}: {record.key}"
         for record in records
@@ -180,11 +183,11 @@ def _alter(image: MetadataImage, alteration: ConfigAlteration) -> list[Config]:
 
 
 def _result_of(resource_type: int, operation: ConfigOperation, before: Mapping[str, str]) -> str | None:
-    """The key's value after the operation; None where it is not set."""
+    """Returns the key's value after the operation; None if the key is not set."""
     key = operation.key
     kind = operation.kind
     if kind is ConfigOperationKind.DELETE:
-        # A key that is set may always go, also one that a newer controller knew and this one doesn't.
+        # A key that is set may always be removed, even a key that only a newer controller knows.
         if key not in before:
             config_key(resource_type, key)
         return None

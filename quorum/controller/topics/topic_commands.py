@@ -1,7 +1,10 @@
-"""Topics created, grown and deleted. Errors are per topic; the good topics of one request are one atomic batch.
+"""Topics: creation, growth and deletion. Errors are per topic; the other topics of one request are one atomic batch.
 
-A new partition starts with epochs 0, its online replicas as its ISR, and the first of them as its leader. Topic ids are
-drawn at random, so that none is ever used twice.
+A new partition starts with epochs 0. Its ISR is its online replicas, and its leader is the first of these. Topic ids are
+random, so that no id is ever used twice.
+
+Example. A request creates orders, and sales with 0 partitions. Topic orders is created in one batch with all its partitions.
+Topic sales gets INVALID_PARTITIONS in its own result.
 """
 
 import random
@@ -47,11 +50,11 @@ from quorum.controller.protocol.topic_rules import (
 from quorum.controller.topics.configs import check_topic_configs
 
 _VARIANTS_MAX = 8
-"""Up to so many separators in a name, its colliding names are tried one by one: 2 ** 8 look-ups."""
+"""Maximum number of separators in a name whose colliding names are looked up one by one: 2 ** 8 look-ups."""
 
 
 class Topics:
-    """Decides what topics there are."""
+    """Decides the commands about topics."""
 
     def __init__(self, config: ControllerConfig, rng: random.Random) -> None:
         self._config = config
@@ -60,7 +63,7 @@ class Topics:
     # --- create ----------------------------------------------------------------------------------------------------
 
     def create(self, image: MetadataImage, command: CreateTopics, view: BrokerView) -> Decision:
-        """Raises ControllerError(POLICY_VIOLATION) for a request that is too large as a whole."""
+        """Creates topics. Raises ControllerError(POLICY_VIOLATION) if the request as a whole is too large."""
         self._check_size(
             (len(topic.assignment) or self._partitions(topic) for topic in command.topics),
             topic_count=len(command.topics),
@@ -68,7 +71,7 @@ class Topics:
         )
         named = Counter(topic.name for topic in command.topics)
         taken: dict[str, str] = {}
-        """Collision key -> name, of the good topics of this request."""
+        """Collision key -> name, for the topics of this request that have no error."""
         records: list[MetadataRecord] = []
         results: list[TopicResult] = []
         for topic in command.topics:
@@ -140,7 +143,7 @@ class Topics:
     # --- grow ------------------------------------------------------------------------------------------------------
 
     def create_partitions(self, image: MetadataImage, command: CreatePartitions, view: BrokerView) -> Decision:
-        """Raises ControllerError(POLICY_VIOLATION) for a request that is too large as a whole."""
+        """Adds partitions to topics. Raises ControllerError(POLICY_VIOLATION) if the request as a whole is too large."""
         self._check_size(
             (grow.total_count - _partition_count(image, grow.name) for grow in command.topics),
             topic_count=0,
@@ -208,7 +211,7 @@ class Topics:
     # --- delete ----------------------------------------------------------------------------------------------------
 
     def delete(self, image: MetadataImage, command: DeleteTopics) -> Decision:
-        """Raises ControllerError: TOPIC_DELETION_DISABLED, POLICY_VIOLATION."""
+        """Deletes topics. Raises ControllerError: TOPIC_DELETION_DISABLED, POLICY_VIOLATION."""
         if not self._config.topic_deletion_enabled:
             raise ControllerError(
                 ErrorCode.TOPIC_DELETION_DISABLED, "topics can't be deleted here: delete.topic.enable is false"
@@ -241,13 +244,13 @@ def _story(
     results: Sequence[TopicResult],
     partitions: Sequence[int],
 ) -> tuple[Happening, ...]:
-    """The happening of the topics whose result is no error. `partitions`: of how many partitions each result tells."""
+    """Makes the happening of the topics without an error. `partitions`: the number of partitions for each result."""
     good = [(result.name, count) for result, count in zip(results, partitions, strict=True) if not result.error]
     return (kind(len(good), sum(count for _, count in good), first_few(name for name, _ in good)),)
 
 
 def _refused(image: MetadataImage, name: str, rejected: Rejected) -> TopicResult:
-    """Of a topic that exists, the result says which: whoever only wants it to be there needs no second request."""
+    """Makes the result of a refused topic. For a topic that exists it describes that topic, which saves a second request."""
     topic = image.topic(name) if rejected.code is ErrorCode.TOPIC_ALREADY_EXISTS else None
     if topic is None:
         return TopicResult(name, rejected.code, rejected.message)
@@ -280,7 +283,7 @@ def _check_new_name(image: MetadataImage, name: str, taken: dict[str, str]) -> N
 
 
 def _colliding(image: MetadataImage, name: str) -> str | None:
-    """A live topic whose name differs only in '.' and '_'."""
+    """Returns a topic whose name differs only in '.' and '_'; None if there is none."""
     key = collision_key(name)
     separators = key.count("_")
     if separators > _VARIANTS_MAX:
