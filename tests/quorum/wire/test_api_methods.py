@@ -10,7 +10,7 @@ from quorum_rpc.v1 import admin_pb2
 
 from clients.admin import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.commands import DEFAULT_COUNT
-from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type
+from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type, response_type
 from quorum.wire.convert.convert_admin import from_create_topics
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from service_kit.rpc.health import CHECKS
@@ -55,6 +55,13 @@ def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
                 assert ADMIN[row.method] is Kind.READ, row.method
             case Asked():
                 assert ADMIN[row.method] is not Kind.CHANGE_ONCE, row.method
+
+
+def test_a_read_of_the_image_says_what_it_is_as_of() -> None:
+    """A local read is marked in its answer, whatever the method."""
+    for row in ROWS:
+        if isinstance(row, Viewed | Counted):
+            assert {"as_of_offset", "local"} <= set(response_type(row).DESCRIPTOR.fields_by_name.keys()), row.method
 
 
 def test_a_change_that_is_only_tried_out_changes_nothing() -> None:
