@@ -1,4 +1,4 @@
-"""The codes of problems: each is explained in the code, and has a row in the runbook."""
+"""The codes of problems: each code is explained in the code, and has a row in the runbook."""
 
 import ast
 import inspect
@@ -14,14 +14,14 @@ RUNBOOK = Path(__file__).resolve().parents[2] / "deploy" / "runbook.md"
 
 
 def test_every_code_has_one_row_in_the_runbook_and_every_row_a_code() -> None:
-    """A reworded text must not break the look-up of whoever is on call."""
+    """A reworded text must not break an operator's search."""
     section = RUNBOOK.read_text().split("### Problems")[1].split("\n### ")[0]
     rows = Counter(re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE))
     assert rows == Counter(code.value for code in ProblemCode)
 
 
 def test_every_code_says_what_it_means() -> None:
-    """In one docstring each, which the documentation shows."""
+    """Each code has one docstring, which the documentation shows."""
     tree = ast.parse(inspect.getsource(problem))
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "ProblemCode").body[1:]
     pairs = [(code, text) for code, text in pairwise(body) if isinstance(code, ast.Assign)]
@@ -30,7 +30,7 @@ def test_every_code_says_what_it_means() -> None:
 
 
 def test_a_pair_without_a_text_is_no_problem() -> None:
-    """What is asked for its problem answers with an empty text when it has none."""
+    """An empty text means no problem."""
     assert found((ProblemCode.DISK_FULL, ""), (ProblemCode.FLUSH_HANGS, None), (ProblemCode.LOG_DAMAGED, "x")) == (
         Problem(ProblemCode.LOG_DAMAGED, "x"),
     )
