@@ -52,6 +52,15 @@ def test_named_tests_and_files_exist(name: str) -> None:
             assert re.search(rf"def {test}\b", (ROOT / path).read_text()), f"{path} has no {test}"
 
 
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name != "CHANGELOG.md"])
+def test_named_paths_exist(name: str) -> None:
+    """A file that has moved takes the documents along. (The changelog tells of former places.)"""
+    document = ROOT / name
+    paths = re.findall(r"`((?:\w+/)+\w+\.(?:py|md|proto|toml|sh|json|yaml))\b", document.read_text())
+    places = (ROOT, ROOT / "quorum", document.parent)
+    assert [path for path in paths if not any((place / path).exists() for place in places)] == []
+
+
 def test_each_rule_has_a_test_or_a_reason() -> None:
     rows = [line for line in (ROOT / "docs/rules.md").read_text().splitlines() if line.startswith("| ")]
     rules = [row for row in rows if not row.startswith("| rule |")]
