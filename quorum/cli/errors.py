@@ -1,4 +1,4 @@
-"""How `quorumctl` fails: one line that says what to do next, and an exit code that scripts can tell apart."""
+"""Failures of `quorumctl`: one line that tells the operator the next step, and an exit code for scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXIT_USAGE: Final = 2
 EXIT_NOT_FOUND: Final = 3
 EXIT_CONFLICT: Final = 4
 EXIT_TIMEOUT: Final = 5
-"""Nobody answered, nobody leads, or the answer is missing."""
+"""No controller answered, no controller leads, or the answer is missing."""
 EXIT_UNHEALTHY: Final = 10
 """The question was answered, and the answer is that something is wrong."""
 
@@ -48,7 +48,9 @@ class CliError(click.ClickException):
 
     def __init__(self, message: str, exit_code: int = EXIT_REFUSED) -> None:
         super().__init__(message)
-        vars(self)["exit_code"] = exit_code  # click declares it for the class, and reads it from the instance
+        vars(self)["exit_code"] = (
+            exit_code  # click declares the exit code for the class, and reads it from the instance
+        )
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"quorumctl: {' '.join(self.message.split())}", err=True, file=file)

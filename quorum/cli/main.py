@@ -63,7 +63,7 @@ def main() -> None:
     except UnicodeEncodeError as e:  # bytes on the command line or in the environment that stand for no text
         click.echo(f"quorumctl: {e.object!r} is not UTF-8, and no name in a cluster has such bytes", err=True)
         raise SystemExit(EXIT_USAGE) from e
-    except OSError as e:  # what a command reads says so itself: this is the output, on a full disk for example
+    except OSError as e:  # of the output, for example on a full disk: a command reports errors of its input itself
         click.echo(f"quorumctl: the output cannot be written: {e.strerror or e}", err=True)
         raise SystemExit(1) from e
 

@@ -1,4 +1,4 @@
-"""The options that every command has, before or after its name, and how a command talks to the cluster."""
+"""The options that every command has, before or after its name, and the client that a command uses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ADDRESSES: Final = ("bootstrap_server", "bootstrap_controller")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was said on the command line and in the environment."""
+    """The options from the command line and the environment."""
 
     bootstrap_server: str | None = None
     bootstrap_controller: str | None = None

@@ -14,7 +14,7 @@ import click
 SCHEMA_VERSION: Final = 1
 WIDTH_MAX: Final = 1_000
 UNKNOWN: Final = "-"
-"""How a table shows null."""
+"""The mark for null in a table."""
 
 
 class Column(NamedTuple):

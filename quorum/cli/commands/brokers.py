@@ -39,12 +39,12 @@ STATE_REASONS: Final = {
     "log_directories_lost": "the broker has reported that its last log directory is offline",
     "superseded": "another process has registered under this broker id",
 }
-"""What each reason in a broker's record means."""
+"""The meaning of each reason in a broker's record, for people."""
 
 
 @click.group()
 def brokers() -> None:
-    """See the brokers."""
+    """Show the brokers."""
 
 
 @brokers.command("list")

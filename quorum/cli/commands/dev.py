@@ -68,10 +68,10 @@ def up(
 ) -> None:
     """Starts a cluster and waits for its health.
 
-    It is healthy when a leader is known and every broker is Online.
+    A healthy cluster has a leader, and every broker is Online.
 
-    The first time it is made; later it is started again from what is on its disks. A node whose directory was wiped is
-    left out while the others can run without it; what brings it back is named, and the exit code is 10.
+    The first run makes the cluster; a later run starts the same cluster again. A node with a wiped directory is left out if the
+    other nodes can run without it; then the output names the way back, and the exit code is 10.
     """
     from quorum.devcluster.cluster import DevCluster
     from quorum.devcluster.layout import CLUSTER_FILE
@@ -104,7 +104,7 @@ def up(
 @_DIRECTORY
 @command
 def status(options: Options, directory: Path) -> None:
-    """Shows every node. Exit code 10 if one does not run, is paused, or says that it is not well, which is shown above."""
+    """Shows every node. Exit code 10 if a node does not run, is paused or has a problem; the problem is shown above the table."""
     if any(row["problem"] is not None for row in _show(options, _load(directory))):
         raise SystemExit(EXIT_UNHEALTHY)
 
@@ -114,7 +114,7 @@ def status(options: Options, directory: Path) -> None:
 @click.option("--wait", "wait_s", type=Seconds(0, 3_600), default=20.0, help="Seconds before SIGKILL. Default: 20.")
 @command
 def down(options: Options, directory: Path, wait_s: float) -> None:
-    """Stops all nodes, brokers first. What is on their disks stays."""
+    """Stops all nodes, brokers first. Their files stay."""
     cluster = _load(directory)
     was_running = [node.name for node in cluster.running()]
     killed = [node.name for node in _run(cluster.down(wait_s))]
@@ -134,7 +134,7 @@ def down(options: Options, directory: Path, wait_s: float) -> None:
 def kill(options: Options, directory: Path, node: str, name: str) -> None:
     """Sends a signal to one node (by name or id).
 
-    STOP and CONT pause it and let it go on.
+    STOP pauses the node, CONT lets the node go on.
     """
     cluster = _load(directory)
     _guarded(lambda: cluster.kill(node, signal.Signals[f"SIG{name.upper()}"]))
@@ -152,9 +152,9 @@ def kill(options: Options, directory: Path, node: str, name: str) -> None:
 @click.option("--wait", "wait_s", type=Seconds(0.1, 3_600), default=30.0, help="Seconds to listen. Default: 30.")
 @command
 def start(options: Options, directory: Path, node: str, wait_s: float) -> None:
-    """Starts one node (by name or id) that does not run, and waits until it listens.
+    """Starts one stopped node (by name or id), and waits until it listens.
 
-    Exit code 1 if its process ends before, with the end of its log.
+    Exit code 1, with the end of the node's log, if the process ends before that.
     """
     cluster = _load(directory)
     pid = _guarded(lambda: cluster.start(node))

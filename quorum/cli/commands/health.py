@@ -1,7 +1,7 @@
-"""`quorumctl health`: one verdict for the whole cluster, with its reasons (`verdict` judges).
+"""`quorumctl health`: one verdict for the whole cluster, with the reasons (`verdict` judges).
 
-Exit code 0: it is well; 10: it is not; 5: no controller could be asked. `--exit-when-healthy` waits for it, `--watch` goes on
-looking:
+The exit code is 0 for a healthy cluster, 10 for an unhealthy one, and 5 if no controller answered. `--exit-when-healthy` waits
+for a healthy cluster, `--watch` shows each change of the verdict:
 
     $ quorumctl health --exit-when-healthy --timeout 30
     Healthy: yes
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 WAIT_POLL_S: Final = 0.2
 WATCH_POLL_S: Final = 2.0
 LOOK_S: Final = 5.0
-"""One look of many takes no longer: it is better to look again."""
+"""Maximum time of one look, in seconds: looking again is better than waiting longer."""
 NAMED: Final = verdict.NAMED
 _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=records)")
-"""What of a reason is no news when it changes: how long something has lasted, and what a node without a leader tries."""
+"""The parts of a reason whose change is no news: durations, and the attempts of a controller without a leader."""
 
 
 @click.command()
@@ -48,10 +48,10 @@ _GROWING: Final = re.compile(r" for [\d.]+ s(, as controller .*)?|[\d,]+ (?=reco
 )
 @command
 def health(options: Options, watch: bool, exit_when_healthy: bool) -> None:
-    """Says whether the cluster is well, and if not, why. Exit code 10: it is not.
+    """Judges the cluster, with the reasons. Exit code 10: the cluster is not healthy.
 
-    It is well when somebody leads, the leader hears every voter, no controller has a problem, every registered broker is
-    online, and every partition has a leader and all of its replicas in sync.
+    A healthy cluster has a leader that hears every voter, no controller has a problem, every registered broker is online,
+    and every partition has a leader and all of its replicas in sync.
     """
 
     async def work(client: AdminClient) -> dict[str, Any]:
@@ -77,10 +77,10 @@ class _Looking:
         self._said: object = None
 
     async def until_over(self) -> dict[str, Any]:
-        """The last document: a healthy one, or what was seen when time was up. Without `waits`, never.
+        """Returns the last document: a healthy one, or the one at the deadline. Without `waits` this never returns.
 
         Raises:
-            AdminError: time is up, and no controller could be asked.
+            AdminError: time is up, and no controller has answered.
         """
         from metaquorum import AdminError
 
@@ -106,7 +106,7 @@ class _Looking:
             await asyncio.sleep(WAIT_POLL_S if self._waits else WATCH_POLL_S)
 
     def _say(self, reasons: list[str], document: dict[str, Any] | None = None) -> None:
-        """Shows what is new: the document to a person who watches, the first reason to one who waits."""
+        """Shows news: the whole document with `--watch`, the first reason with `--exit-when-healthy`."""
         news = [_GROWING.sub("", reason) for reason in reasons]
         if news == self._said:
             return
@@ -118,14 +118,14 @@ class _Looking:
             click.echo(f"waiting: {reasons[0]}{more}", err=True)
 
 
-# --- what there is to see --------------------------------------------------------------------------------------------
+# --- looking -----------------------------------------------------------------------------------------------------------
 
 
 async def _look(client: AdminClient) -> dict[str, Any]:
-    """All that the verdict needs, and the verdict.
+    """Collects the facts for the verdict, and adds the verdict.
 
     Raises:
-        AdminError: no controller could be asked.
+        AdminError: no controller has answered.
     """
     from metaquorum import AdminError
 
@@ -166,7 +166,10 @@ def _of_quorum(heard: Heard) -> dict[str, Any]:
 def _controller(heard: Heard, replica: admin_pb2.ReplicaStatus, *, is_voter: bool) -> dict[str, Any]:
     answer, other_directory_id = heard.answers.get(replica.node_id), None
     if answer is not None and answer.directory_id != replica.directory_id:
-        other_directory_id, answer = id_text(answer.directory_id), None  # another disk's word: this one was lost
+        other_directory_id, answer = (
+            id_text(answer.directory_id),
+            None,
+        )  # the voter with this node id has another directory: this one's disk was lost
     return {
         "node_id": replica.node_id,
         "endpoint": endpoint_text(replica.endpoint) if replica.HasField("endpoint") else None,
@@ -218,7 +221,7 @@ def _lines(document: dict[str, Any]) -> Iterable[str]:
     leader = document["leader_id"]
     yield f"Leader: {'-' if leader is None else f'controller {leader}'} in epoch {document['leader_epoch']}"
     voters = [each for each in document["controllers"] if each["is_voter"]]
-    # without a leader, nobody's word says who is silent, and the ones that did not answer us are
+    # without a leader no controller reports silent voters: the controllers that did not answer this command are silent
     silent = [
         each for each in voters if (each["status"] == SILENT if leader is not None else each["missing"] is not None)
     ]

@@ -1,7 +1,8 @@
-"""`quorumctl leaders`: leaderships go back to where placement had put them.
+"""`quorumctl leaders`: gives leaderships back to the preferred replicas (the first replica of each partition).
 
-After broker 101 was restarted, `leaders elect --all-topic-partitions` lets it lead again what it leads by preference, as far as
-it is in sync there. One request names 1,000 partitions at most: whoever has a million sends a thousand of them.
+For example: broker 101 restarts, and its leaderships move to brokers 102 and 103. When broker 101 is in sync again,
+`leaders elect --all-topic-partitions` makes broker 101 the leader of the partitions that list it first. One request
+names 1,000 partitions at most: the command sends a thousand requests for a million partitions.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _COLUMNS = (
 
 @click.group()
 def leaders() -> None:
-    """Say who leads partitions."""
+    """Elect the leaders of partitions."""
 
 
 @leaders.command()
@@ -51,10 +52,10 @@ def leaders() -> None:
 def elect(
     options: Options, election_type: str, topic: str | None, partitions: tuple[int, ...], everywhere: bool
 ) -> None:
-    """Has preferred leaders elected.
+    """Elects the preferred leaders.
 
     A partition whose preferred replica leads already stays as it is, and is no error. With --all-topic-partitions, and for
-    a whole topic, only the others are listed. Exit code 1 if a preferred replica is not in sync, or not active.
+    a whole topic, the output lists only the other partitions. Exit code 1 if a preferred replica is not in sync, or not active.
     """
     if everywhere == (topic is not None) or (everywhere and partitions):
         raise CliError("either --topic, with --partition as often as needed, or --all-topic-partitions", EXIT_USAGE)
@@ -77,7 +78,7 @@ def elect(
 
 
 def requests_for(wanted: Mapping[str, int | tuple[int, ...]]) -> Iterator[dict[str, list[int]]]:
-    """Partitions by topic, cut into requests. A topic's are given as numbers, or as how many there are."""
+    """Cuts partitions by topic into requests. A topic's partitions are given as a list, or as their number."""
     request: dict[str, list[int]] = {}
     count = 0
     for topic, partitions in wanted.items():
@@ -92,7 +93,7 @@ def requests_for(wanted: Mapping[str, int | tuple[int, ...]]) -> Iterator[dict[s
 
 
 def _show(options: Options, results: list[admin_pb2.ElectionResult], *, is_terse: bool) -> None:
-    """Prints what became of each partition; the exit code is that of the first one that failed."""
+    """Prints the result of each partition; the exit code is the exit code of the first failed partition."""
     rows: list[dict[str, Any]] = []
     counts = {"elected": 0, "not_needed": 0, "failed": 0}
     exit_code = EXIT_OK

@@ -47,8 +47,8 @@ def log() -> None:
 def dump(options: Options, paths: tuple[Path, ...], print_data: bool, from_offset: int, to_offset: int | None) -> None:
     """Shows what is in segments and snapshots, without a running node.
 
-    PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown where it is, and reading goes on
-    beyond it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
+    PATHS are files, `@metadata` directories or nodes' data directories. Damage is shown at its place, and reading goes on
+    after it; then the exit code is 10. Offsets in a snapshot count the snapshot's own records.
     """
     damaged = 0
 
@@ -109,7 +109,7 @@ def _batch_rows(rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _record_rows(rows: Iterator[dict[str, Any]], from_offset: int, to_offset: int | None) -> Iterator[dict[str, Any]]:
-    """A row for each record. The time is that of the record's batch: all records of one append were written at once."""
+    """A row for each record. The time is the time of the record's batch: one append writes all its records at once."""
     from quorum.cli.commands.snapshot import time_text
 
     for row in rows:

@@ -33,7 +33,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def rows_of(path: Path, *, with_records: bool) -> Iterator[Row]:
-    """What is in one file: a row for each batch (with its records, if asked for) and for each damage.
+    """Lists one file: a row for each batch (with its records, if wanted) and for each damaged range.
 
     Raises:
         OSError: the file cannot be read.
@@ -88,7 +88,7 @@ def _batches(window: _Window, path: Path, position: int, chain: bytes, *, with_r
 
 
 def _next_intact(window: _Window, position: int) -> int | None:
-    """Where the next intact batch begins; None if there is none up to the file's end."""
+    """The position of the next intact batch; None if the rest of the file has none."""
     while data := window.at(position, _WINDOW_BYTES):
         found = min((at for at in map(data.find, _BATCH_BEGINNINGS) if at >= 0), default=None)
         if found is None:

@@ -1,7 +1,7 @@
-"""`quorumctl quorum`: who leads, who follows, and how far behind. (`voters` has what changes it.)
+"""`quorumctl quorum status | replication`: shows leader, followers and lag. (`voters` has the commands for changes.)
 
-Asks every controller that it can reach and believes the one in the highest epoch that knows most; so it answers from any
-single live node, without a leader too, and says who answered.
+The command asks every reachable controller, and shows the answer of the leader; without a leader, the answer of the controller
+in the highest epoch. So one live controller is enough for an answer, and the output names the controller that answered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REPLICATION = (
 
 @click.group()
 def quorum() -> None:
-    """See the controllers and how they replicate; let others vote, or lead."""
+    """Show the controllers and their replication; change voters and leader."""
 
 
 for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
@@ -46,9 +46,9 @@ for _each in (add_voter, remove_voter, transfer_leader, can_restart, recover):
 @quorum.command()
 @command
 def status(options: Options) -> None:
-    """Shows who leads, how far all have come, and what is wrong with whom.
+    """Shows the leader, the offsets of all controllers, and their problems.
 
-    Exit code 10 if no leader is followed, or a voter is silent. `quorumctl health` judges the whole cluster.
+    Exit code 10 if there is no leader, or a voter is silent. `quorumctl health` judges the whole cluster.
     """
     answer, problems = ask(options, answer_and_problems)
     document = {**_status(answer), "problems": problems}
@@ -61,7 +61,7 @@ def status(options: Options) -> None:
 @quorum.command()
 @command
 def replication(options: Options) -> None:
-    """Shows every voter and observer, the leader first. Exit code 10 if no leader is followed, or a voter is silent."""
+    """Shows every voter and observer, the leader first. Exit code 10 if there is no leader, or a voter is silent."""
     answer = ask(options, best_answer)
     rows = _replicas([*answer.voters, *answer.observers])
     rows.sort(key=lambda row: (row["status"] != "leader", row["status"] == "observer", row["node_id"]))
@@ -131,7 +131,7 @@ def _replicas(replicas: Iterable[admin_pb2.ReplicaStatus]) -> list[dict[str, Any
 
 
 def _lines(document: dict[str, Any]) -> list[tuple[str, Any]]:
-    """As `kafka-metadata-quorum describe --status` shows it, and what only we know."""
+    """The fields of `kafka-metadata-quorum describe --status`, and some that only this service has."""
     members = {
         name: "[" + ", ".join(f"{row['node_id']}@{row['endpoint'] or '?'}" for row in document[name]) + "]"
         for name in ("voters", "observers")

@@ -1,4 +1,4 @@
-"""`quorumctl quorum recover`: a majority is lost for good. Offline, on directories on which nothing runs."""
+"""`quorumctl quorum recover`: brings a cluster back that has lost its majority. Works offline, on stopped nodes."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def recover(
     yes: bool,
     accept_loss: bool,
 ) -> None:
-    """Makes a quorum of one from what is left, when a majority of the controllers is lost for good.
+    """Makes one controller the only voter, when a majority of the controllers is lost for good.
 
-    The best log among the directories wins. What was committed beyond it is lost. All that the lost controllers, and
-    brokers that do not follow, say from then on is refused: they are of an older generation.
+    The controller with the best log among the directories goes on. Records that were committed beyond that log are lost. The new
+    voter refuses all requests of the lost controllers from then on: their generation of the cluster is older.
 
-    Broken off at any point, it is run again with the same options, and completes what it began.
+    If the command is broken off at any point, run it again with the same options: it completes the recovery.
     """
     from metadata_log.disk.files import DirectoryInUse, FlushFailed
     from metadata_log.format.errors import LogFormatError
@@ -108,12 +108,12 @@ def recover(
 
 
 def _unsaid(plan: Plan, *, yes: bool, accept_loss: bool) -> list[str]:
-    """The words without which this is not done. What was begun was agreed to before it was."""
+    """The options that the operator has still to give. A recovery that was begun needs none: its options were given then."""
     return [*(() if yes else ("--yes",)), *(("--accept-loss",) if plan.losses and not accept_loss else ())]
 
 
 def _check_owner(plan: Plan) -> None:
-    """What root writes, a daemon that is not root cannot read: it would not start, and nobody would think of this."""
+    """Refuses to write as another user than the directory's owner: a daemon cannot read root's files, and would not start."""
     path = Path(plan.survivor.path)
     owner = path.stat().st_uid
     if owner != os.geteuid():
@@ -130,7 +130,7 @@ def _after_failure(directories: Sequence[RealDirectory]) -> str:
     try:
         is_begun = any(each.exists(recovery_plan.FILE_NAME) for each in directories)
     except OSError:
-        is_begun = False  # who may not even look has begun nothing
+        is_begun = False  # a user who cannot read the directory has begun nothing
     if is_begun:
         return (
             "It is not finished, and the controller does not start until it is. See to that (is there room on the disk?) and "
@@ -236,7 +236,7 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 
 
 def _report(plan: Plan) -> list[str]:
-    """What is kept, what is known, and what nobody can know."""
+    """Describes the kept records, the known losses, and the losses that these directories cannot show."""
     from quorum.wire.words import endpoint_text
 
     steps, survivor = plan.steps, plan.survivor
@@ -249,10 +249,12 @@ def _report(plan: Plan) -> list[str]:
         since = f"from offset {steps.base} on" if steps.snapshot is None else "from its snapshot on"
         lines.append(f"It takes over the better log of {plan.source.path}, {since}.")
         if steps.base < survivor.end and not plan.is_resumed:
-            lines.append(f"Its own records from {steps.base} to {survivor.end} were never committed, and go.")
+            lines.append(f"Its own records from {steps.base} to {survivor.end} were never committed, and are deleted.")
     if plan.own_snapshot is not None:
         at = plan.own_snapshot.end.offset
-        lines.append(f"Its log below {at} is damaged, and goes: its snapshot at {at} has what came of that.")
+        lines.append(
+            f"Its log below {at} is damaged, and is deleted: its snapshot at {at} holds the state at that offset."
+        )
     lines.append(f"Kept: all below offset {end} (epoch {steps.end.epoch}).")
     if committed_end > 0:
         lines.append(f"Known to have been committed: all below {committed_end} (brokers and snapshots prove it).")

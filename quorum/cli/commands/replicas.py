@@ -1,4 +1,4 @@
-"""What the quorum says of itself, asked of every controller that can be reached: the leader's word counts most."""
+"""Asks every reachable controller for the state of the quorum; the leader's answer counts most."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from metaquorum import AdminClient
 
 SILENT: Final = "silent"
-"""The status of a voter that its leader has not heard for as long as it gives its quorum."""
+"""The status of a voter that the leader has not heard for a whole fetch timeout."""
 
 
 def no_leader_text(document: Mapping[str, Any]) -> str:
-    """Since when nobody leads, and why, as the controller says that answered."""
+    """Since when there has been no leader, and the reason, as the answering controller reports it."""
     for_ms, reason = document["no_leader_for_ms"], document["no_leader_reason"] or "it does not say why"
     since = "" if for_ms is None else f"for {for_ms / 1_000:.1f} s, "
     return f"{since}as controller {document['answered_by']} says: {reason}"
 
 
 async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
-    """What the leader says of itself; where it cannot be asked, what the node in the highest epoch knows.
+    """Returns the leader's status; if no leader answers, the status of the controller in the highest epoch.
 
     Raises:
-        AdminError: nobody could be asked.
+        AdminError: no controller has answered.
     """
     from clients.errors import target_of
     from metaquorum import AdminError
@@ -54,10 +54,10 @@ async def best_answer(client: AdminClient) -> admin_pb2.DescribeQuorumResponse:
 
 
 class Heard(NamedTuple):
-    """What each controller says that could be asked, and why the others could not be, by node id."""
+    """The answers of the controllers, and the errors of those that did not answer, by node id."""
 
     best: admin_pb2.DescribeQuorumResponse
-    """The leader's word, or that of whoever knows most."""
+    """The leader's answer, or the answer of the controller that knows most."""
     answers: dict[int, admin_pb2.DescribeQuorumResponse]
     missing: dict[int, str]
 
@@ -66,7 +66,7 @@ async def hear_all(client: AdminClient) -> Heard:
     """Asks every controller that the best answer names.
 
     Raises:
-        AdminError: nobody could be asked.
+        AdminError: no controller has answered.
     """
     best = await best_answer(client)
     others = [each for each in (*best.observers, *best.voters) if each.node_id != best.node_id]
@@ -83,12 +83,12 @@ async def hear_all(client: AdminClient) -> Heard:
 
 
 async def answer_and_problems(client: AdminClient) -> tuple[admin_pb2.DescribeQuorumResponse, list[dict[str, Any]]]:
-    """The best answer, and the problems of each controller that it names, as that controller reports them itself.
+    """Returns the best answer, with the problems that each controller in it reports for itself.
 
-    Only a controller itself knows that its disk is full or damaged. A controller that cannot be asked is left out.
+    Only a controller itself knows that its disk is full or damaged. A controller without an answer is left out.
 
     Raises:
-        AdminError: nobody could be asked.
+        AdminError: no controller has answered.
     """
     heard = await hear_all(client)
     rows = [

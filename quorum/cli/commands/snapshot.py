@@ -30,7 +30,7 @@ _COLUMNS = (
 
 @click.group()
 def snapshot() -> None:
-    """Have snapshots written, and see them."""
+    """Write and list snapshots."""
 
 
 @snapshot.command()
@@ -38,9 +38,9 @@ def snapshot() -> None:
 @click.option("--wait", is_flag=True, help="Until every voter that answers has written it; the others are named.")
 @command
 def create(options: Options, reason: str, wait: bool) -> None:
-    """Has every controller write a snapshot of the same offset.
+    """Makes every controller write a snapshot of the same offset.
 
-    With --wait, exit code 10 if a voter cannot be asked, so that it is not known whether it has written it.
+    With --wait, exit code 10 if a voter cannot be asked, so that its snapshot is unknown.
     """
 
     async def work(client: AdminClient) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def create(options: Options, reason: str, wait: bool) -> None:
 
 
 async def _wait(client: AdminClient, offset: int) -> tuple[dict[int, str | None], dict[int, str]]:
-    """The controllers that have it with the hash of their file, once all have that answer; and why others cannot be asked."""
+    """Waits until every answering controller has the snapshot. Returns the hash of each file, and the errors of the others."""
     deadline_s = asyncio.get_running_loop().time() + client.timeout_s
     while True:
         rows = await _rows(client)
@@ -111,7 +111,7 @@ def list_(options: Options) -> None:
 
 
 async def _rows(client: AdminClient) -> list[dict[str, Any]]:
-    """One row per node and snapshot; a node that cannot be asked, or has none, has one row that says so."""
+    """One row per node and snapshot; one row with the reason for a node without an answer or without a snapshot."""
     status = await client.describe_quorum()
     voters = {
         voter.node_id: endpoint_text(voter.endpoint) if voter.HasField("endpoint") else None for voter in status.voters
@@ -146,7 +146,7 @@ async def _of_node(client: AdminClient, node_id: int, target: str | None) -> lis
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """UTC, as ISO 8601 has it; None for 0."""
+    """The time in UTC in the form of ISO 8601; None for 0."""
     if timestamp_ms == 0:
         return None
     return datetime.datetime.fromtimestamp(timestamp_ms / 1_000, datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,4 +1,4 @@
-"""`quorumctl storage`: format a data directory, and see whose one is."""
+"""`quorumctl storage`: formats a data directory, and shows the node that a directory belongs to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def storage() -> None:
-    """Format data directories, and see whose they are."""
+    """Format data directories, and show the node that they belong to."""
 
 
 @storage.command("random-uuid")
@@ -64,11 +64,11 @@ def format_(
     source: str | None,
     ignore_formatted: bool,
 ) -> None:
-    """Makes a data directory a node's.
+    """Formats a data directory for a node.
 
-    Do this once, for a new node. A controller that lost its disk is not the same any more: its votes are lost, and with an
-    empty disk it could help to elect a leader that has forgotten what was committed. It joins its cluster as a new one does:
-    --from formats it with a new directory id, and it follows as an observer until `quorumctl quorum add-voter`.
+    Do this once, for a new node. A controller that lost its disk cannot go on as the same voter: its votes are lost, and with
+    an empty disk it could help to elect a leader that lacks committed records. Let the controller join as a new one: --from
+    formats the directory with a new directory id, and the controller follows as an observer until `quorumctl quorum add-voter`.
     """
     from quorum.runtime.disk import format_directory
 
@@ -116,7 +116,7 @@ def format_(
 
 
 def _running_cluster(options: Options, source: str, cluster_id: str | None) -> RunningCluster:
-    """What a controller of the cluster says: which one it is, and how its history began."""
+    """Asks a controller for the cluster's id and its first voters."""
     from metadata_log.format.records import Voters
     from quorum.runtime.disk.format_directory import RunningCluster
     from quorum.wire.convert.convert_membership import from_voter
@@ -140,7 +140,7 @@ def _running_cluster(options: Options, source: str, cluster_id: str | None) -> R
 @click.argument("directory", type=click.Path(path_type=Path))
 @command
 def info(options: Options, directory: Path) -> None:
-    """Shows whose a data directory is."""
+    """Shows the node that a data directory belongs to."""
     from metadata_log.disk.files import RealDirectory
     from metadata_log.disk.identity import read_identity
     from metadata_log.format.errors import LogFormatError
@@ -181,7 +181,7 @@ def _document(identity: Identity) -> dict[str, Any]:
 
 
 def _contents(directory: Path) -> dict[str, Any]:
-    """How much is in it; read from names and sizes only, so that a running node is not disturbed."""
+    """The size of the directory's contents, from names and sizes only, so that a running node is not disturbed."""
     log = directory / "@metadata"
     files = sorted(log.iterdir()) if log.is_dir() else []
     return {
@@ -192,7 +192,7 @@ def _contents(directory: Path) -> dict[str, Any]:
 
 
 def _from_config(path: Path, directory: Path | None, node_id: int | None, role: str | None) -> tuple[Path, int, str]:
-    """What the config file says, which is what was said beside it, if anything was."""
+    """Reads node id, role and directory from the config file; an option beside the file must agree with it."""
     from service_kit.process.settings import read_settings
 
     settings, problems = read_settings(path, {}, ())

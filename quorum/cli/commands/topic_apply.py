@@ -1,4 +1,4 @@
-"""From what a file says to what has to be done, and doing it in batches.
+"""Compares a file of topics with the cluster, and makes the changes in batches.
 
 The plan is the difference between the file and the cluster, so applying twice does nothing the second time, and an apply
 that was cut off is finished by running it again. Some differences cannot be closed: partitions never become fewer (the
@@ -25,7 +25,7 @@ FILE_BYTES_MAX: Final = 64 << 20
 TOPIC_RESOURCE: Final = 2
 BATCH_TOPICS: Final = 200
 BATCH_PARTITIONS: Final = 2_000
-"""So much in one request: well below what a decision holds (10,000 partitions), so that one batch is one short turn."""
+"""Maximum number of partitions in one request: well below the limit of a decision (10,000), so that its turn is short."""
 
 
 class Impossible(Exception):
@@ -43,7 +43,7 @@ class WantedTopic(NamedTuple):
 
 @dataclass(slots=True)
 class Plan:
-    """What has to be done."""
+    """The changes to make."""
 
     create: list[WantedTopic] = field(default_factory=list)
     grow: list[tuple[str, int, int]] = field(default_factory=list)

@@ -29,7 +29,7 @@ _LISTING = (
 )
 _RESULT = (Column("NAME", "name"), Column("RESULT", "result"), Column("TOPIC_ID", "topic_id"))
 _MESSAGE = Column("MESSAGE", "message")
-"""Where there is something to say."""
+"""The message column, shown only if a row has a message."""
 _PARTITIONS = (
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
@@ -146,7 +146,7 @@ def apply(options: Options, file: Path, partitions: int | None, replication_fact
     It creates topics, adds partitions and alters configs, and never deletes a topic.
 
     FILE is JSON or YAML: {"topics": [{"topic": NAME, "partitions": N, "replication_factor": N, "configs": {...}}, ...]}.
-    Config keys that FILE does not name are left as they are.
+    A config key that FILE does not name stays as it is.
     """
     from quorum.cli.commands.topic_apply import Impossible, apply_plan, make_plan, read_wanted
 

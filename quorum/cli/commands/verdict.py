@@ -1,12 +1,13 @@
-"""Whether a cluster is well, judged from what was heard of it: a list of reasons why not, empty if it is.
+"""Judges the health of a cluster from the answers of its nodes: a list of reasons, empty for a healthy cluster.
 
-    controllers   somebody leads and has committed; the leader hears every voter, and none lacks records for long;
+    controllers   a leader has committed in its epoch; the leader hears every voter, and no voter lacks records for long;
                   no controller has a problem (a full disk, a damaged log, a follower that cannot keep up, ...)
-    brokers       every registered one is online
-    partitions    every one has a leader, and all of its replicas in sync
+    brokers       every registered broker is online
+    partitions    every partition has a leader, and all of its replicas in sync
 
-For a moment after an election the new leader has not heard every voter yet. That is no reason, or every election would be an
-alarm; it is `pending`, and a wait for health waits for that too.
+A new leader needs a moment until it has heard every voter. That moment is `pending` and not a reason, because otherwise every
+election would raise an alarm. For example: controller 2 is elected; 200 ms later it has heard controller 1 and not yet
+controller 3; the verdict is healthy with controller 3 pending, and `--exit-when-healthy` waits on.
 
 Pure functions of the document that `quorumctl health -o json` prints.
 """
@@ -18,15 +19,15 @@ from metadata_log.format.records import NO_DATA_PLANE
 from quorum.cli.commands.replicas import SILENT, no_leader_text
 
 BEHIND_MS_MAX: Final = 10_000
-"""A voter that has lacked records for longer does not keep up. (Under load a healthy one lacks a few for milliseconds.)"""
+"""How long a healthy voter may lack records, in ms. (Under load a healthy voter lacks a few records for milliseconds.)"""
 NAMED: Final = 10
-"""So many partitions or brokers are named in a reason."""
+"""Maximum number of partitions or brokers that one reason names."""
 
 Document = Mapping[str, Any]
 
 
 def reasons(document: Document) -> list[str]:
-    """Why the cluster is not well, the gravest first; empty: it is."""
+    """The reasons why the cluster is unhealthy, the gravest first; empty for a healthy cluster."""
     return [
         *_of_the_leader(document),
         *(reason for each in document["controllers"] for reason in _of_controller(document, each)),
@@ -37,7 +38,7 @@ def reasons(document: Document) -> list[str]:
 
 
 def pending(document: Document) -> list[str]:
-    """What is not known yet, since the leader was elected a moment ago."""
+    """The voters that a leader, elected a moment ago, has not heard yet."""
     return [
         f"leader {document['leader_id']} has not heard controller {each['node_id']} since its election"
         for each in document["controllers"]
@@ -46,7 +47,7 @@ def pending(document: Document) -> list[str]:
 
 
 def notes(document: Document) -> list[str]:
-    """What is worth knowing and no reason to call the cluster unwell."""
+    """Facts that an operator should know and that are no reason to call the cluster unhealthy."""
     unasked = [
         f"controller {each['node_id']} cannot be asked from here, so it is not known what is wrong with it, if anything: "
         f"{each['missing']}"

@@ -1,8 +1,8 @@
-"""`quorumctl quorum add-voter | remove-voter | transfer-leader | can-restart`: who votes, who leads, who may go (KIP-853).
+"""`quorumctl quorum add-voter | remove-voter | transfer-leader | can-restart`: changes voters and leader (KIP-853).
 
-A voter is a node id and a directory id together, which nobody knows by heart: the directory id is read from the new
-controller's own directory, or taken from what the quorum knows. Each change is one record of the log; the next one waits
-until it is committed.
+A voter is a node id together with a directory id. An operator need not know the directory id: `quorumctl` reads it from the new
+controller's own directory, or asks the quorum. Each change is one record of the log; the leader commits the record before it
+accepts the next change.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would be done,
 
 
 class NewVoter(NamedTuple):
-    """Who is to vote; `cluster_id` and `directory_id` None where they are not known yet."""
+    """The controller that will vote; `cluster_id` and `directory_id` are None while unknown."""
 
     node_id: int
     directory_id: bytes | None
@@ -63,7 +63,7 @@ def add_voter(
     directory_id: str | None,
     dry_run: bool,
 ) -> None:
-    """Lets a controller vote that runs, follows as an observer, and has caught up."""
+    """Makes a controller a voter that runs as an observer and has caught up."""
     if config_path is not None:
         if node_id is not None or endpoint is not None or directory_id is not None:
             raise CliError("either --config, or --node-id and --endpoint", EXIT_USAGE)
@@ -104,7 +104,7 @@ async def _add(client: AdminClient, new: NewVoter, dry_run: bool) -> dict[str, A
 @_DRY_RUN
 @command
 def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_run: bool) -> None:
-    """Takes a controller's vote away: of one that is gone for good, or is to go. A leader hands over first."""
+    """Removes a voter that is lost or will be removed. A leader first hands its leadership over."""
 
     async def work(client: AdminClient) -> dict[str, Any]:
         answer = await best_answer(client)
@@ -123,7 +123,7 @@ def remove_voter(options: Options, node_id: int, directory_id: str | None, dry_r
 @click.option("--to", "target_id", type=click.IntRange(min=0), help="By default the voter that has come furthest.")
 @command
 def transfer_leader(options: Options, target_id: int | None) -> None:
-    """Has the leader hand over, and waits until it is known who leads."""
+    """Asks the leader to hand its leadership over, and waits for the next leader."""
 
     async def work(client: AdminClient) -> dict[str, Any]:
         before = await best_answer(client)
@@ -151,7 +151,7 @@ def transfer_leader(options: Options, target_id: int | None) -> None:
 async def _new_leader(
     client: AdminClient, before: admin_pb2.DescribeQuorumResponse
 ) -> admin_pb2.DescribeQuorumResponse:
-    """What a leader of a later epoch says of itself."""
+    """The status of a leader of a later epoch, once there is one."""
     deadline_s = asyncio.get_running_loop().time() + client.timeout_s
     while True:
         answer = await best_answer(client)
@@ -170,7 +170,7 @@ async def _new_leader(
 @click.option("--node-id", required=True, type=click.IntRange(min=0), help="The controller that is to be restarted.")
 @command
 def can_restart(options: Options, node_id: int) -> None:
-    """Says whether a majority of caught-up voters remains without it. Exit code 10: it does not, so wait."""
+    """Checks that a majority of caught-up voters remains without this controller. Exit code 10: wait."""
     response = ask(options, lambda client: client.can_restart(node_id))
     document = {"node_id": node_id, "can_restart": response.can_restart, "reason": response.reason}
     verdict = "can be restarted" if response.can_restart else "cannot be restarted now"
@@ -206,7 +206,7 @@ def _sentence(document: dict[str, Any], verb: str, done: str, where: str = "") -
 
 
 def _directory_of(replicas: Sequence[admin_pb2.ReplicaStatus], node_id: int, what: str) -> bytes:
-    """The directory id of the one replica of `node_id`."""
+    """Finds the directory id of the only replica with `node_id`."""
     found = [each.directory_id for each in replicas if each.node_id == node_id]
     if len(found) == 1:
         return found[0]
@@ -237,7 +237,7 @@ def _id(text: str) -> bytes:
 
 
 def _from_config(path: Path) -> NewVoter:
-    """What the config file and `meta.properties` say."""
+    """Reads the new voter from the config file and `meta.properties`."""
     import os
 
     from metadata_log.disk.files import RealDirectory

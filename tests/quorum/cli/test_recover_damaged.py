@@ -150,7 +150,7 @@ def test_what_goes_on_at_the_snapshot_is_kept(tmp_path: Path, offset: Offset, no
     damage(path, offset)
     note(path, noted, history)
     report = recover("--directory", path, "--dry-run")
-    assert "Its log below 6 is damaged, and goes" in report.stdout and "LOST FOR CERTAIN" not in report.stdout
+    assert "Its log below 6 is damaged, and is deleted" in report.stdout and "LOST FOR CERTAIN" not in report.stdout
     document = recovered("--directory", path)
     assert (document["kept_end_offset"], document["losses"]) == (10, [])
     opened = reopened(path)
