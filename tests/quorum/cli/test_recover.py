@@ -199,7 +199,7 @@ def test_records_that_were_never_committed_make_way(tmp_path: Path) -> None:
     ahead = controller(tmp_path / "c", [*OLD, *[(1, NoOp())] * 7])
     store = broker(tmp_path / "b", gone)
     report = recover("--directory", ahead, "--from-broker", store, "--dry-run").stdout
-    assert "Its own records from 5 to 12 were never committed, and go." in report
+    assert "Its own records from 5 to 12 were never committed, and are deleted." in report
     recovered("--directory", ahead, "--from-broker", store)
     assert [batch.data for batch in batches(ahead)][:9] == [batch.data for batch in batches(gone)]
     opened = reopened(ahead)
