@@ -1,5 +1,6 @@
-"""Reports of the log: grown, cut, flushed, replaced by a snapshot. The core relies on reports and never guesses the
-shape.
+"""Reports of the log: grown, cut, flushed, damaged, replaced by a snapshot.
+
+The core relies on these reports and never guesses the log's shape.
 
 The voter set is a function of the log (KIP-853), so the reports also change the voter set. Example:
 
@@ -7,6 +8,12 @@ The voter set is a function of the log (KIP-853), so the reports also change the
     2. The driver appends the record at offset 40 and reports Appended. The voter set is now {1,2,3,4}.
     3. Node 1 loses its office, and the next leader's log has no such record. Node 1 truncates to 40.
     4. The driver reports Truncated(end 40). The voter set is {1,2,3} again.
+
+Damage changes the rights of the node (`disk_trust`). Example:
+
+    1. The scrubber of voter 2 finds offsets 10 to 20 unreadable, and the runtime feeds `DamageFound`.
+    2. If voter 2 leads, it resigns (`UNFIT`). If voter 2 is a candidate or prospective, it stops campaigning.
+    3. The runtime repairs the range from voter 3's batches and feeds `DamageRepaired`: voter 2 may campaign again.
 """
 
 from typing import TypeAlias, assert_never
@@ -14,10 +21,12 @@ from typing import TypeAlias, assert_never
 from metadata_log.format.ids import Offset
 from metadata_log.format.log_shape import LogShape
 from metadata_log.format.records import KRaftVersion, Voters
-from quorum.core import download, follower, leader
+from quorum.core import download, election, follower, leader
 from quorum.core.protocol.inputs import (
     Appended,
     BatchesRefused,
+    DamageFound,
+    DamageRepaired,
     Flushed,
     LogMended,
     LogStartMoved,
@@ -27,7 +36,7 @@ from quorum.core.protocol.inputs import (
 )
 from quorum.core.protocol.voters import VoterHistory
 from quorum.core.quorum_state import QuorumState
-from quorum.core.roles import Follower, Leader
+from quorum.core.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Why
 
 LogReport: TypeAlias = (
     Appended
@@ -102,3 +111,32 @@ def _on_appended(
             follower.on_log_grown(state)
         case _:
             raise AssertionError(f"records were appended as {state.role.role}")
+
+
+def on_damage(state: QuorumState, report: DamageFound | DamageRepaired) -> None:
+    state.disk.note_damage(is_damaged=isinstance(report, DamageFound))
+    if state.disk.trust.may_campaign:
+        return
+    match state.role:
+        case Leader() as leadership:
+            leader.resign(state, leadership, Why.UNFIT)
+        case Prospective() as role:
+            election.give_up(state, role)
+        case Candidate():
+            state.become_unattached(state.epoch, Why.UNFIT)
+        case Unattached() | Follower() | Resigned():
+            pass
+        case _:
+            assert_never(state.role)
+
+
+def restore_if_whole(state: QuorumState) -> None:
+    """Restores full trust once the lost records are on disk again. The head of `disk_trust` has the conditions."""
+    lost = state.disk.trust.lost
+    if lost is None:
+        return
+    durable_end = state.shape.flushed_end
+    is_committed = lost.is_bounded and min(durable_end, state.known_high_watermark or 0) >= lost.end
+    last_durable_epoch = state.shape.epoch_below(durable_end)
+    if is_committed or (last_durable_epoch is not None and last_durable_epoch > lost.epoch):
+        state.disk.restore_tail()

@@ -1,6 +1,6 @@
 """The Raft core: inputs go in, effects come out, and nothing else happens (KIP-595, 630, 853, 996).
 
-`RaftCore` only dispatches. The file named here decides what follows from an input:
+`RaftCore` and `dispatch` only sort the inputs. The file named here decides what follows from an input:
 
     votes                     vote requests; the begin and the end of another node's epoch  (any role)
     election                  pre-votes and votes                                           (prospective, candidate)
@@ -8,11 +8,10 @@
     leader                    first record, high watermark, check-quorum, resignation       (leader, resigned)
     download                  fetching a snapshot, resumable                                (follower)
     fetch_service, long_poll  answers to fetches                                            (leader)
-    disk_trust, damage        the rights of a node after a disk fault                       (any role)
     disputes                  logs with different histories at the same place               (any role)
     membership, transfer      changes of the voters and of the leader, on request           (leader)
     auto_join                 requests of a node to its leader on its own behalf            (follower)
-    log_reports               the log grew, was cut, was flushed, starts at a snapshot
+    log_reports               the log grew, was cut, flushed, damaged, replaced by a snapshot       (any role)
     timers                    deadlines in each role
     quorum_state              the shared state, and the only way between roles
 
@@ -47,18 +46,16 @@ from metadata_log.format.records import Endpoint
 from quorum.core import (
     auto_join,
     current_leader,
-    damage,
     describe,
+    dispatch,
     disputes,
     download,
     election,
-    fetch_service,
     follower,
     leader,
     log_reports,
     membership,
     timers,
-    votes,
 )
 from quorum.core.current_leader import Followed
 from quorum.core.long_poll import high_watermark_told
@@ -87,25 +84,6 @@ from quorum.core.protocol.inputs import (
     SnapshotInstallFailed,
     TimerFired,
     Truncated,
-)
-from quorum.core.protocol.messages import (
-    AddVoterRequest,
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    ChainRequest,
-    ChainResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    QuorumChangeResponse,
-    RemoveVoterRequest,
-    TransferLeadershipRequest,
-    UpdateVoterRequest,
-    VoteRequest,
-    VoteResponse,
 )
 from quorum.core.protocol.problem import Problem, ProblemCode, found
 from quorum.core.protocol.progress import ReplicaStatus
@@ -147,7 +125,7 @@ class RaftCore:
             part=part,
             my_endpoints=my_endpoints,
         )
-        damage.restore_if_whole(self._state)
+        log_reports.restore_if_whole(self._state)
         self._stopped: str | None = None
         self.check_invariants()
 
@@ -181,7 +159,7 @@ class RaftCore:
         state.advance_clock(now_ms)
         try:
             self._dispatch(input)
-            damage.restore_if_whole(state)
+            log_reports.restore_if_whole(state)
         except SafetyViolated as violation:
             self._stopped = str(violation)
             state.effects.append(StopNode(self._stopped))
@@ -200,11 +178,11 @@ class RaftCore:
             case TimerFired():
                 timers.on_timer(self._state)
             case RequestReceived():
-                self._on_request(input)
+                dispatch.on_request(self._state, input)
             case ResponseReceived():
-                self._on_response(input)
+                dispatch.on_response(self._state, input)
             case RequestFailed():
-                self._on_failure(input)
+                dispatch.on_failure(self._state, input)
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._state, node_id)
             case Appended() | BatchesRefused() | Truncated() | Flushed() | LogMended() | LogStartMoved():
@@ -212,7 +190,7 @@ class RaftCore:
             case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._state, input)
             case DamageFound() | DamageRepaired() as report:
-                damage.on_damage(self._state, report)
+                log_reports.on_damage(self._state, report)
             case ConfirmReads(token=token):
                 if isinstance(self._state.role, Leader):
                     leader.on_confirm_reads(self._state, self._state.role, token)
@@ -225,74 +203,6 @@ class RaftCore:
                     leader.resign(self._state, self._state.role, Why.ASKED)
             case _:
                 assert_never(input)
-
-    def _on_request(self, received: RequestReceived) -> None:
-        state, reply_to = self._state, received.reply_to
-        match received.request:
-            case VoteRequest() as request:
-                votes.on_vote_request(state, request, reply_to)
-            case BeginQuorumEpochRequest() as request:
-                votes.on_begin_quorum_epoch(state, request, reply_to)
-            case EndQuorumEpochRequest() as request:
-                votes.on_end_quorum_epoch(state, request, reply_to)
-            case FetchRequest() as request:
-                fetch_service.on_fetch(state, request, reply_to, received.chain_at_offset)
-            case FetchSnapshotRequest() as request:
-                fetch_service.on_fetch_snapshot(state, request, reply_to)
-            case ChainRequest() as request:
-                disputes.on_chain_request(state, request, reply_to, received.chain_at_offset)
-            case (
-                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
-            ):
-                membership.on_request(state, request, reply_to)
-            case _ as request:
-                assert_never(request)
-
-    def _on_response(self, received: ResponseReceived) -> None:
-        state, source = self._state, received.source
-        match received.request, received.response:
-            case VoteRequest() as request, VoteResponse() as response:
-                election.on_vote_response(state, source, request, response)
-            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse() as response:
-                leader.on_begin_response(state, response)
-            case EndQuorumEpochRequest() as request, EndQuorumEpochResponse() as response:
-                leader.on_end_response(state, source, request, response)
-            case FetchRequest() as request, FetchResponse() as response:
-                follower.on_fetch_response(state, source, request, response)
-            case FetchSnapshotRequest() as request, FetchSnapshotResponse() as response:
-                follower.on_snapshot_response(state, source, request, response)
-            case ChainRequest() as request, ChainResponse() as response:
-                disputes.on_chain_response(state, source, request, response)
-            case (
-                AddVoterRequest()
-                | RemoveVoterRequest()
-                | UpdateVoterRequest()
-                | TransferLeadershipRequest() as request,
-                QuorumChangeResponse() as response,
-            ):
-                auto_join.on_response(state, request, response)
-            case _:
-                raise AssertionError(f"an answer of the wrong kind: {received}")
-
-    def _on_failure(self, failed: RequestFailed) -> None:
-        state = self._state
-        match failed.request:
-            case VoteRequest() as request:
-                election.on_vote_failed(state, request)
-            case BeginQuorumEpochRequest():
-                pass  # the leader's timer repeats the request to silent voters
-            case EndQuorumEpochRequest() as request:
-                leader.on_end_failed(state, failed.destination, request)
-            case FetchRequest() | FetchSnapshotRequest() as request:
-                follower.on_fetch_failed(state, failed.destination, request, failed.failure)
-            case ChainRequest() as request:
-                disputes.on_chain_failed(state, failed.destination, request)
-            case (
-                AddVoterRequest() | RemoveVoterRequest() | UpdateVoterRequest() | TransferLeadershipRequest() as request
-            ):
-                auto_join.on_failed(state, request)
-            case _ as request:
-                assert_never(request)
 
     # --- values carried for the state machines ----------------------------------------------------------------------
 
