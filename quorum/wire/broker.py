@@ -1,9 +1,8 @@
-"""The service for brokers: translates, asks the node, translates back.
+"""BrokerService: translates requests of brokers, asks the node, and translates the answers.
 
-MetadataFetch is a stream with one request in flight, like the voters' Fetch. `MetadataFetchOnce` is the same for clients
-that have no use for a stream.
+MetadataFetch is a stream with one request in flight, like the voters' Fetch. MetadataFetchOnce is the same as a unary call.
 
-A broker speaks for itself only: the id in the request has to be in its certificate (`service_kit.rpc.doors`).
+A broker speaks for itself only: the request's broker id must be in the certificate (`service_kit.rpc.doors`).
 """
 
 import sys
@@ -27,7 +26,7 @@ from service_kit.security.node_identity import BROKER
 
 SNAPSHOT_CHUNK_BYTES = 1 << 20
 FIRST_GENERATION = 1
-"""What a broker is of that does not say."""
+"""The generation of a broker that names none."""
 
 R = TypeVar("R")
 
@@ -36,7 +35,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     """One controller, as brokers see it."""
 
     def __init__(self, node: ControllerNode, identity: Identity, doors: Doors | None = None) -> None:
-        """Without `doors` all are open."""
+        """Without `doors` every caller may ask."""
         self._node = node
         self._doors = doors or Doors()
         self._cluster_id = identity.cluster_id
@@ -54,7 +53,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         return response
 
     async def MetadataFetch(self, request_iterator: Any, context: Any) -> None:
-        """One fetch after the other, until the broker goes away."""
+        """Answers one fetch after the other, until the broker closes the stream."""
         caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:
             request = await context.read()
@@ -82,10 +81,10 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     async def FetchMetadataSnapshot(
         self, request: broker_pb2.FetchMetadataSnapshotRequest, context: Any
     ) -> AsyncIterator[broker_pb2.SnapshotChunk]:
-        """The snapshot from `position` on, chunk by chunk; gRPC's flow control keeps one or two of them in memory.
+        """Yields the snapshot from `position` on, in chunks. gRPC's flow control keeps one or two chunks in memory.
 
-        As many bytes as were asked for: a broker behind a slow link asks for few at a time, so that its fetches, which are its
-        signs of life, do not stand behind the rest in the link's queue.
+        The stream ends after `max_bytes`. A broker behind a slow link asks for a few bytes at a time: else its fetches, which are
+        its heartbeats, would wait in the link's queue behind the snapshot.
         """
         try:
             self._check_sender(request, self._doors.caller(context))
@@ -127,7 +126,7 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
     async def _answer(
         self, request: Any, caller: Caller, work: Callable[[], Awaitable[R]], response_type: Callable[..., R]
     ) -> R:
-        """What `work` answers; a refusal in the same type, with whom to ask instead."""
+        """Returns the result of `work`, or a refusal of the same type with the leader to ask."""
         try:
             self._check_sender(request, caller)
             return await work()
@@ -139,8 +138,8 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
         return response_type(error=error(refused.code, refused.message), leader=leader_hint(hint))
 
     def _check_sender(self, request: Any, caller: Caller) -> None:
-        """Another broker's certificate opens nothing. Another cluster's broker is not listened to, nor one that follows what an
-        operator has left behind, or is ahead."""
+        """Refuses a broker whose certificate is another broker's, a broker of another cluster, and a broker of another
+        generation."""
         try:
             caller.check_node(BROKER, request.broker_id)
         except NotAuthorized as e:
@@ -153,6 +152,6 @@ class BrokerService(broker_pb2_grpc.BrokerServiceServicer):
             raise Refused(ErrorCode.INVALID_CONTROL_GENERATION, text)
 
     def _name_generation(self, response: Any) -> None:
-        """A broker that was left behind learns from the refusal what to go over to."""
+        """Names this node's generation in a refusal, so that a broker of an older generation can follow."""
         if response.error.code == ErrorCode.INVALID_CONTROL_GENERATION:
             response.generation = self._generation

@@ -1,12 +1,17 @@
-"""Where the other controllers are, if several say so, and differently.
+"""The addresses of the other controllers, when several sources disagree. The first source that names a controller decides:
 
-configured    counts most: it may be a proxy's address, of which nobody else knows anything
-told          by the leader, of itself: until a later voter set says something else of it. A voter that was away while
-              the leader moved has its old address in the log, and could fetch no newer set from there
-heard         of the leader, by whoever was asked, until a later voter set says something else of it: whom the leader itself
-              does not reach, because one of the two has joined or moved lately, hears it from nobody else
-recorded      by the voter set
-last named    by a voter set that is none any more: a leader that has removed itself leads on until that is committed
+configured    this node's configuration. The address may be a proxy's, and then no other source knows it
+told          the leader, about itself, until a later voter set changes the leader's address
+heard         any other controller, about the leader, until a later voter set changes the leader's address
+recorded      the voter set
+last named    an older voter set. A leader that has removed itself leads until the removal is committed
+
+Why `told` comes before `recorded`: voter 3 is down while the leader, controller 1, moves to a new address. The log of voter 3
+has the old address, and voter 3 could fetch no newer voter set from there. Controller 1 tells its new address in
+BeginQuorumEpoch.
+
+Why `heard` is needed: controller 4 has just joined, and the leader does not know its address yet. Controller 4 asks any voter,
+and the refusal names the leader's address.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,21 +23,22 @@ from metadata_log.format.records import Endpoint
 NOWHERE: Mapping[NodeId, Endpoint] = MappingProxyType({})
 
 
-class Whereabouts:
-    """See the file's head. What may change them says whether it has."""
+class PeerAddresses:
+    """The address of each controller. Methods return whether an address has changed."""
 
     def __init__(self, configured: Collection[NodeId] = ()) -> None:
-        """Of those in `configured`, what is recorded is what this node's configuration says: of itself, for one."""
+        """`configured`: the controllers whose recorded address comes from this node's configuration, such as its own."""
         self._configured = configured
         self._recorded = NOWHERE
         self._last_named = NOWHERE
         self._told = NOWHERE
         self._heard = NOWHERE
         self.endpoints = NOWHERE
-        """Of everybody who can be reached."""
+        """The chosen address of each controller."""
 
     def record(self, recorded: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = NOWHERE) -> bool:
-        """The voter set, overlaid by the configuration; and where others were who are needed all the same."""
+        """Takes the voter set with this node's configuration laid over, and old addresses of controllers that are still
+        needed."""
         before, self._recorded, self._last_named = self._recorded, recorded, last_named
         changed = {each for each in (*before, *recorded) if before.get(each) != recorded.get(each)}
         self._told = {each: at for each, at in self._told.items() if each not in changed}
@@ -40,13 +46,13 @@ class Whereabouts:
         return self._settle()
 
     def hear(self, leader_id: NodeId, endpoint: Endpoint) -> bool:
-        """Somebody says that `leader_id` leads, and where."""
+        """Takes the leader's address from another controller."""
         if leader_id not in self._configured:
             self._heard = {leader_id: endpoint}
         return self._settle()
 
     def tell(self, leader_id: NodeId, endpoint: Endpoint) -> bool:
-        """The leader says where it is."""
+        """Takes the leader's address from the leader itself."""
         if leader_id not in self._configured:
             self._told, self._heard = {leader_id: endpoint}, NOWHERE
         return self._settle()

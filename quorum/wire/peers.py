@@ -1,16 +1,20 @@
-"""How this controller reaches the others: calls for what is rare, one stream per leader for what is frequent.
+"""The connections to the other controllers: one call for each rare request, one stream for fetches.
 
-A follower's Fetch goes over a bidirectional stream with one request in flight, because a stream's round trip costs half of
-a call's. One coroutine per stream writes, reads and delivers; no message gets a task or a timer of its own.
+A follower sends its fetches on a bidirectional stream with one request in flight, because a stream's round trip costs half of a
+call's. One coroutine per stream writes, reads and delivers. No message gets a task or a timer of its own.
 
-Fast failover begins here. A stream that breaks tells that something happened to the peer, and an immediate TCP connect tells
-what: refused means that nobody listens there any more, so the process is gone, while a paused, slow or unreachable peer, a
-rotated certificate or a server that sheds connections does not refuse. Only a refusal is reported to `on_peer_refused`.
+Fast failover begins here:
 
-Every request ends in exactly one of `on_response` and `on_failure`, later than the `send` that it came from, also when the peer
-is not asked any more, because it has moved or votes no longer. Only when all is closed is nobody told.
+    1. The process of controller 2, the leader, is killed. The fetch stream of controller 1 breaks.
+    2. Controller 1 opens a TCP connection to controller 2 at once. The machine refuses the connection: no process listens, so the
+       process is gone. `on_peer_refused` is called, and controller 1 stands for election.
+    3. Had the leader been paused, slow or unreachable, or had its certificate been replaced, no connection would be refused, and
+       the fetch timeout would decide.
 
-Where a peer is, if not all say the same, `peer_addresses` weighs.
+Each request ends with exactly one call of `on_response` or `on_failure`, after `send` has returned. A peer that has moved, or
+that votes no longer, fails its open requests. `close` alone ends requests without a call.
+
+`peer_addresses` chooses a peer's address when several sources disagree.
 """
 
 import asyncio
@@ -44,22 +48,23 @@ from quorum.core.protocol.messages import (
 from quorum.wire.convert import convert_membership
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
-from quorum.wire.peer_addresses import NOWHERE, Whereabouts
+from quorum.wire.peer_addresses import NOWHERE, PeerAddresses
 from service_kit.rpc.dial import is_wrong_server
 
 logger = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 0.25
-"""A connect that takes longer is not a refusal."""
+"""How long the probe waits for a connection. A slower connection is no refusal."""
 
 Dial = Callable[[NodeId, Endpoint], grpc.aio.Channel]
-"""The channel to that controller, at that place; whoever else answers there is not asked (`service_kit.rpc.dial`)."""
+"""Makes the channel to a controller at an endpoint. The channel sends nothing to another process there
+(`service_kit.rpc.dial`)."""
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
 
 
 class _Call(NamedTuple):
-    """How one kind of request is made: the method, and the translation there and back."""
+    """The method of one kind of request, with the translations of request and answer."""
 
     method: str
     to_message: Callable[[Any, voter_pb2.Sender], Any]
@@ -82,14 +87,14 @@ _CALLS: Mapping[type[PeerRequest], _Call] = {
         "UpdateVoter", convert_membership.to_update_voter, convert_membership.from_quorum_change_response
     ),
 }
-"""All but Fetch, which has its stream, and TransferLeadership, for which only operators ask."""
+"""The calls by request. Fetch has a stream, and only operators ask for TransferLeadership."""
 assert {FetchRequest, TransferLeadershipRequest, *_CALLS} == set(get_args(PeerRequest)), (
     "whoever asked would wait for ever"
 )
 
 
 class _Asked(NamedTuple):
-    """A fetch, and who waits for it."""
+    """A fetch, with the functions that take its answer or failure."""
 
     request: FetchRequest
     on_response: OnResponse
@@ -97,13 +102,13 @@ class _Asked(NamedTuple):
 
 
 class Peers:
-    """The other controllers, by node id. Lives on one event loop."""
+    """The other controllers, by node id. Use on one event loop."""
 
     def __init__(self, identity: Identity, dial: Dial, configured: Collection[NodeId] = ()) -> None:
-        """Of those in `configured` this node's configuration says where they are."""
+        """`configured`: the controllers whose addresses are in this node's configuration."""
         self._me = convert.sender(identity)
         self._dial = dial
-        self._whereabouts = Whereabouts({*configured, identity.node_id})
+        self._addresses = PeerAddresses({*configured, identity.node_id})
         self._peers: dict[NodeId, _Peer] = {}
         self._refused: Callable[[NodeId], None] = lambda node_id: None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -111,25 +116,25 @@ class Peers:
     def set_endpoints(
         self, endpoints: Mapping[NodeId, Endpoint], last_named: Mapping[NodeId, Endpoint] = NOWHERE
     ) -> None:
-        """Where the voters are, this node too. One that has moved is dialled anew, and one that is not named is forgotten.
+        """Takes the addresses of all voters, including this node's. Connects anew to a moved voter, and drops a missing one.
 
-        `last_named` is where others were that are needed, unless it is heard where they are.
+        `last_named`: old addresses of controllers that are no voters any more and are still needed.
         """
-        if self._whereabouts.record(endpoints, last_named):
+        if self._addresses.record(endpoints, last_named):
             self._dial_all()
 
     def learn(self, node_id: NodeId, endpoint: Endpoint) -> None:
-        """Somebody says that `node_id` leads, and where."""
-        if self._whereabouts.hear(node_id, endpoint):
+        """Takes the address of the leader `node_id` from another controller's answer."""
+        if self._addresses.hear(node_id, endpoint):
             self._dial_all()
 
     def told_by(self, leader_id: NodeId, endpoint: Endpoint) -> None:
-        """The leader says where it is."""
-        if self._whereabouts.tell(leader_id, endpoint):
+        """Takes the leader's address from the leader itself."""
+        if self._addresses.tell(leader_id, endpoint):
             self._dial_all()
 
     def _dial_all(self) -> None:
-        endpoints = dict(self._whereabouts.endpoints)
+        endpoints = dict(self._addresses.endpoints)
         endpoints.pop(self._me.replica.node_id, None)
         for node_id, peer in list(self._peers.items()):
             if endpoints.get(node_id) != peer.endpoint:
@@ -140,13 +145,13 @@ class Peers:
                 self._peers[node_id] = _Peer(node_id, endpoint, self._dial(node_id, endpoint), self)
 
     def on_peer_refused(self, listener: Callable[[NodeId], None]) -> None:
-        """`listener` is called when a peer's stream broke and an immediate connect was refused."""
+        """Calls `listener` with the id of each peer whose stream broke and whose machine then refused a connection."""
         self._refused = listener
 
     def send(
         self, destination: NodeId, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure
     ) -> None:
-        """Asks `destination`; see the file's head for what follows."""
+        """Sends `request` to `destination`, and later calls one of the two functions (see the head of this file)."""
         peer = self._peers.get(destination)
         if peer is None:
             asyncio.get_running_loop().call_soon(on_failure, Failure.BROKEN)
@@ -156,7 +161,7 @@ class Peers:
             self._start(peer.call(request, timeout_ms, on_response, on_failure))
 
     async def close(self) -> None:
-        """Ends every stream and call; nobody who waits is told any more."""
+        """Ends every stream and call, without a call of `on_failure`."""
         peers, self._peers = list(self._peers.values()), {}
         tasks = list(self._tasks)
         for task in tasks:
@@ -167,13 +172,13 @@ class Peers:
 
     @property
     def me(self) -> voter_pb2.Sender:
-        """How this node introduces itself."""
+        """The sender of this node's requests."""
         return self._me
 
     @property
     def my_endpoint(self) -> Endpoint | None:
-        """Where others reach this node, as far as is known."""
-        return self._whereabouts.endpoints.get(self._me.replica.node_id)
+        """The endpoint at which others reach this node; None while unknown."""
+        return self._addresses.endpoints.get(self._me.replica.node_id)
 
     def _start(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -181,7 +186,7 @@ class Peers:
         task.add_done_callback(self._tasks.discard)
 
     def probe(self, node_id: NodeId, endpoint: Endpoint) -> None:
-        """Finds out whether anybody still listens there."""
+        """Opens a connection to find out whether a process still listens there."""
         self._start(self._probe(node_id, endpoint))
 
     async def _probe(self, node_id: NodeId, endpoint: Endpoint) -> None:
@@ -192,7 +197,7 @@ class Peers:
             logger.info("controller %d is gone: %s:%d refuses connections", node_id, endpoint.host, endpoint.port)
             self._refused(node_id)
         except OSError:
-            return  # unreachable, or too slow to say: the timers judge, as they do of a paused node
+            return  # unreachable or too slow: the timers decide, as for a paused node
         else:
             writer.close()
 
@@ -210,7 +215,7 @@ class _Peer:
         self._told: set[object] = set()
 
     async def call(self, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
-        """One request, one answer."""
+        """Sends one request, and passes on the answer or the failure."""
         try:
             response = await self._call(request, timeout_ms / 1_000)
         except grpc.aio.AioRpcError as e:
@@ -222,8 +227,8 @@ class _Peer:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise  # all is being closed
-            # This peer's channel was closed under the call. A damaged node that asked a voter who was removed meanwhile would
-            # wait for it for ever, and ask nobody else.
+            # This peer's channel was closed during the call. Without a failure, a damaged node that asked a removed voter for
+            # its log would wait for ever, and ask no other voter.
             on_failure(Failure.BROKEN)
         else:
             on_response(response)
@@ -239,7 +244,7 @@ class _Peer:
         return call.from_response(answer)
 
     def heard(self, standing: voter_pb2.Standing) -> None:
-        """Takes in where the leader is, if the answer says so; and what only a person can mend, which a person must hear."""
+        """Takes the leader's address from an answer, and logs refusals that only a person can resolve."""
         if standing.error == common_pb2.INVALID_CONTROL_GENERATION:
             self._tell_once(
                 standing.error,
@@ -258,7 +263,7 @@ class _Peer:
             )
 
     def failure_of(self, e: grpc.aio.AioRpcError) -> Failure:
-        """What a failed call says about this peer; a person must hear that somebody else is in its place."""
+        """Returns the kind of failure of a call, and logs that another process answers at the peer's address."""
         if is_wrong_server(e):
             self._tell_once(
                 "wrong server",
@@ -273,10 +278,10 @@ class _Peer:
             logger.warning("%s", text)
 
     def fetch(self, asked: _Asked, timeout_ms: int) -> None:
-        """Asks on the open stream, or opens one."""
+        """Sends a fetch on the open stream, or on a new one."""
         stream = self._stream
         if stream is not None and stream.is_busy:
-            # The one that asks has stopped waiting for the earlier answer, and on this stream the next one queues behind it.
+            # The core no longer waits for the earlier answer, and the new fetch would queue behind that answer on this stream.
             stream.abandon(Failure.BROKEN)
             stream = None
         if stream is None or stream.is_over:
@@ -284,14 +289,14 @@ class _Peer:
         stream.send(asked, timeout_ms)
 
     async def close(self, failure: Failure | None) -> None:
-        """Who waits is told why, unless `failure` is None: then nobody is left who would hear it."""
+        """Ends the stream and the channel. An open fetch fails with `failure`; with None no function is called."""
         if self._stream is not None:
             self._stream.abandon(failure)
         await self._channel.close()
 
 
 class _FetchStream:
-    """One stream, from its opening to its end; it is never opened again."""
+    """One fetch stream, from start to end. A new stream is a new object."""
 
     def __init__(self, peer: _Peer, peers: Peers) -> None:
         self._peer = peer
@@ -308,16 +313,16 @@ class _FetchStream:
 
     @property
     def is_busy(self) -> bool:
-        """A fetch is in flight."""
+        """Whether a fetch is in flight."""
         return self._asked is not None
 
     def send(self, asked: _Asked, timeout_ms: int) -> None:
-        """Asks; not while a fetch is in flight."""
+        """Sends a fetch. No other fetch may be in flight."""
         assert self._asked is None and not self.is_over
         self._asked = asked
         self._deadline_s = self._loop.time() + timeout_ms / 1_000
         if self._timer is None or self._timer.when() > self._deadline_s:
-            # One timer watches over many fetches: when it fires early, it is set to the deadline of the one in flight.
+            # One timer serves many fetches: a timer that fires too early is set to the deadline of the fetch in flight.
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
@@ -340,7 +345,7 @@ class _FetchStream:
         self.abandon(failure)
 
     async def _converse(self) -> None:
-        """Request, answer, request, answer, until the stream ends."""
+        """Sends requests and reads answers in turn, until the stream ends."""
         call, me = self._call, self._peers.me
         while True:
             if self._asked is None:
@@ -358,7 +363,7 @@ class _FetchStream:
             asked.on_response(response)
 
     def abandon(self, failure: Failure | None) -> None:
-        """The stream is over; who waits is told why, unless `failure` is None."""
+        """Ends the stream. An open fetch fails with `failure`; with None no function is called."""
         if self.is_over:
             return
         self.is_over = True
@@ -382,7 +387,7 @@ class _FetchStream:
 
 
 def failure_of(e: grpc.aio.AioRpcError) -> Failure:
-    """What a failed call says about the peer."""
+    """Returns the kind of failure of a call."""
     if e.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Failure.TIMED_OUT
     if e.code() is grpc.StatusCode.UNAVAILABLE and "Connection refused" in (e.details() or ""):

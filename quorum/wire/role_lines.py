@@ -1,10 +1,9 @@
 """One line in the log for each change of a controller's role, with its reason.
 
-A node that has lost its majority changes its role a few times a second, for as long as that lasts: it gives up on the leader
-that it knew, asks who would vote for it, goes back, and begins again. That is one piece of news and 230,000 changes a day. So a
-change that was logged already since the node last had a leader, in the same epoch, is counted and not logged again. The first
-repetition writes a line of its own, so that the log does not end with the role that the node has left again; after that a line
-a minute says how many repetitions there were.
+A node without a majority changes its role a few times a second: the node gives up its leader, asks for pre-votes, becomes a
+follower again, and begins anew. The operator needs one line, and not 230,000 a day. So the node logs each kind of change once
+in an epoch, until a leader is found, and counts repetitions. The first repetition is logged, so that the log does not end with
+a role that the node has left; after that one line a minute has the count.
 
     12:00:00  role  was=follower role=prospective  reason="the leader has not answered for the fetch timeout"
     12:00:00  role  was=prospective role=follower  reason="no majority would vote for this node, or ..."
@@ -23,18 +22,18 @@ REPEATED_EVERY_MS: Final = 60_000
 
 
 class RoleLines:
-    """Told of each change, in order."""
+    """Takes each change of role, in order."""
 
     def __init__(self, logs: Logs | None = None) -> None:
-        """`logs`: where role and epoch are to stand on every line from then on."""
+        """`logs`: every later line of these logs has the current role and epoch."""
         self._logs = logs
         self._epoch = -1
         self._told: set[object] = set()
-        """The changes that were logged since the node last had a leader, in this epoch."""
+        """The changes that were logged in this epoch since the node last had a leader."""
         self._repeated = 0
         self._line_ms = 0
         self._repeats = False
-        """Whether the log's newest line says that the node goes round and round."""
+        """Whether the newest line tells of repetitions."""
 
     def tell(self, change: Transition) -> None:
         """Logs `change`, or counts it."""
@@ -65,6 +64,6 @@ class RoleLines:
         )
 
     def _taken(self, now_ms: int) -> int:
-        """How many changes were counted since the last line, which is written now."""
+        """Returns the repetitions since the last line, and begins to count anew."""
         repeated, self._repeated, self._line_ms = self._repeated, 0, now_ms
         return repeated

@@ -1,4 +1,4 @@
-"""One port for everything that a controller answers: voters, brokers, operators, health and reflection."""
+"""The server of a controller: one port for voters, brokers, operators, health and reflection."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +28,7 @@ SERVICES: Final = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name,
 )
 STOP_GRACE_S: Final = 0.25
-"""The streams of followers and brokers never end by themselves: this is what a stop costs. Calls have ended by then."""
+"""How long a stop waits for the streams of followers and brokers, which never end by themselves."""
 
 
 @asynccontextmanager
@@ -45,11 +45,11 @@ async def serve(
     access: Access = NOTHING_LISTED,
     calls: CallTallies | None = None,
 ) -> AsyncIterator[int]:
-    """`async with serve(...) as port`: inside of the block `node` is asked what comes in there.
+    """Serves `node` on a port during the block: `async with serve(...) as port`.
 
-    `learn` is told where a new leader is, by that leader (`Peers.told_by`). With `dial` the leader is asked for those who ask
-    this node while it does not lead; when the block ends, `dial`'s channels are still open, and are needed no more after it. With
-    `tls` the doors are closed, to all but those of whom `access` and the certificates tell (`service_kit.rpc.doors`).
+    `learn`: gets the address of a new leader (`Peers.told_by`). `dial`: makes channels to the leader, to which admin calls are
+    forwarded; keep its channels open until the block has ended. `tls`: callers need certificates, and `access` says who operates
+    the cluster (`service_kit.rpc.doors`).
 
     Raises (on entering):
         PortInUse, CannotBind, TlsUnusable: see `service_kit.rpc.server`.

@@ -1,13 +1,14 @@
-"""The controller's end of `Submit`: one stream, many changes under way at once.
+"""The controller's end of `Submit`: one stream with many changes under way at a time.
 
-A message is as many calls as the sender had at hand, and as many answers as there are by then. What gRPC takes for a message
-(wake-ups, system calls, tasks) is paid once for all of them, and under load it would otherwise be most of what a change
-costs. Calls are begun in the order in which they come; answers leave in the order of completion, matched by `id`.
+A message holds as many calls, or answers, as its sender has at hand. gRPC's cost of a message (wake-ups, system calls, tasks)
+is then paid once for many changes; under load this cost would be most of a change's. Calls begin in the order of arrival.
+Answers leave in the order of completion, matched by `id`.
 
-While a stream has too many calls under way, or too many bytes of them, it is not read, so gRPC's flow control holds the client
-back. A call counts until its answer has been taken, so who does not read answers holds back itself. All streams together have
-a limit too; beyond it each goes on with one call at a time, and a stream whose client takes no answer for STALLED_S is ended,
-lest a few that stand still hold up all others.
+    1. A client sends 300 calls, and reads no answers. The controller begins 256, and reads no more of this stream, so gRPC's flow
+       control stops the client.
+    2. The client reads 100 answers. A call counts until the client has taken its answer, so the controller reads 44 more calls.
+    3. The calls of all streams together reach PROCESS_BYTES_MAX. Each stream then goes on with one call at a time.
+    4. A client reads no answer for STALLED_S. The controller ends its stream, so that it does not hold up the other streams.
 """
 
 import asyncio
@@ -26,22 +27,22 @@ logger = logging.getLogger(__name__)
 
 SUBMIT_IN_FLIGHT_MAX = 256
 STREAM_BYTES_MAX = 1 << 20
-"""Of one stream's calls under way. One call that is larger goes alone."""
+"""Maximum size of one stream's calls under way. A larger call goes alone."""
 PROCESS_BYTES_MAX = 16 << 20
-"""Of all streams' calls. Decoded, a call takes up to ten times its size."""
+"""Maximum size of all streams' calls under way. A decoded call takes up to ten times its size."""
 STALLED_S = 10.0
-"""A client that takes no answer for so long does not read."""
+"""How long a client may take no answer."""
 MESSAGE_BYTES_MAX = 1 << 20
-"""A message of several answers is closed when it has so many bytes."""
+"""How many bytes complete a message of several answers."""
 
 MakeResponse: TypeAlias = Callable[[], admin_pb2.SubmitResponse]
-"""Translates an outcome: when the message is written, and not in the turn that has brought it."""
+"""Makes the answer when its message is written, not in the turn of the outcome."""
 Begin: TypeAlias = Callable[[admin_pb2.SubmitRequest, Callable[[MakeResponse], None]], None]
-"""Begins one call; what makes its answer is handed over when there is one, at once or later."""
+"""Begins one call, and passes a MakeResponse to the given function, at once or later."""
 
 
 class Load:
-    """What all streams of this process have under way."""
+    """The calls under way of all streams of this process."""
 
     def __init__(self, limit_bytes: int = PROCESS_BYTES_MAX) -> None:
         self.limit_bytes = limit_bytes
@@ -53,34 +54,34 @@ class _Stalled(Exception):
 
 
 class SubmitConversation:
-    """One stream, from its opening to its end."""
+    """One stream, from start to end."""
 
     def __init__(self, context: Any, begin: Begin, load: Load) -> None:
         self._context = context
         self._begin = begin
         self._load = load
         self._answers: deque[tuple[int, int, MakeResponse]] = deque()
-        """Number and size of the call, and its answer."""
+        """Number, size and answer of each answered call."""
         self._news = asyncio.Event()
         self._left = asyncio.Event()
         self._open = self._open_bytes = 0
-        """Calls that were begun and whose answers have not left."""
+        """Calls that have begun and whose answers have not left."""
         self._is_read = False
 
     async def run(self) -> None:
-        """Until the client says no more, and everything is answered, or until it is let go because it takes no answer."""
+        """Runs until the client sends no more and all calls are answered, or until the client takes no answers."""
         try:
             await self._converse()
         except _Stalled:
             text = f"no answer was taken for {STALLED_S:g} s; what was not answered may have happened"
-            # Only now that nothing is counted any more: the status, too, waits until the client reads.
+            # After the calls are no longer counted, because the status also waits until the client reads.
             await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def _converse(self) -> None:
         loop = asyncio.get_running_loop()
         reader, writer = loop.create_task(self._read()), loop.create_task(self._write())
         try:
-            # If the writer ends, so does the reader: it may wait for room that only the writer makes.
+            # If the writer fails, the reader must end too: the reader may wait for room that only the writer makes.
             await asyncio.gather(reader, writer)
         finally:
             reader.cancel()
@@ -101,7 +102,7 @@ class SubmitConversation:
         self._news.set()
 
     def _is_full(self, size: int) -> bool:
-        """Whether a call of so many bytes must wait for answers to leave."""
+        """Returns whether a call of `size` bytes must wait until answers leave."""
         if not self._open:
             return False
         return (
@@ -124,7 +125,7 @@ class SubmitConversation:
 
         try:
             self._begin(request, answered)
-        except Exception:  # one call's accident must not leave its sender waiting, nor end the others' stream
+        except Exception:  # a bug in one call must neither leave its client waiting nor end the stream
             logger.exception("a submitted call has failed")
             answered(lambda: _failed(number))
 
@@ -143,7 +144,7 @@ class SubmitConversation:
                 self._left.set()
 
     def _take(self) -> tuple[list[admin_pb2.SubmitResponse], int]:
-        """The next message: at least one answer, and as many as fit; and the bytes of the calls that they answer."""
+        """Returns the answers of the next message, at least one, and the size of their calls."""
         responses: list[admin_pb2.SubmitResponse] = []
         size = call_bytes = 0
         while self._answers and size < MESSAGE_BYTES_MAX:

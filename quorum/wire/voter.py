@@ -1,8 +1,7 @@
-"""The service between controllers: checks who the sender is and of which cluster, translates, asks the node, translates back.
+"""VoterService: checks the sender of another controller's request, translates, asks the node, and translates the answer.
 
-Every id in a request that says "I am" has to be in the certificate of whoever sends it (`service_kit.rpc.doors`): the
-sender's, and that
-of the voter who lets itself in or out. Operators ask for other voters in AdminService.
+The certificate of the sender must name every controller that the request speaks for (`service_kit.rpc.doors`): the sender, and
+the voter that joins, leaves or moves. Operators change other voters with AdminService.
 
 Fetch is a stream with one request in flight, handled in one coroutine without a task or queue of its own: a follower's
 round trip is on the path of every commit.
@@ -34,7 +33,7 @@ Learn = Callable[[NodeId, Endpoint], None]
 
 
 class _OtherVoter(Exception):
-    """Only a voter itself says where it is to be reached: what another says of it may be long over, or a slip."""
+    """The sender gives the address of another voter. Only a voter itself knows its address."""
 
 
 class VoterService(voter_pb2_grpc.VoterServiceServicer):
@@ -43,7 +42,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     def __init__(
         self, node: ControllerNode, identity: Identity, learn: Learn | None = None, doors: Doors | None = None
     ) -> None:
-        """`learn` is told where a new leader is reached, when that leader says so. Without `doors` all are open."""
+        """`learn` gets the address of a new leader from BeginQuorumEpoch. Without `doors` every caller may ask."""
         self._node = node
         self._doors = doors or Doors()
         self._identity = identity
@@ -70,9 +69,11 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         )
 
     def _may_lead(self, node_id: NodeId, epoch: Epoch) -> bool:
-        """Whether what `node_id` says of itself counts, as far as this node knows: a late word of an older leader does not.
+        """Returns whether `node_id` may lead `epoch`, as far as this node knows. A late message of an older leader counts for
+        nothing.
 
-        To be asked before the node is: as soon as it knows its leader it fetches, and where that is no more it takes it for gone.
+        Call this method before the node gets the message: a node that knows its leader fetches at once, and would take a leader
+        with an old address for dead.
         """
         hint = self._node.named_leader()
         return epoch > hint.epoch or (epoch == hint.epoch and hint.leader_id in (None, node_id))
@@ -141,7 +142,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def _change(
         self, message: Any, voter: common_pb2.ReplicaKey, translate: Callable[[Any], PeerRequest], context: Any
     ) -> voter_pb2.QuorumChangeResponse:
-        """A voter changes its own vote only: `voter` is the one that the change is about, and has to be the sender."""
+        """Changes the vote of `voter`, which must be the sender: a voter changes its own vote only."""
         message.timeout_ms = timeout_of(message.timeout_ms, context)
         reply = convert_membership.to_quorum_change_response
         caller = self._doors.caller(context)
@@ -150,7 +151,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         )
 
     async def Fetch(self, request_iterator: Any, context: Any) -> None:
-        """One fetch after the other, until the follower goes away."""
+        """Answers one fetch after the other, until the follower closes the stream."""
         caller = self._doors.caller(context)  # once: a connection's certificate does not change
         while True:
             request = await context.read()
@@ -171,9 +172,9 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         response_type: type[R],
         also: tuple[NodeId, ...] = (),
     ) -> R:
-        """The node's answer to `message`; a refusal is a standing that says nothing but its error.
+        """Returns the node's answer to `message`. A refusal is a standing with an error only.
 
-        `also` are ids beside the sender's that have to be the caller's own.
+        `also`: ids that the caller's certificate must name besides the sender's.
         """
         code = self._stranger(message, caller, also)
         if code is not ErrorCode.NONE:
@@ -187,18 +188,18 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         except BadMessage:
             return _refusal(response_type, ErrorCode.INVALID_REQUEST)
         except Refused:
-            # A node refuses Raft's requests only when it stops: whoever asked may try again later, as after a break.
+            # A node refuses Raft's requests only when it stops. The sender may try again later, as after a broken connection.
             return _refusal(response_type, ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _name_leader(self, standing: voter_pb2.Standing) -> None:
-        """Beside an error, where the leader is: whoever was refused may not have read of it yet."""
+        """Adds the leader's address to an error: a refused controller may have joined lately, and not know the address."""
         if standing.error and standing.HasField("leader_id"):
             hint = self._node.named_leader()
             if hint.leader_id == standing.leader_id and hint.endpoint is not None:
                 standing.leader_endpoint.CopyFrom(convert.to_endpoint(hint.endpoint))
 
     def _stranger(self, message: Any, caller: Caller, also: tuple[NodeId, ...]) -> ErrorCode:
-        """Why the sender is none of ours; NONE if it is."""
+        """Returns why the sender may not ask this node; NONE if it may."""
         sender: voter_pb2.Sender = message.sender
         try:
             caller.check_node(CONTROLLER, sender.replica.node_id, *also)

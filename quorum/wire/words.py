@@ -1,4 +1,4 @@
-"""Values of generated messages as documents have them: ids as text, absent as None."""
+"""Values of generated messages for JSON documents: ids as text, unset fields as None."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,12 +7,12 @@ from metadata_log.format.ids import uuid_text
 
 
 def optional(message: Any, field: str) -> Any:
-    """The field, or None where it is absent."""
+    """Returns the field, or None where the field is unset."""
     return getattr(message, field) if message.HasField(field) else None
 
 
 def id_text(value: bytes) -> str | None:
-    """An id as people read it; None where there is none."""
+    """Returns an id as text; None for an empty id."""
     return uuid_text(value) if len(value) == 16 else None
 
 
@@ -23,7 +23,7 @@ def endpoint_text(endpoint: Any) -> str:
 
 
 def state_text(state: int) -> str:
-    """A broker's state in small letters."""
+    """Returns a broker's state in small letters."""
     from quorum_rpc.v1 import broker_pb2
 
     try:
@@ -33,12 +33,12 @@ def state_text(state: int) -> str:
 
 
 def problems_in(answer: Any) -> list[dict[str, Any]]:
-    """The problems in a DescribeQuorumResponse. A controller of an older release gives a text without a code."""
+    """Returns the problems in a DescribeQuorumResponse. A controller of an older release gives a text without a code."""
     if not answer.problems and answer.concern:
         return [{"code": "unknown", "text": answer.concern, "blocks_ready": False}]
     return [{"code": each.code, "text": each.text, "blocks_ready": each.blocks_ready} for each in answer.problems]
 
 
 def problems_text(problems: Iterable[Mapping[str, Any]]) -> str:
-    """Problems in one line, each with its code."""
+    """Returns the problems in one line, each with its code."""
     return "; ".join(f"{each['code']}: {each['text']}" for each in problems)
