@@ -1,4 +1,4 @@
-"""Logs to be damaged, and what must be true of one that was damaged, and of one that was mended."""
+"""Helpers for tests of damage: logs to damage, and checks of a damaged and of a repaired log."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ def everything(log: Log) -> list[Batch]:
 
 
 def filled(batches: int = 20, config: LogConfig = CONFIG) -> tuple[MemoryDirectory, Log, list[Batch]]:
-    """A log of several segments, all of it durable, and what is in it. Some records say who votes."""
+    """Make a durable log of several segments, with some records about voters. Return the log and its batches."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=config)
     for i in range(batches):
@@ -50,7 +50,7 @@ def repair_all(log: Log, written: Sequence[Batch]) -> None:
 
 
 def check_damaged(log: Log, healthy: Log, written: Sequence[Batch]) -> None:
-    """All that is not damaged is what it was, and what is damaged is refused."""
+    """Check that a read of intact batches returns them, and a read of damaged ones raises DamagedRangeRead."""
     shape, before = log.shape, healthy.shape
     shape.check_invariants()
     assert (shape.start, shape.end, shape.chain, shape.flushed_end, shape.last_epoch) == (

@@ -1,5 +1,6 @@
-"""An opening on a disk that is bad, or full, in some other place than the log's batches: none of it keeps a log from opening
-that could be opened without, and none is called damage that another start would not find."""
+"""Openings on a disk that is full, or cannot read some byte outside of batches. A log that can be opened without that
+byte opens, and an error is called damage only if the next start would find the damage too.
+"""
 
 import errno
 import random
@@ -21,7 +22,9 @@ from tests.sim.disk import MemoryDirectory, MemoryFile, PowerCut
 
 
 def test_a_note_that_cannot_be_read_is_none() -> None:
-    """A missing one would do, and is judged without; the next note is written into the very sector."""
+    """A log opens without a missing note, so it opens without an unreadable one. The next note is written to the same
+    sector.
+    """
     directory, healthy, written = filled()
     healthy.close()
     directory.break_sector(FLUSHED_NAME, 0)
@@ -30,12 +33,14 @@ def test_a_note_that_cannot_be_read_is_none() -> None:
     assert everything(log) == written
     directory.flip_bit(segments(directory)[-1], log._segments.active.end_position - 3)
     log.close()
-    with pytest.raises(LostTail):  # it knows again how far it was durable
+    with pytest.raises(LostTail):  # the log knows its durable end again
         Log.open(directory, config=CONFIG)
 
 
 def test_a_note_whose_block_takes_no_part_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write of less than a block has the kernel read the rest of it first: a start must not fail for that, ever again."""
+    """A write of less than a block makes the kernel read the rest of the block. That read fails, but the start must
+    not.
+    """
     directory, healthy, written = filled()
     healthy.close()
     directory.break_sector(FLUSHED_NAME, 0)
@@ -55,9 +60,9 @@ def test_a_note_whose_block_takes_no_part_is_replaced(monkeypatch: pytest.Monkey
 
 
 def test_a_note_that_cannot_be_read_once_is_read_again() -> None:
-    """
-    1. Nothing of the log's end is intact, and without the note that would be a torn tail.
+    """1. The log's end is damaged, and without the note the damage would be a torn tail.
     2. The first read of the note fails.
+    3. The second read succeeds, so the log's end is not cut.
     """
     directory, log, _ = filled()
     directory.flip_bit(segments(directory)[-1], log._segments.active.end_position - 3)
@@ -79,8 +84,11 @@ def test_a_note_that_cannot_be_read_once_is_read_again() -> None:
 @pytest.mark.parametrize("accept_loss", [False, True])
 @pytest.mark.parametrize("behind", ["nothing intact", "an intact batch", "no segment"])
 def test_without_the_note_nobody_knows_how_much_of_a_damaged_end_was_durable(behind: str, *, accept_loss: bool) -> None:
-    """It would be cut as a torn tail, and the node would vote with less than it has acknowledged. What is intact behind the
-    damage says no more: that, too, may have been followed by other records. Another start may be given the note."""
+    """The start fails. If the end were cut as a torn tail, the node would vote with less than it has acknowledged.
+
+    Intact batches behind the damage do not help: other acknowledged records may have followed them. The disk may be
+    able to read the note at the next start.
+    """
     directory, healthy, written = filled()
     healthy.close()
     last, end = segments(directory)[-1], healthy._segments.active.end_position
@@ -123,7 +131,9 @@ def _break(directory: MemoryDirectory, name: str) -> None:
 def test_an_empty_log_without_a_sound_header_begins_again_where_it_begins(
     start: OffsetAndEpoch, spoil: Callable[[MemoryDirectory, str], None]
 ) -> None:
-    """After an install on an idle cluster a log is nothing but its header, for hours; the notes say all that was in that."""
+    """After an install in an idle cluster the log has only a header, for hours. The notes have everything that was in
+    that header.
+    """
     directory = MemoryDirectory()
     log = Log.open(directory)
     log.append([Topic("before", ID)], 1, 1)
@@ -142,7 +152,7 @@ def test_an_empty_log_without_a_sound_header_begins_again_where_it_begins(
 
 
 def test_a_header_of_another_place_is_not_an_empty_log() -> None:
-    """What stands there was begun behind records that are gone: a person has to look."""
+    """The file was created behind records that are lost now, so the log is refused, and an operator has to look."""
     directory = MemoryDirectory()
     Log.open(directory).close()
     (name,) = segments(directory)
@@ -183,7 +193,7 @@ def _unreadable_during(
     method: str,
     place: tuple[str, int],
 ) -> None:
-    """A sector fails from the moment on in which `method` is called."""
+    """Make a sector unreadable from the first call of `method` on."""
     true = getattr(owner, method)
 
     def failing(*arguments: object) -> object:
@@ -195,7 +205,9 @@ def _unreadable_during(
 
 @pytest.mark.parametrize("method", ["write_again", "locate"])
 def test_what_the_disk_gave_a_moment_ago_and_gives_no_more_is_not_called_damage(method: str) -> None:
-    """A process that ends with damage is not started again; and another start finds the damage itself, and opens with it."""
+    """A process that ends with damage is not restarted. The start fails with OSError; the next start finds the damage
+    and opens.
+    """
     directory, healthy, written = filled()
     piece = healthy._segments.pieces[0 if method == "write_again" else -1]
     place = (piece.name, 600 if method == "write_again" else 100)
@@ -236,7 +248,7 @@ def test_a_read_that_fails_while_a_header_is_put_right_is_not_called_damage() ->
 
 
 def test_a_full_disk_and_a_bad_header_do_not_keep_a_log_from_opening() -> None:
-    """A node on a full disk still votes. The header is put right by the first start that has room for it."""
+    """A node with a full disk still votes. The first start that finds room repairs the header."""
     directory, healthy, written = filled()
     before = contents(directory)
     name = healthy._segments.pieces[1].name
@@ -255,7 +267,7 @@ def test_a_full_disk_and_a_bad_header_do_not_keep_a_log_from_opening() -> None:
 
 
 def test_a_header_that_waits_for_room_is_in_nobody_s_way() -> None:
-    """Meanwhile the log grows, is cut, and is opened again."""
+    """While a header waits for its repair, the log grows, is truncated, and is opened again."""
     for offset in (0, 12, 38):
         directory, healthy, written = filled(config=SMALL)
         healthy.close()
@@ -278,7 +290,7 @@ def test_a_header_that_waits_for_room_is_in_nobody_s_way() -> None:
 
 @pytest.mark.parametrize("crash", ["kill", "power cut"])
 def test_wherever_an_opening_ends_what_it_cuts_is_kept(crash: str) -> None:
-    """Whole files behind the damage too, for whoever wants to look into it."""
+    """Whole files behind the damage are kept too, for later inspection."""
     for operations in range(1, 100):
         directory, healthy, _ = filled()
         healthy.close()

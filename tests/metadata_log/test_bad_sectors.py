@@ -1,4 +1,6 @@
-"""Sectors that a disk cannot read: each is damage where it is, as rot is, and no more; everything around it stays usable."""
+"""Sectors that a disk cannot read: only the batches in a bad sector are damaged, and everything around them stays
+usable.
+"""
 
 import contextlib
 import errno
@@ -21,11 +23,11 @@ from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
 from tests.sim.disk_content import SECTOR_BYTES
 
 CONFIG = LogConfig(segment_bytes=100_000, tail_bytes=4000)
-"""Several entries of the index to a segment; the newest batch or two in memory."""
+"""Small segments: several index entries in each, and the newest batch or two in memory."""
 
 
 def filled(batches: int = 90) -> tuple[MemoryDirectory, Log, list[Batch]]:
-    """Two sealed segments and an active one, all of it durable; a batch touches several sectors."""
+    """Make two sealed segments and an active one, all durable. Each batch covers several sectors."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=CONFIG)
     for i in range(batches):
@@ -36,13 +38,15 @@ def filled(batches: int = 90) -> tuple[MemoryDirectory, Log, list[Batch]]:
 
 
 def seen(directory: MemoryDirectory) -> dict[str, bytes]:
-    """What stands in the segments, whether the disk can read it or not."""
+    """Return the bytes of the segments, whether the disk can read them or not."""
     with Observer():
         return contents(directory)
 
 
 def places(log: Log) -> list[tuple[str, int]]:
-    """In each segment: its header and first batch, its middle (and where a window of the scrub's ends), its last batch."""
+    """Return positions in each segment: header and first batch, the middle (and the end of a scrub's window), and the
+    last batch.
+    """
     found = []
     for piece in log._segments.pieces:
         middle = piece.end_position // 2
@@ -67,7 +71,7 @@ def search(log: Log, written: list[Batch]) -> None:
 
 
 def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
-    """Notes all that `find` comes upon."""
+    """Note all damage that `find` meets."""
     noted = []
     for _ in range(10):
         try:
@@ -83,7 +87,7 @@ def note(log: Log, find: Callable[[], object]) -> list[DamagedRange]:
 
 
 def repair_all(log: Log, written: list[Batch]) -> None:
-    """As a node does: what a repair comes upon is noted, and mended too."""
+    """Repair as a node does: damage that a repair meets is noted and repaired, too."""
     for _ in range(10):
         if not log.damage:
             return
@@ -96,7 +100,7 @@ def repair_all(log: Log, written: list[Batch]) -> None:
 
 
 def covers(damaged: DamagedRange, name: str, position: int) -> bool:
-    """Whether the sector at `position` belongs to the damage, which is no larger than the index makes it."""
+    """Check that the damaged range includes the sector at `position`, and is no larger than the index makes it."""
     sector = position // SECTOR_BYTES * SECTOR_BYTES
     begins = damaged.position if damaged.file == name else 0
     ends = damaged.end_position if damaged.end_file == name else 1 << 30
@@ -125,7 +129,7 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
         noted = note(log, lambda: read(log))
     assert all(covers(each, name, position) for each in noted)
     assert 0 < sum(each.end - each.start for each in log.damage) <= 24, "two entries of the index at most"
-    if log.damage[-1].end <= log._memory.tail.start_offset:  # memory gives what the disk does not
+    if log.damage[-1].end <= log._memory.tail.start_offset:  # memory has the batches that the disk cannot read
         check_damaged(log, log, written)
     repair_all(log, written)
     assert seen(directory) == before
@@ -136,7 +140,7 @@ def test_a_bad_sector_that_is_found_in_an_open_log_is_mended(place: int, found_b
 
 
 def test_a_bad_sector_is_damage_where_it_is() -> None:
-    """A scrub reads ahead: what it cannot read there is no damage of the batch that it has come to."""
+    """A scrub reads ahead. A bad sector ahead does not damage the batch that the scrub is checking."""
     directory, log, written = filled()
     piece = log._segments.pieces[0]
     directory.break_sector(piece.name, 60_000)
@@ -148,7 +152,9 @@ def test_a_bad_sector_is_damage_where_it_is() -> None:
 
 
 def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed_nothing() -> None:
-    """It says where, and both are mended; what is known to be damaged already is no hindrance."""
+    """The repair names the bad sector, and both places are repaired. A place already known to be damaged does not stop
+    a repair.
+    """
     directory, log, written = filled()
     before = seen(directory)
     piece = log._segments.pieces[1]
@@ -169,7 +175,7 @@ def test_a_repair_that_comes_upon_a_bad_sector_elsewhere_in_the_file_has_changed
 
 
 def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_being_mended() -> None:
-    """Two ranges in one file, the first with the file's header in it: the second can be mended first."""
+    """A file has two damaged ranges, the first one with the file's header. The second range can be repaired first."""
     directory, log, written = filled()
     before = seen(directory)
     piece = log._segments.pieces[1]
@@ -191,7 +197,7 @@ def test_what_is_known_to_be_unreadable_does_not_keep_the_rest_of_its_file_from_
 
 @pytest.mark.parametrize("place", range(15))
 def test_a_bad_sector_that_is_found_at_the_opening_is_mended(place: int) -> None:
-    """But for the last batch: nothing intact stands behind that, so it is the lost end of a log, as rot would be there."""
+    """Except in the last batch: no intact batch follows, so the end of the log is lost, as with wrong bytes."""
     directory, healthy, written = filled()
     healthy.close()
     before = seen(directory)
@@ -238,7 +244,9 @@ def test_a_bad_sector_behind_the_end_of_the_log_is_no_loss() -> None:
 
 @pytest.mark.parametrize("has_note", [True, False])
 def test_what_cannot_be_read_above_the_note_is_not_cut_while_intact_batches_stand_behind_it(has_note: bool) -> None:
-    """A power cut may bring back an older note. What it leaves torn can be read; so whatever cannot may be what was promised."""
+    """A power cut may bring back an older note, but a torn sector can be read. So an unreadable one may have been
+    durable.
+    """
     directory, log, written = filled()
     active = log._segments.active
     note_written = Flushed(active.base_offset, active.header.previous_chain)
@@ -255,7 +263,7 @@ def test_what_cannot_be_read_above_the_note_is_not_cut_while_intact_batches_stan
 
 
 def test_a_read_of_a_segment_that_fails_once_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever read of an opening that is: nothing is damaged, and nothing is lost."""
+    """Whichever read of an opening fails once: nothing is damaged, and nothing is lost."""
     directory, healthy, written = filled()
     healthy.close()
     reads: list[int] = []
@@ -323,7 +331,9 @@ def test_what_is_no_bad_sector_comes_out_as_it_is(number: int) -> None:
 
 
 def test_a_truncation_to_an_entry_of_the_index_looks_at_what_stands_below_it_before_anything_changes() -> None:
-    """The index knows the place without a look at the file; the time of the last batch that stays is read from it."""
+    """The index knows the position without a read. But the time of the last remaining batch has to be read from the
+    file.
+    """
     for can_be_read_again in (True, False):
         directory, log, written = filled()
         piece = log._segments.pieces[1]
@@ -356,7 +366,7 @@ def test_a_truncation_to_an_entry_of_the_index_looks_at_what_stands_below_it_bef
 
 @pytest.mark.parametrize("place", range(15))
 def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(place: int) -> None:
-    """Never half of it; and nothing but these errors comes out."""
+    """A truncation is never half done, and raises no other errors."""
     for nth in (20, 34, 35, 36, 60, 88, 89):
         directory, log, written = filled()
         name, position = places(log)[place]
@@ -382,7 +392,9 @@ def test_a_truncation_that_comes_upon_a_bad_sector_is_done_or_has_lost_the_end(p
 
 
 def test_what_is_bad_below_the_log_s_start_does_not_keep_the_rest_from_being_read_again() -> None:
-    """The log starts behind the bad batch, and between two entries of the index: what is noted is intact, all of it."""
+    """The log starts behind the bad batch, between two index entries. Every batch of the noted range above the start is
+    intact.
+    """
     for is_rot in (True, False):
         directory, log, written = filled()
         entry = log._segments.pieces[1]._index[1]
@@ -401,7 +413,7 @@ def test_what_is_bad_below_the_log_s_start_does_not_keep_the_rest_from_being_rea
 
 
 def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
-    """Its beginning the disk gives, and the rest, in which the bad sector is, memory."""
+    """The disk has the first batches of the range; memory has the rest, with the bad sector."""
     directory, log, written = filled()
     before = seen(directory)
     active = log._segments.active
@@ -418,7 +430,9 @@ def test_what_memory_holds_of_damage_is_not_asked_of_the_disk() -> None:
 
 @pytest.mark.parametrize("found_by", ["read", "opening"])
 def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found_by: str) -> None:
-    """The end of one file is lost, and the beginning of the next; its header is intact, and says what the chain is in between."""
+    """The end of one file and the beginning of the next are lost. The next file's header is intact and has the chain in
+    between.
+    """
     for behind in (0, 2):
         directory, log, written = filled()
         first, second = log._segments.pieces[:2]
@@ -447,7 +461,7 @@ def test_a_truncation_to_where_two_damaged_ranges_meet_keeps_what_is_below(found
 
 @pytest.mark.parametrize("nth", [20, 35, 60, 88, 89])
 def test_a_truncation_reads_nothing_once_it_has_changed_something(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever read fails, and however often: the log is what it was, or it is cut."""
+    """Whichever read fails, and however often: the log is unchanged, or it is truncated."""
     read_at, truncate = MemoryFile.read_at, MemoryFile.truncate
     _, log, written = filled()
     has_cut: list[bool] = []
@@ -475,7 +489,7 @@ def test_a_truncation_reads_nothing_once_it_has_changed_something(nth: int, monk
 def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
     probability: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log opens, and what is noted is read again; or it does not open, and nothing of it was given up."""
+    """Either the log opens, and noted damage is read again; or the log does not open, and nothing was cut."""
     read_at, fails = MemoryFile.read_at, False
 
     def failing(file: MemoryFile, position: int, length: int) -> bytes:
@@ -504,7 +518,9 @@ def test_a_disk_that_fails_now_and_then_at_the_opening_costs_nothing(
 
 
 def test_what_a_disk_may_still_give_is_not_overwritten_by_what_it_gives_now() -> None:
-    """Two ranges in one file, and nobody to ask: to mend the one, the file is written anew, and of the other nothing is known."""
+    """A file has two damaged ranges, and no other node has the records. A repair of one range would write the file
+    again, with zeros for the other range, which the disk may still be able to read later.
+    """
     for gives_first in (0, 1):
         directory, log, written = filled()
         before = seen(directory)

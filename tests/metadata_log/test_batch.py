@@ -43,7 +43,7 @@ def test_batches_end_to_end_read_back_one_by_one() -> None:
 
 
 def test_every_flipped_bit_is_noticed() -> None:
-    """Of header and payload alike; the bytes before the CRC's range are checked by their meaning."""
+    """In header and payload. The bytes before the CRC's range are checked by their meaning."""
     batch = seal(b"payload")
     for place in range(len(batch.data)):
         for bit in range(8):
@@ -73,7 +73,7 @@ def test_an_epoch_has_sixty_four_bits() -> None:
 
 
 def test_an_epoch_of_thirty_two_bits_has_the_bytes_that_it_always_had() -> None:
-    """Its upper half stands where zeros were: logs and snapshots of nodes of two releases stay equal."""
+    """The upper half of an epoch uses bytes that were zero: logs and snapshots of two releases stay equal."""
     small, late = of_epoch((1 << 32) - 1).data, of_epoch((2 << 32) - 1).data
 
     assert small[28:32] == bytes(4) and late[28:32] == bytes([0, 0, 0, 1])
@@ -81,7 +81,7 @@ def test_an_epoch_of_thirty_two_bits_has_the_bytes_that_it_always_had() -> None:
 
 
 def test_an_epoch_beyond_the_last_is_refused_though_its_checksum_fits() -> None:
-    """Java, Spark and protobuf count with a sign: what they could not say no log may hold."""
+    """Java, Spark and protobuf have signed numbers, so no log may have an epoch beyond them."""
     data = bytearray(of_epoch(EPOCH_MAX).data)
     data[28] |= 0x80
     data[8:12] = google_crc32c.value(bytes(data[12:])).to_bytes(4, "big")
@@ -93,7 +93,7 @@ def test_an_epoch_beyond_the_last_is_refused_though_its_checksum_fits() -> None:
 
 
 def test_every_header_of_a_batch_looks_like_one() -> None:
-    """Of the smallest and of the largest there is, and with any byte changed that may be."""
+    """The pattern matches the headers of the smallest and the largest batch, with every valid change of a byte."""
     for batch in (
         seal(),
         of_epoch(EPOCH_MAX),

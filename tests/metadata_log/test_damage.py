@@ -1,4 +1,6 @@
-"""Damage inside a log: it is found, named and stepped over; what is missing is put back byte by byte; nothing is ever cut."""
+"""Damage inside a log: recovery finds and names it and goes on behind it; a repair restores every byte; nothing is
+cut.
+"""
 
 import contextlib
 from random import Random
@@ -32,7 +34,7 @@ from tests.sim.disk import MemoryDirectory, PowerCut
 
 
 def with_the_oldest_note(found: MemoryDirectory) -> MemoryDirectory:
-    """What a power cut leaves, if of the note it leaves what was fsynced last."""
+    """Return the disk after a power cut that keeps only the last fsynced note."""
     note = found.durable_bytes(FLUSHED_NAME)
     assert note is not None
     after = found.crash(Random(1))
@@ -42,8 +44,10 @@ def with_the_oldest_note(found: MemoryDirectory) -> MemoryDirectory:
 
 @pytest.mark.parametrize("found_by", ["opening", "scrub"])
 def test_damage_that_was_seen_is_no_torn_tail_after_the_next_power_cut(found_by: str) -> None:
-    """The note that tells of its having been durable lay in the page cache when the process was killed; the power cut brings an
-    older one back, of a log that ended below the damage. In the last segment nothing else says that this had been durable.
+    """The log fsyncs its note when it opens with damage, or finds damage later.
+
+    Otherwise a power cut could bring back an older note, with an end below the damage. In the last segment nothing else
+    says that the damaged records had been durable, so recovery would cut them.
     """
     directory = MemoryDirectory()
     log = Log.open(directory, config=LogConfig(segment_bytes=1 << 16, tail_bytes=400))
@@ -74,9 +78,11 @@ def test_damage_that_was_seen_is_no_torn_tail_after_the_next_power_cut(found_by:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(6))
 def test_any_flipped_bit_is_found_and_mended(part: int) -> None:
-    """Every byte of every segment: nothing is cut, all else can be read, and the repair puts back the very bytes.
+    """For every byte of every segment: nothing is cut, all other batches can be read, and the repair restores the same
+    bytes.
 
-    Only where nothing intact stands behind it (in the last batches) there is no repair, and the log says what is lost.
+    Only in the last batches, with nothing intact behind the damage, no repair is possible, and the log names the lost
+    end.
     """
     directory, healthy, written = filled(9, SMALL)
     ends = {piece.name: piece.end_position for piece in healthy._segments.pieces}
@@ -110,7 +116,7 @@ def test_what_is_damaged_is_said_to_the_byte() -> None:
     again = Log.open(directory, config=CONFIG)
 
     (damaged,) = again.damage
-    # the batch behind is intact, and there is nothing to prove it by but itself: it counts with the damage
+    # the batch behind is intact, but only the batch itself says so: it counts as damaged
     assert (damaged.start, damaged.end) == (batch.base_offset, written[2].end_offset)
     assert (damaged.chain_before, damaged.chain_after) == (written[0].chain, written[2].chain)
     assert (damaged.file, damaged.position) == (first.name, SEGMENT_HEADER_BYTES + len(written[0].data))
@@ -120,7 +126,7 @@ def test_what_is_damaged_is_said_to_the_byte() -> None:
 
 
 def test_a_damaged_header_is_written_anew_from_what_stands_around_it() -> None:
-    """No record is lost with it, so nobody is asked."""
+    """No record is lost with a header, so no other node is asked."""
     directory, healthy, written = filled()
     before = contents(directory)
     for name in segments(directory):
@@ -133,7 +139,9 @@ def test_a_damaged_header_is_written_anew_from_what_stands_around_it() -> None:
 
 @pytest.mark.parametrize("note", ["of its base", "of an older segment", "none"])
 def test_a_damaged_header_in_the_last_segment_is_no_torn_tail_whatever_the_note_says(note: str) -> None:
-    """A power cut may bring an older note back. But no batch is written before the header above it is durable."""
+    """A power cut may bring back an older note. But the log writes a batch only after the segment's header is
+    durable.
+    """
     directory, healthy, written = filled()
     before = contents(directory)
     name = segments(directory)[-1]
@@ -152,7 +160,9 @@ def test_a_damaged_header_in_the_last_segment_is_no_torn_tail_whatever_the_note_
 @pytest.mark.parametrize("start", [6, 10])
 @pytest.mark.parametrize("note", [2, 6])
 def test_a_damaged_header_of_a_file_that_begins_below_the_start_hides_nothing_of_the_log(start: int, note: int) -> None:
-    """Of the only segment, and with a note that a power cut has brought back from before that: the start itself is proof."""
+    """The only segment has a damaged header, and a power cut has brought back an older note. The log's start proves the
+    batches.
+    """
     directory, healthy, written = filled(6)
     (name,) = segments(directory)
     healthy.drop_prefix(OffsetAndEpoch(start, 1 if start == 6 else 2))
@@ -229,7 +239,7 @@ def test_a_missing_segment_is_put_back(index: int) -> None:
 
 
 def test_several_segments_at_once() -> None:
-    """Damage in each of them, and across the border of two; a gap that spans a whole file."""
+    """Damage in several segments, across the border of two, and over a whole file."""
     for victims in (
         [(0, 400), (1, 500), (2, 100)],
         [(0, 900), (1, 10), (1, 100)],
@@ -248,7 +258,7 @@ def test_several_segments_at_once() -> None:
 
 
 def test_bytes_that_look_like_a_batch_mislead_nobody() -> None:
-    """A record may hold the bytes of a whole batch, even of the very batches that come next."""
+    """A record may contain the bytes of a whole batch, even of the batches that follow."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=LogConfig(segment_bytes=8192))
     first = log.append([Topic("first", ID)], 1, 1)
@@ -269,7 +279,9 @@ def test_bytes_that_look_like_a_batch_mislead_nobody() -> None:
 
 
 def test_a_damaged_log_goes_on() -> None:
-    """Appends, flushes, seals, is killed and opened again; then it is mended, and nobody sees that it ever was damaged."""
+    """A damaged log appends, flushes, seals, is killed and opened again. After the repair no trace of the damage is
+    left.
+    """
     directory, healthy, written = filled()
     directory.flip_bit(segments(directory)[0], 300)
     log = Log.open(directory, config=CONFIG)
@@ -287,7 +299,9 @@ def test_a_damaged_log_goes_on() -> None:
 
 
 def test_damage_in_the_active_segment_is_mended_under_a_flush() -> None:
-    """A flush that began before the repair speaks of a file that is gone: it is void, and the next one counts."""
+    """A flush that began before the repair belongs to the replaced file: its ticket is void, and the next flush
+    counts.
+    """
     directory = MemoryDirectory()
     log = Log.open(directory)
     for i in range(6):
@@ -307,7 +321,7 @@ def test_damage_in_the_active_segment_is_mended_under_a_flush() -> None:
 
 
 def test_below_the_log_s_start_nothing_is_missing() -> None:
-    """Damage in the dead part of the first segment is nobody's loss; across the start, the rest is mended."""
+    """Damage below the start does not matter. Of damage across the start, the part above is repaired."""
     for position, expected in ((SEGMENT_HEADER_BYTES + 90, 0), (10, 0), (700, 1)):
         directory, healthy, written = filled()
         start = OffsetAndEpoch(6, 1)
@@ -323,7 +337,7 @@ def test_below_the_log_s_start_nothing_is_missing() -> None:
 
 
 def test_damage_across_the_log_s_start() -> None:
-    """The file begins anew at the start then: what stood below is not known to anybody here."""
+    """The repaired file begins at the log's start, because this node has no records below."""
     for first, last in ((1, 3), (2, 4), (0, 5)):
         directory, healthy, written = filled()
         healthy.drop_prefix(OffsetAndEpoch(6, 1))
@@ -345,7 +359,9 @@ def test_damage_across_the_log_s_start() -> None:
 
 @pytest.mark.parametrize("index", [-5, -4, -3])
 def test_a_new_segment_that_got_no_header_hides_nothing_of_the_one_before(index: int) -> None:
-    """A crash, or a full disk, has kept the next file from being one; what leads to the note in this one is still proof."""
+    """A crash or a full disk has left the next file without a header. The batches in this file that lead to the note
+    are proof.
+    """
     directory, healthy, written = filled(19)
     name = segments(directory)[-1]
     last = [batch for batch in written if batch.base_offset >= (base_offset_of(name) or 0)]
@@ -390,8 +406,9 @@ def test_a_truncation_below_the_damage_ends_it() -> None:
 
 
 def test_a_truncation_into_the_damage_is_a_loss_that_is_said() -> None:
-    """The leader's log parts from this one at a record that is damaged here. What stands before that record, and is damaged too,
-    may be committed: whoever goes on without it has forgotten something."""
+    """The leader's log differs from this log from a damaged record on. The damaged records before may be committed, so
+    a node that goes on without them has lost acknowledged records, and must say so.
+    """
     directory, healthy, written = filled()
     directory.flip_bit(segments(directory)[0], SEGMENT_HEADER_BYTES + len(written[0].data) + 90)
     log = Log.open(directory, config=CONFIG)
@@ -419,7 +436,7 @@ def test_a_truncation_into_the_damage_that_finds_the_disk_full_has_lost_nothing(
 
 
 def test_a_loss_of_all_records_survives_a_power_cut_at_any_step() -> None:
-    """Also between the note that nothing is durable any more and the end of the recovery."""
+    """Including a power cut between the note that nothing is durable any more and the end of recovery."""
     for step in range(1, 40):
         directory, healthy, _ = filled(3)
         healthy.close()
@@ -438,7 +455,9 @@ def test_a_loss_of_all_records_survives_a_power_cut_at_any_step() -> None:
 
 
 def test_a_lost_end_that_reaches_below_the_log_s_start_leaves_an_empty_log_there() -> None:
-    """The start may stand within the last segment. What is left of that lies below it, and nothing can be appended behind it."""
+    """The start may be inside the last segment. The rest of that segment is below the start, and nothing can be
+    appended to it.
+    """
     config = LogConfig(segment_bytes=1 << 20)
     for cut_to in (SEGMENT_HEADER_BYTES, SEGMENT_HEADER_BYTES + 400):
         directory, healthy, written = filled(config=config)
@@ -481,7 +500,7 @@ def test_what_does_not_fit_is_not_taken_for_the_repair() -> None:
 
 @pytest.mark.parametrize("victims", [[(0, 500)], [(0, 900), (1, 10), (1, 100)], [(1, 930), (2, 5)]])
 def test_a_repair_survives_a_power_cut_at_any_step(victims: list[tuple[int, int]]) -> None:
-    """Afterwards the log is damaged as before, or less, or mended; and the second attempt mends it."""
+    """Afterwards the log has the same damage, less, or none; a second repair completes the work."""
     for step in range(1, 60):
         directory, healthy, written = filled()
         before = contents(directory)
@@ -508,7 +527,7 @@ def test_a_repair_survives_a_power_cut_at_any_step(victims: list[tuple[int, int]
 
 @pytest.mark.parametrize("victims", [[(0, 300)], [(0, 900), (1, 10)], [(0, 900), (1, 10), (2, 10)]])
 def test_a_repair_that_has_no_room_changes_nothing(victims: list[tuple[int, int]]) -> None:
-    """Also where the damage goes over several files: none of them is replaced before there is room for all."""
+    """If the damage covers several files, none is replaced before there is room for all."""
     directory, healthy, written = filled()
     before = contents(directory)
     for index, position in victims:
@@ -542,7 +561,9 @@ def damage_the_end(directory: MemoryDirectory, log: Log) -> None:
 
 
 def test_a_lost_end_is_refused_unless_it_is_accepted() -> None:
-    """Nobody goes on by mistake with a log that has forgotten something; who does, is told at every start."""
+    """A node never goes on by mistake with a log that lacks acknowledged records. A node that does is told so at every
+    start.
+    """
     directory, healthy, written = filled()
     damage_the_end(directory, healthy)
     rotten = contents(directory)
@@ -570,7 +591,7 @@ def test_a_lost_end_is_refused_unless_it_is_accepted() -> None:
 
 @pytest.mark.parametrize("what", ["last segment", "all segments", "all but the note"])
 def test_files_that_are_gone_are_a_lost_end(what: str) -> None:
-    """Whoever empties a directory has not made this node a new one."""
+    """Emptying a directory does not make this node a new one."""
     directory, healthy, written = filled()
     healthy.close()
     gone = segments(directory)[-1:] if what == "last segment" else segments(directory)
@@ -587,10 +608,10 @@ def test_files_that_are_gone_are_a_lost_end(what: str) -> None:
 
 
 def test_what_is_damaged_below_the_start_leaves_an_empty_log() -> None:
-    """
-    1. The log starts in the middle of its only segment.
-    2. Damage stands in that segment before the start, and nothing behind it is proven.
-    3. Opened without its end, the log is empty at its start, and takes the next batch there. (Found by the fuzzer.)
+    """1. The log starts in the middle of its only segment.
+    2. That segment is damaged before the start, and nothing behind the damage is proven.
+    3. Opened without its end, the log is empty at its start, and the next batch is appended there. (Found by the
+       fuzzer.)
     """
     directory = MemoryDirectory()
     log = Log.open(directory)
@@ -611,7 +632,9 @@ def test_what_is_damaged_below_the_start_leaves_an_empty_log() -> None:
 
 
 def test_an_accepted_loss_survives_a_power_cut_at_any_step() -> None:
-    """It is never forgotten half-way: the next start without leave is refused, the next one with it knows what is missing."""
+    """A loss is never noted by half: a start without permission is refused, and a start with permission knows the lost
+    end.
+    """
     for step in range(1, 40):
         directory, healthy, written = filled()
         damage_the_end(directory, healthy)
@@ -642,7 +665,9 @@ def test_damage_inside_and_a_lost_end_together() -> None:
 
 @pytest.mark.slow
 def test_any_mutation_is_an_answer_that_is_true() -> None:
-    """Whatever is in the files: what can be read is what was written, and nothing durable is missing unless it is said."""
+    """For any content of the files: every batch that can be read was written, and a loss of durable records is
+    reported.
+    """
     rng = Random(5)
     for _ in range(150):
         directory, healthy, written = filled(rng.randint(3, 25))

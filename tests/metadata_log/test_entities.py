@@ -1,4 +1,4 @@
-"""Folding by entity arrives where replay arrives: the law that the Spark compaction stands on."""
+"""Folding by entity gives the same result as replay. The Spark compaction depends on this law."""
 
 from collections import defaultdict
 
@@ -30,7 +30,7 @@ Marker = tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]
 
 
 def folded(log: list[MetadataRecord]) -> list[tuple[bytes, MetadataRecord]]:
-    """As the Spark job does it: group, add the broadcast records, fold each group, sort."""
+    """Fold as the Spark job does: group, add the records for every topic, fold each group, sort."""
     groups: dict[EntityKey, list[tuple[Offset, MetadataRecord]]] = defaultdict(list)
     for offset, record in enumerate(log):
         for key in entity_keys(record):
@@ -55,7 +55,7 @@ def test_folding_by_entity_equals_replay(seed: int, steps: int) -> None:
 
 
 def test_keys_name_the_entities() -> None:
-    """A removed topic is news for its configs as well; punctuation is news for nobody."""
+    """A removed topic changes its configs as well; control records and markers change no entity."""
     assert entity_keys(Topic("t", uuid(0))) == (("topic", "A" * 22),)
     assert entity_keys(RemoveTopic("t", uuid(0))) == (("topic", "A" * 22), ("config", "2", "t"))
     assert entity_keys(Config(2, "t", "k", "v")) == (("config", "2", "t"),)
@@ -65,7 +65,7 @@ def test_keys_name_the_entities() -> None:
 
 
 def test_only_canonical_records_have_a_place_in_the_order() -> None:
-    """A snapshot that holds another is damaged, and whoever looks at it is told so."""
+    """A snapshot with another record is damaged, and its reader gets an error."""
     for record in (RemoveTopic("t", uuid(0)), NoOp(), EndTransaction()):
         with pytest.raises(LogFormatError):
             list(with_order_keys([record]))

@@ -1,4 +1,4 @@
-"""What a `Directory` promises: one suite over the real one and the fake one. Then what only one of them can show."""
+"""The promises of a `Directory`: one suite over the real and the fake one, then tests that need one of them."""
 
 import contextlib
 import errno
@@ -79,7 +79,7 @@ def test_two_handles_see_the_same_file(directory: Directory) -> None:
 
 
 def test_a_flush_after_close_does_nothing(directory: Directory) -> None:
-    """A ticket that a reset has voided may still reach its worker."""
+    """A worker may still flush the file of a ticket that a reset has made void."""
     file = directory.open("a", create=True)
     file.write_at(0, b"kept")
     file.close()
@@ -170,7 +170,7 @@ def test_the_message_about_a_locked_directory_names_the_process(tmp_path: Path) 
 
 
 def test_a_full_disk_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new block for a process number would keep a node from voting, for whose votes the room is kept."""
+    """The lock must not need a new block for the process id: the reserved room is for votes."""
     pwrite = os.pwrite
 
     def full(fd: int, data: bytes, position: int) -> int:
@@ -200,7 +200,7 @@ def test_the_lock_names_its_holder_and_not_the_one_before(tmp_path: Path, before
 
 
 def test_what_is_made_above_a_directory_is_durable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the power cut takes a formatted directory with the one that it was made in."""
+    """Otherwise a power cut deletes a formatted directory together with its new parent."""
     fsync, flushed = os.fsync, set()
 
     def noting(fd: int) -> None:
@@ -217,7 +217,7 @@ def test_what_is_made_above_a_directory_is_durable_too(tmp_path: Path, monkeypat
 
 
 def test_an_atomic_write_goes_file_rename_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order is the promise: any other loses a vote in a power cut."""
+    """The order is the promise: any other order loses a vote in a power cut."""
     directory = RealDirectory(tmp_path)
     calls: list[str] = []
 
@@ -266,7 +266,7 @@ def test_a_failed_fsync_of_a_directory_is_one_too(tmp_path: Path, monkeypatch: p
 
 
 def test_a_failed_preallocation_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the file system can't reserve blocks the C library writes zeros, and may come half way."""
+    """On a file system that cannot reserve blocks, the C library writes zeros, and may fail half way."""
 
     def half_way(fd: int, position: int, length: int) -> None:
         os.ftruncate(fd, position + length // 2)
@@ -283,7 +283,7 @@ def test_a_failed_preallocation_leaves_the_file_as_it_was(tmp_path: Path, monkey
 
 
 def test_short_writes_and_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system may write, or read, less than it was asked for."""
+    """The system may write or read fewer bytes than requested."""
     pwrite, pread = os.pwrite, os.pread
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:3], position))
     monkeypatch.setattr(os, "pread", lambda fd, length, position: pread(fd, min(length, 2), position))
@@ -295,7 +295,7 @@ def test_short_writes_and_reads_are_finished(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_read_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel says only what, and an operator must know where."""
+    """The kernel's error has no file name, but an operator needs one."""
 
     class Unreadable(io.FileIO):
         def readinto(self, _: object) -> int:
@@ -313,7 +313,7 @@ def test_a_read_that_fails_names_the_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_close_waits_for_a_flush_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the descriptor's number could be another file's when the worker comes to its fsync."""
+    """Otherwise the file descriptor's number could belong to another file when the worker calls fsync."""
     file = RealDirectory(tmp_path).open("a", create=True)
     in_flush, may_end = threading.Event(), threading.Event()
 
@@ -475,7 +475,7 @@ def test_a_flush_that_was_told_to_fail_fails_once_and_its_file_for_ever() -> Non
 
 
 def test_a_name_whose_flush_failed_is_there_until_the_power_goes_and_a_later_flush_does_not_help() -> None:
-    """It does where something in the directory has changed again."""
+    """A later flush helps only after another change in the directory."""
     for changes_again in (False, True):
         directory = MemoryDirectory()
         directory.write_atomic("a", b"old")

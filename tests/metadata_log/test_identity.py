@@ -1,4 +1,4 @@
-"""Whose directory it is."""
+"""The owner of a directory."""
 
 from typing import Any
 
@@ -32,7 +32,9 @@ def test_a_directory_that_was_never_formatted_has_none() -> None:
 
 
 def test_a_flipped_bit_makes_nobody_else_of_it() -> None:
-    """A later generation than there is would be believed by every broker that hears of it, and they would be gone for good."""
+    """Brokers join any later generation that a controller names. A wrong bit in `generation` would take them away for
+    good.
+    """
     directory = MemoryDirectory()
     write_identity(directory, MINE)
     refused = 0

@@ -45,7 +45,7 @@ def test_an_empty_image_has_digest_zero_and_no_records() -> None:
 
 
 def test_the_digest_is_the_sum_of_the_hashes_of_the_encoded_records() -> None:
-    """Said once more without the code's own helpers: nodes of other releases, and Spark, count on this sum."""
+    """Computed without the code's own helpers: nodes of other releases, and Spark, depend on this sum."""
     image = image_of(
         broker(0), broker(1), Topic("a", uuid(7)), partition(0, 0),
         partition(1, 1, 0)._replace(directories=(uuid(1), uuid(2))), PartitionChange(uuid(7), 1, isr=(1,), elr=(0,)),
@@ -55,7 +55,7 @@ def test_the_digest_is_the_sum_of_the_hashes_of_the_encoded_records() -> None:
 
 
 def test_an_image_answers_what_was_put_in() -> None:
-    """Lookups by name, id and number, and empty answers where there is nothing."""
+    """Lookups by name, id and number return the records, or nothing if there are none."""
     image = image_of(
         broker(0), broker(1), Topic("orders", uuid(7)), partition(0, 0), partition(1, 1, 0),
         Config(TOPIC_RESOURCE, "orders", "k", "v"), Config(BROKER_RESOURCE, "", "k", "w"), ProducerIds(0, 0, 1000),
@@ -117,7 +117,7 @@ def test_the_digest_tells_one_changed_field_from_another() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_what_is_kept_incrementally_agrees_with_what_is_recomputed(seed: int) -> None:
-    """Digest, counts and index after a random history, and after the same canonical records are loaded."""
+    """Digest, counts and index after a random history, and after loading the same canonical records."""
     history = History(seed).run(60)
     history.image.check_invariants()
     delta = loading_delta()
@@ -137,7 +137,7 @@ def test_the_canonical_order_is_the_order_of_the_keys(seed: int) -> None:
 
 
 def test_an_old_image_never_changes() -> None:
-    """Holding an image costs a reference: later deltas on it and on its successors leave it as it was."""
+    """Later deltas on an image and on its successors do not change that image."""
     history = History(3).run(20)
     kept = history.image
     before = [*kept.canonical_records()]
@@ -161,7 +161,7 @@ def test_two_deltas_on_one_image_do_not_see_each_other() -> None:
 
 
 def test_replay_and_load_share_one_image() -> None:
-    """`Replay.adopt` takes an image as it is."""
+    """`Replay.adopt` uses the given image unchanged."""
     image = History(1).run(10).image
     replay = Replay()
     replay.adopt(image)
@@ -171,7 +171,9 @@ def test_replay_and_load_share_one_image() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_sharded_map_is_a_dict_in_order(seed: int) -> None:
-    """Against a plain dict, across the growth from one shard to many; keys iterate in order; bases stay as they were."""
+    """Compared with a plain dict while it grows from one shard to many: keys iterate in order, and old maps do not
+    change.
+    """
     dice = random.Random(seed)
     twin: dict[int, int] = {}
     current: ShardedMap[int, int] = ShardedMap()

@@ -1,5 +1,7 @@
-"""Segments that were to be: a full disk, or a power cut, has kept a file from getting even its header. It holds nothing, wherever
-it stands, and nothing may come of it; least of all where the log went on in the file before."""
+"""Leftover segments: a full disk or a power cut has left a new file without its header.
+
+Such a file has no batches. It must never cause a loss, above all if the log went on in the file before.
+"""
 
 import errno
 from random import Random
@@ -36,7 +38,7 @@ def append(log: Log, size: int, epoch: int = 1) -> Batch:
 
 
 def fill_the_disk_and_roll(directory: MemoryDirectory, log: Log) -> None:
-    """The active segment is sealed, and of the next one there is no room for the header."""
+    """Seal the active segment on a disk without room for the next header."""
     active = log._segments.active
     reserved = directory.size(active.name) - active.end_position
     directory.limit_space(directory.used_bytes - reserved)
@@ -47,14 +49,14 @@ def fill_the_disk_and_roll(directory: MemoryDirectory, log: Log) -> None:
 
 
 def leave(directory: MemoryDirectory, offset: int, content: bytes) -> None:
-    """What a power cut leaves of a segment that was to begin at `offset`."""
+    """Leave the remains that a power cut leaves of a new segment at `offset`."""
     file = directory.open(segment_name(offset), create=True)
     file.write_at(0, content)
     file.close()
 
 
 def unfinished(rng: Random, offset: int) -> bytes:
-    """Of a header, some of the bytes, or as many zeros."""
+    """Return some bytes of a header, or as many zeros."""
     header = pack_header(SegmentHeader(OffsetAndEpoch(offset, 1), bytes(32), 5))
     return rng.choice([b"", header[: rng.randrange(1, SEGMENT_HEADER_BYTES - 8)], bytes(SEGMENT_HEADER_BYTES)])
 
@@ -73,7 +75,7 @@ def test_a_roll_that_finds_the_disk_full_leaves_no_file() -> None:
 
 @pytest.mark.parametrize("more", [3, 6])
 def test_after_a_roll_that_found_the_disk_full_nothing_is_lost(more: int) -> None:
-    """A batch that still fits goes into the file before, and the next segment begins above the one that was to be."""
+    """A batch that still fits is written to the previous file, and the next segment begins above the leftover."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=LARGE)
     written = [append(log, 800) for _ in range(3)]
@@ -94,7 +96,7 @@ def test_after_a_roll_that_found_the_disk_full_nothing_is_lost(more: int) -> Non
 
 
 def test_after_a_roll_that_found_the_disk_full_a_power_cut_at_any_step_loses_nothing() -> None:
-    """Nor does one in the opening after that."""
+    """A power cut in the next opening loses nothing, either."""
     for seed in range(3):
         for step in range(1, 100):
             directory = MemoryDirectory()
@@ -131,7 +133,7 @@ def test_after_a_roll_that_found_the_disk_full_a_power_cut_at_any_step_loses_not
 
 
 def test_a_leftover_s_offset_divides_no_repair() -> None:
-    """Found while the log is open: the damage lies across the offset at which a segment was to begin, and in one file."""
+    """The damage is found while the log is open. It covers the leftover's offset, but is in one file."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=LogConfig(segment_bytes=1 << 16, tail_bytes=100))
     written = [append(log, 4000) for _ in range(17)]
@@ -153,7 +155,7 @@ def test_a_leftover_s_offset_divides_no_repair() -> None:
 
 
 def test_a_file_of_rubbish_between_two_segments_costs_neither() -> None:
-    """It is larger than a leftover can be, and none of this log's: it is put aside."""
+    """The file is larger than a leftover and does not belong to this log, so it is renamed."""
     directory, healthy, written = filled()
     healthy.close()
     before = contents(directory)
@@ -168,7 +170,7 @@ def test_a_file_of_rubbish_between_two_segments_costs_neither() -> None:
 
 
 def test_a_leftover_behind_a_file_hides_nothing_of_what_leads_to_the_next_one() -> None:
-    """Of a file with rot in it, all that leads to the next header is intact, whatever stands between the two by name."""
+    """A file has a damaged batch, and intact batches that lead to the next header. A leftover's name is in between."""
     directory, healthy, written = filled()
     first, second = segments(directory)[:2]
     directory.flip_bit(first, SEGMENT_HEADER_BYTES + len(written[0].data) + 85)
@@ -182,7 +184,7 @@ def test_a_leftover_behind_a_file_hides_nothing_of_what_leads_to_the_next_one() 
 
 @pytest.mark.parametrize("part", range(4))
 def test_leftovers_anywhere_and_damage_anywhere_lose_nothing(part: int) -> None:
-    """Found at the opening or while the log is open; mended, every file is what it was, and opens again as that."""
+    """Damage is found at opening or later. After the repair every file has its old content and opens again."""
     rng = Random(part)
     outcomes = set()
     for _ in range(40):
@@ -214,7 +216,7 @@ def test_leftovers_anywhere_and_damage_anywhere_lose_nothing(part: int) -> None:
             try:
                 log = Log.open(directory, config=config)
             except LostTail:
-                assert any(name in names[-2:] for name, _ in victims)  # so near to the end that nothing leads there
+                assert any(name in names[-2:] for name, _ in victims)  # so near to the end that no intact batch follows
                 continue
             check_damaged(log, healthy, written)
             damaged_now = log.damage
@@ -222,13 +224,13 @@ def test_leftovers_anywhere_and_damage_anywhere_lose_nothing(part: int) -> None:
         repair_all(log, written)
         assert everything(log) == written
         check_mended(directory, log, healthy, written, config)
-        if not healthy.shape.start.offset:  # below the start nothing is put back
+        if not healthy.shape.start.offset:  # below the start nothing is repaired
             assert contents(directory) == before
     assert {"open True", "opening True"} <= outcomes
 
 
 def notice(log: Log, written: list[Batch]) -> tuple[DamagedRange, ...]:
-    """Somebody reads everything."""
+    """Read everything."""
     for batch in written:
         for _ in range(3):
             try:
@@ -242,7 +244,7 @@ def notice(log: Log, written: list[Batch]) -> tuple[DamagedRange, ...]:
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("rot", [[20], [20, SEGMENT_HEADER_BYTES + 85], [SEGMENT_HEADER_BYTES + 85], [20, -3]])
 def test_rubbish_behind_a_file_s_end_and_rot_in_the_next_one(index: int, rot: list[int]) -> None:
-    """Each file becomes what it was; also the second one's header, at once."""
+    """Each file gets its old content back; the second file's header does, too."""
     directory, healthy, written = filled(30)
     healthy.close()
     before = contents(directory)

@@ -1,4 +1,4 @@
-"""The whole log: what it holds, what it promises, and what it says after a crash."""
+"""The whole log: its content, its promises, and its state after a crash."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def topics(count: int, name: str = "topic") -> list[Record]:
 
 
 def filled(directory: Directory, batches: int = 20, config: LogConfig = SMALL) -> Log:
-    """A log of `batches` batches of two records, a new epoch every seven, all of it flushed."""
+    """Make a flushed log of `batches` batches of two records, with a new epoch every seven."""
     log = Log.open(directory, config=config)
     for i in range(batches):
         log.append(topics(2, f"batch-{i}"), epoch=1 + i // 7, wall_ms=1000 + i)
@@ -236,7 +236,7 @@ def test_a_ticket_outlives_the_segment_it_was_taken_for() -> None:
 
 
 def test_a_truncation_voids_the_tickets_that_are_out() -> None:
-    """A late "flushed 41" must not acknowledge a record 40 that was since replaced and is not durable."""
+    """A late "flushed 41" must not acknowledge a record 40 that was replaced meanwhile and is not durable."""
     log = filled(MemoryDirectory())
     log.append([NoOp()], 3, 0)
     ticket = log.begin_flush()
@@ -374,7 +374,9 @@ def test_a_reset_leaves_nothing_of_the_old_log(directory: Directory) -> None:
 
 
 def test_a_reset_may_go_back(directory: Directory) -> None:
-    """A diverged log is replaced by a snapshot that ends below its end: the old note must not condemn the new log."""
+    """A log that diverged is replaced by a snapshot with a lower end. The old note must not make the new log look
+    short.
+    """
     log = filled(directory)
     log.reset_to(OffsetAndEpoch(10, 5), b"c" * 32)
     log.close()
@@ -425,9 +427,9 @@ def test_the_newest_snapshot_is_part_of_the_shape() -> None:
 
 
 def test_an_older_snapshot_that_is_finished_late_is_not_the_newest() -> None:
-    """A node writes its snapshot at 10 while it installs the leader's at 40; its own is ready last.
+    """A node writes its snapshot at 10 while it installs the leader's snapshot at 40; its own is ready last.
 
-    A log that starts at 40 and offered the snapshot at 10 would send followers to where it has nothing to go on with.
+    A log that starts at 40 must not offer the snapshot at 10: a follower would find no records to continue with.
     """
     log = filled(MemoryDirectory())
     log.reset_to(OffsetAndEpoch(40, 3), bytes(32))
@@ -472,7 +474,9 @@ def archived(directory: MemoryDirectory) -> list[str]:
 
 
 def test_the_archive_keeps_to_its_limits() -> None:
-    """By size and by the log's own age, oldest first; the newest one stays as long as there is room for it."""
+    """Archived segments are deleted by size and by age in the log's time, oldest first. The newest one stays while it
+    fits.
+    """
     limits = LogConfig(segment_bytes=2048)
     for config, expected in (
         (limits, 4),
@@ -496,7 +500,7 @@ def test_the_archive_keeps_to_its_limits() -> None:
 
 
 def test_a_header_in_the_archive_that_cannot_be_read_stops_nobody() -> None:
-    """Its time is not known then; the next look may tell."""
+    """The segment's time is unknown then; a later read may succeed."""
     directory = MemoryDirectory()
     log = Log.open(directory, config=LogConfig(segment_bytes=2048, archive_max_age_ms=0))
     for i in range(10):
@@ -522,7 +526,7 @@ def test_the_oldest_in_the_archive_goes_first_when_there_is_no_room() -> None:
 
 
 def test_of_sealed_segments_only_a_few_are_kept_open(tmp_path: Path) -> None:
-    """A long log must not use up the process's files."""
+    """A long log must not use up the process's file descriptors."""
     log = Log.open(RealDirectory(tmp_path), config=LogConfig(segment_bytes=2048, tail_bytes=10))
     for i in range(60):
         log.append([Topic("t" * 1500, bytes(16))], 1, i)

@@ -1,4 +1,4 @@
-"""The shape's arithmetic, against a dumb twin that keeps one epoch per record."""
+"""The shape's arithmetic, compared with a simple model that stores one epoch for each record."""
 
 from random import Random
 
@@ -7,7 +7,7 @@ from metadata_log.format.log_shape import EpochStart, LogShape
 
 
 def shape_of(start: OffsetAndEpoch, epochs: list[int]) -> LogShape:
-    """The shape of a log whose records, from `start` on, are of these epochs."""
+    """Make the shape of a log whose records, from `start` on, have these epochs."""
     table: list[EpochStart] = []
     for i, epoch in enumerate(epochs):
         if not table or table[-1].epoch != epoch:

@@ -43,7 +43,7 @@ def transfer(bytes_per_s: int, total: int, latency_ms: int = 2) -> tuple[list[in
 @pytest.mark.parametrize("kbit_per_s", [140, 256, 300, 512, 1_000, 3_000, 12_000, 30_000, 1_000_000])
 @pytest.mark.parametrize("latency_ms", [0, 2, 40, 90])
 def test_no_piece_is_ever_too_late_on_a_steady_link(kbit_per_s: int, latency_ms: int) -> None:
-    """However fast the link is: the size grows until the time is used, and stays there."""
+    """For a link of any speed the size grows until it uses the allowed time, and stays there."""
     asked, late = transfer(kbit_per_s * 125, 4 << 20, latency_ms)
     assert late == 0
     assert asked == sorted(asked), "it grows, and does not swing"
@@ -56,13 +56,13 @@ def test_on_a_fast_link_the_ninth_piece_is_the_largest() -> None:
 
 
 def test_a_distant_leader_is_not_taken_for_a_slow_one() -> None:
-    """A round trip of 180 ms, and any number of bytes a second: the size grows all the same."""
+    """With a round trip of 180 ms, at any speed, the size still grows."""
     asked, _ = transfer(125_000_000, 8 << 20, latency_ms=180)
     assert asked[-1] == 1 << 20
 
 
 def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
-    """Bytes of it may still stand in the link's queue, so the next one must be quick."""
+    """Bytes of the late piece may still be in the link's queue, so the next one must be small."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(8):
         pieces.came(pieces.bytes, 0, 1)
@@ -72,7 +72,7 @@ def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
 
 
 def test_what_was_learned_of_a_link_is_forgotten_when_it_was_idle() -> None:
-    """It may have become slow since. A large answer would stand in front of everything else then."""
+    """The link may have become slow meanwhile. A large answer would block everything behind it."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for now_ms in range(1_000, 9_000, 1_000):
         pieces.came(pieces.next(now_ms), now_ms, now_ms)
@@ -89,7 +89,9 @@ def test_a_piece_that_took_most_of_the_time_is_followed_by_a_smaller_one() -> No
 
 
 def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
-    """The last part of a batch, or a batch behind which the next one had no room. A broker's heartbeat brings one byte."""
+    """The last part of a batch may be short, and a broker's heartbeat brings one byte. Such answers do not change the
+    size.
+    """
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for count in (1, 200, 2 << 10):
         pieces.came(count, 0, 1)
@@ -97,7 +99,7 @@ def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
 
 
 def test_batches_that_fill_more_than_half_of_a_piece_let_it_grow() -> None:
-    """Or a follower whose batches have 3 KB each would get one of them with each round trip for ever."""
+    """Otherwise a follower with batches of 3 KB would fetch one batch in each round trip for ever."""
     pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(20):
         pieces.came(pieces.bytes // 3_000 * 3_000, 0, 150)
@@ -129,7 +131,7 @@ def test_a_batch_that_was_begun_in_parts_is_finished_in_parts() -> None:
 
 
 def test_who_takes_no_parts_gets_whole_batches() -> None:
-    """An asker of an earlier release does not say how many bytes it holds."""
+    """A node of an earlier release does not send `part_position`."""
     batch = batch_of(9_920)
     assert as_asked((batch,), 1, None) == ((batch,), None)
 

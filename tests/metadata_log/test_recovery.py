@@ -1,4 +1,4 @@
-"""What a log says after a crash: all that was durable, nothing that was never written, and the truth about damage."""
+"""A log after a crash has everything that was durable, nothing that was never written, and a true account of damage."""
 
 import contextlib
 import json
@@ -43,7 +43,7 @@ def filled(batches: int = 20, unflushed: int = 0) -> tuple[MemoryDirectory, Log]
 
 
 class Story:
-    """A log under random operations, and what a crash now may leave of it."""
+    """A log under random operations, and the logs that a crash may leave now."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -51,12 +51,13 @@ class Story:
         self.log = Log.open(self.directory, config=CONFIG)
         self.told = ["open"]
         self.kept: dict[OffsetAndEpoch, list[Batch]] = {self.log.shape.start: []}
-        """For each place where the log may start (two while that moves), the batches of which a crash may leave a prefix."""
+        """For each possible start of the log (two while the start moves), the batches of which a crash may leave a
+        prefix."""
         self.durable_end = 0
-        """Nothing below this may be lost."""
+        """Everything below must survive a crash."""
 
     def note(self, durable_end: int | None = None) -> None:
-        """After an operation that came to its end: the log is what it says."""
+        """Update the expectations after a completed operation: now the log is exactly what it says."""
         shape = self.log.shape
         shape.check_invariants()
         self.kept = {shape.start: everything(self.log)}
@@ -73,7 +74,7 @@ class Story:
         records = [Topic("t" * self.rng.choice([1, 50, 700]), ID)] * self.rng.randint(1, 3)
         (start,) = self.kept
         before = everything(self.log)
-        # what an interrupted append would have written, made on a log in memory
+        # the batches of an interrupted append, made on a log in memory
         twin = Log.open(MemoryDirectory(), start=OffsetAndEpoch(self.log.shape.end, 0), chain=self.log.shape.chain)
         twin_batch = twin.append(records, epoch, max(self.log.last_timestamp_ms, 5))
         self.kept[start] = [*before, twin_batch]
@@ -114,7 +115,7 @@ class Story:
             self.directory = self.directory.crash(self.rng)
 
     def reopen(self) -> None:
-        """Opens, sometimes with another power cut on the way."""
+        """Open the log, sometimes with another power cut during the opening."""
         while True:
             if self.rng.random() < 0.3:
                 self.directory.cut_power_after(self.rng.randint(1, 12))
@@ -146,7 +147,7 @@ class Story:
 
 @pytest.mark.parametrize("block", range(25))
 def test_no_crash_loses_what_was_durable_nor_invents_anything(block: int) -> None:
-    """Random operations with a crash somewhere inside them, over and over, on a disk that keeps any subset of sectors."""
+    """Random operations with a crash inside, over and over, on a disk that keeps any subset of sectors."""
     for seed in range(block * 8, block * 8 + 8):
         story = Story(Random(seed))
         try:
@@ -164,7 +165,7 @@ def test_no_crash_loses_what_was_durable_nor_invents_anything(block: int) -> Non
 
 
 def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
-    """After a killed process the tail was in the page cache only: recovery must fsync it before it counts."""
+    """After a killed process the tail was in the page cache only, so recovery must fsync the tail before it counts."""
     for seed in range(20):
         directory, log = filled(unflushed=3)
         shape = log.shape
@@ -176,10 +177,9 @@ def test_what_recovery_keeps_survives_the_next_power_cut() -> None:
 
 
 def test_what_a_failed_fsync_has_left_in_the_page_cache_is_written_again() -> None:
-    """
-    1. An fsync fails: the pages are marked clean, and the disk does not have them. The process stops itself.
-    2. Restarted, it reads them out of the page cache. An fsync succeeds now, and proves nothing.
-    3. The power goes: what 2 has counted as flushed must be there.
+    """1. An fsync fails: the pages are marked clean, but are not on the disk. The process stops.
+    2. The next process reads the pages from the page cache. An fsync succeeds now, and proves nothing.
+    3. Power cut: everything that step 2 counted as flushed must be on the disk.
     """
     for seed in range(20):
         directory, log = filled(unflushed=3)
@@ -195,10 +195,9 @@ def test_what_a_failed_fsync_has_left_in_the_page_cache_is_written_again() -> No
 
 
 def test_what_an_interrupted_truncation_has_cut_does_not_come_back() -> None:
-    """
-    1. A truncation cuts the file; the process is killed before its fsync.
-    2. The log is opened: it ends where the truncation wanted it to. Other records are appended.
-    3. The power goes: without an fsync in 2, the old records could be on the disk again, and continue the chain.
+    """1. A truncation cuts the file; the process is killed before its fsync.
+    2. The next process opens the log, which ends at the truncation. Other records are appended.
+    3. Power cut: without an fsync in step 2, the old records could be back on the disk, and continue the chain.
     """
     for seed in range(60):
         directory, log = filled()
@@ -244,7 +243,7 @@ def test_a_log_that_ends_below_its_note_is_corruption() -> None:
 
 
 def test_another_history_of_the_same_length_is_corruption() -> None:
-    """Whoever swaps the segments for others, intact ones, does not get past the noted chain."""
+    """Segments that were replaced by other intact segments do not match the noted chain."""
     directory, log = filled()
     log.close()
     other = MemoryDirectory()
@@ -273,7 +272,9 @@ def test_without_a_note_a_bad_end_is_a_torn_tail(loss: str) -> None:
 
 @pytest.mark.parametrize("loss", ["missing", "unreadable"])
 def test_without_a_note_damage_before_intact_batches_is_no_torn_tail(loss: str) -> None:
-    """In a sealed segment the next one's header says that it was durable; in the last one the batches behind it say so."""
+    """For a sealed segment, the next header proves that the damaged batch was durable; for the last one, the batches
+    behind.
+    """
     directory, _ = filled()
     first, last = segments(directory)[0], segments(directory)[-1]
     directory.flip_bit(first, SEGMENT_HEADER_BYTES + 90)
@@ -287,7 +288,7 @@ def test_without_a_note_damage_before_intact_batches_is_no_torn_tail(loss: str) 
 
 
 def test_a_segment_of_a_newer_release_is_no_damage() -> None:
-    """Whoever goes back to an older release is told so, and nothing is fetched, cut or written."""
+    """An operator who returns to an older release gets this error. Nothing is fetched, cut or written."""
     for index in (0, 1, -1):
         directory, log = filled(40)
         log.close()
@@ -342,7 +343,7 @@ def test_a_damaged_start_is_corruption() -> None:
     ],
 )
 def test_a_start_that_nobody_can_have_written_is_corruption(name: str, odd: str) -> None:
-    """Also where its checksum fits. (Found by the fuzzer.)"""
+    """Even with a correct checksum. (Found by the fuzzer.)"""
     directory, log = filled()
     log.close()
     fields = json.loads(directory.read(START_NAME, 4096).split(b"\n")[0])
@@ -353,10 +354,9 @@ def test_a_start_that_nobody_can_have_written_is_corruption(name: str, odd: str)
 
 
 def test_a_segment_of_another_epoch_than_the_logs_start_is_corruption() -> None:
-    """
-    1. The header of the first segment names another epoch than `log-start`; both checksums fit.
-    2. Was this log opened, its next batch would be of the epoch that `log-start` names, and the recovery after that would cut
-       it away as older than what lies below. (Found by the fuzzer.)
+    """1. The first segment's header and `log-start` name different epochs; both checksums are correct.
+    2. If this log were opened, its next batch would have the epoch of `log-start`, and the next recovery would cut
+       that batch, because its epoch is lower than the epoch below. (Found by the fuzzer.)
     """
     directory = MemoryDirectory()
     Log.open(directory, config=CONFIG).close()
@@ -368,7 +368,7 @@ def test_a_segment_of_another_epoch_than_the_logs_start_is_corruption() -> None:
 
 
 def test_a_start_of_another_epoch_than_the_batch_below_it_is_corruption() -> None:
-    """The same, where the log starts in the middle of a segment. (Found by the fuzzer.)"""
+    """The same for a log that starts in the middle of a segment. (Found by the fuzzer.)"""
     directory = MemoryDirectory()
     log = Log.open(directory)
     for epoch in (1, 2):
@@ -383,7 +383,9 @@ def test_a_start_of_another_epoch_than_the_batch_below_it_is_corruption() -> Non
 
 
 def test_mutations_of_a_segment_give_a_log_or_a_format_error() -> None:
-    """Whatever is in the file, and no note to guard it: what can be read was written, or it is CorruptLog."""
+    """For any content of the file, without a note: every batch that can be read was written, or the error is
+    CorruptLog.
+    """
     rng = Random(3)
     for _ in range(300):
         directory, log = filled(8)

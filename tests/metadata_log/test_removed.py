@@ -1,4 +1,6 @@
-"""Somebody runs `rm -rf` under a process: no write into nothing is called durable. Over the real directory and the fake one."""
+"""An operator runs `rm -rf` under a running process: no write to a deleted file counts as durable. Over both
+directories, real and fake.
+"""
 
 import functools
 import shutil
@@ -19,7 +21,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
 
 
 def remove(directory: Directory) -> None:
-    """`rm -rf`, by somebody else."""
+    """Run `rm -rf` from outside."""
     if isinstance(directory, RealDirectory):
         shutil.rmtree(directory.path)
     else:
@@ -28,7 +30,9 @@ def remove(directory: Directory) -> None:
 
 
 def test_a_directory_that_is_removed_under_a_process_takes_nothing_more(directory: Directory) -> None:
-    """Files that are open go on taking writes, and nobody will ever find those: no flush says that they are durable."""
+    """Open files of the deleted directory still accept writes, which are lost at the next start. So no flush
+    succeeds.
+    """
     directory.lock()
     below = directory.subdirectory("below")
     file, closed = below.open("a", create=True), below.open("a")
@@ -56,7 +60,9 @@ def test_a_directory_that_is_removed_under_a_process_takes_nothing_more(director
 
 
 def test_a_file_that_is_removed_while_it_is_open_is_not_flushed(directory: Directory) -> None:
-    """Removed, or replaced by another of its name; one that moved with its directory, or was renamed, has a name."""
+    """A flush fails for a file that was deleted or replaced. A renamed file, or a file in a moved directory, still has
+    a name.
+    """
     directory.write_atomic("a", b"1")
     directory.write_atomic("b", b"1")
     replaced, renamed = directory.open("a"), directory.open("b")
@@ -91,7 +97,7 @@ def test_a_log_under_which_its_directory_is_removed_acknowledges_nothing(directo
 
 @pytest.mark.parametrize("instead", ["nothing", "a new one", "a file"])
 def test_a_directory_that_was_moved_away_is_not_written_to(tmp_path: Path, instead: str) -> None:
-    """Nor the one in its place: a vote in there would be another node's, or nobody's."""
+    """Neither is the directory that replaced it: a vote written there could belong to another node."""
     directory = RealDirectory(tmp_path / "data")
     directory.lock()
     directory.path.rename(tmp_path / "old")
@@ -107,7 +113,9 @@ def test_a_directory_that_was_moved_away_is_not_written_to(tmp_path: Path, inste
 
 
 def test_a_new_directory_is_not_taken_for_the_old_one_whatever_its_inode(tmp_path: Path) -> None:
-    """File systems give an inode that is free to whoever asks next. The lock is open, so its inode is not free."""
+    """A file system may give a free inode number to the next directory. The lock file is open, so its number is not
+    free.
+    """
     directory = RealDirectory(tmp_path / "data")
     directory.lock()
     (directory.path / ".lock").unlink()

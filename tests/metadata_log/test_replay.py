@@ -1,4 +1,4 @@
-"""The image follows the log: in whole batches, through transactions, up to the first record that it cannot take."""
+"""The image follows the log: in whole batches, through transactions, up to the first record that does not fit."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ def names(replay: Replay) -> list[str]:
 
 
 def test_one_apply_makes_one_image_of_many_batches() -> None:
-    """Offset, epoch and time are those of the last batch; publishers hear of it once, in order of subscription."""
+    """Offset, epoch and time are those of the last batch; publishers are called once, in order of subscription."""
     log, replay, heard = LogWriter(), Replay(), []
     replay.subscribe(lambda result: heard.append(("first", result)))
     replay.subscribe(lambda result: heard.append(("second", result)))
@@ -50,7 +50,7 @@ def test_one_apply_makes_one_image_of_many_batches() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_cut_into_batches_and_applies_gives_the_same_image(seed: int) -> None:
-    """The replayed image is that of the history, however its log was sealed and handed over."""
+    """The image depends on the history only, not on the division into batches and calls."""
     history = History(seed).run(50)
     log, replay = LogWriter(), Replay()
     pending: list[Batch] = []
@@ -81,7 +81,7 @@ def test_control_records_move_the_offset_only() -> None:
 
 
 def test_a_mark_keeps_the_image_exactly_there() -> None:
-    """What follows in the same apply is not in it; all of it is in the changes."""
+    """The marked image has no later record of the same apply; `changed` has all of them."""
     log, replay = LogWriter(), Replay()
     result = replay.apply(
         [
@@ -131,7 +131,9 @@ def unknown_record(log: LogWriter) -> Batch:
     ],
 )
 def test_a_bad_batch_counts_not_at_all(bad: Callable[[LogWriter], Batch], offset: int) -> None:
-    """Everything before its batch is published, nothing of it is; and replay refuses to go on until it is given a new image."""
+    """Batches before a bad one are published, the bad one is not; replay then refuses to go on until it gets a new
+    image.
+    """
     log, replay, heard = LogWriter(), Replay(), list[ReplayResult]()
     replay.subscribe(heard.append)
     good = [log.batch(Topic("a", uuid(1))), log.batch(Topic("b", uuid(2)))]
@@ -171,7 +173,7 @@ def test_a_transaction_becomes_visible_at_its_end() -> None:
 
 
 def test_an_aborted_transaction_never_was() -> None:
-    """The image is that of before, at the offset after the abort."""
+    """After the abort the image is the one before the transaction, at the offset after the abort."""
     log, replay = LogWriter(), Replay()
     replay.apply([log.batch(Topic("a", uuid(1)))])
     digest = replay.image.digest
@@ -192,7 +194,7 @@ def test_a_bad_record_inside_a_transaction_leaves_the_image_before_it() -> None:
 
 
 def test_a_loaded_snapshot_replaces_everything() -> None:
-    """S4: no key of the old image survives; publishers hear the difference and that it was a reload."""
+    """S4: no key of the old image survives; publishers get the difference, and the information that it was a reload."""
     old, new = History(1).run(40).image, History(2).run(40).image
     replay, heard = Replay(old), list[ReplayResult]()
     replay.subscribe(heard.append)
@@ -219,7 +221,7 @@ def test_a_snapshot_that_does_not_fit_leaves_the_image() -> None:
 
 
 def test_a_log_goes_on_from_a_loaded_snapshot() -> None:
-    """Replaying all, and replaying the end on top of a snapshot of the beginning, meet (S1)."""
+    """Replaying everything, and replaying the end on top of a snapshot of the beginning, give the same image (S1)."""
     records: list[Record] = [broker(1), Topic("a", uuid(1)), NoOp(), Topic("b", uuid(2))]
     log, whole = LogWriter(), Replay()
     first, second = log.batch(*records[:2]), log.batch(*records[2:])

@@ -1,4 +1,4 @@
-"""Damage that is found while the log is open: by a scrub, or by whoever reads there."""
+"""Damage that a scrub or a reader finds while the log is open."""
 
 import pytest
 
@@ -25,7 +25,7 @@ from tests.sim.disk import MemoryDirectory
 
 
 def scrubbed(directory: MemoryDirectory, log: Log) -> list[DamagedRange]:
-    """One whole pass, in small slices."""
+    """Run one whole scrub, in small slices."""
     found = []
     extents = list(log.extents())
     while extents:
@@ -61,7 +61,7 @@ def test_a_scrub_finds_any_flipped_bit_of_a_sealed_segment() -> None:
 
 
 def test_rot_that_a_read_comes_upon_is_mended() -> None:
-    """Also in the active segment, and next to damage that is known already."""
+    """Including damage in the active segment, and next to damage that is known already."""
     for order in ((0, 1, 2), (2, 1, 0), (1, 1, 2)):
         directory = MemoryDirectory()
         log = Log.open(directory, config=LogConfig(tail_bytes=10))
@@ -84,7 +84,7 @@ def test_rot_that_a_read_comes_upon_is_mended() -> None:
 
 
 def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
-    """And where the whole file has to go for it, what reaches above the start is mended from there on."""
+    """If the whole file has to be written again, the part above the start is repaired."""
     directory, log, written = filled()
     healthy = filled()[1]
     for each in (log, healthy):
@@ -110,7 +110,9 @@ def test_rot_that_is_found_below_the_log_s_start_is_nobody_s_loss() -> None:
 
 
 def test_what_the_disk_failed_to_give_once_is_read_again() -> None:
-    """From the damaged place on, through several files, and nothing of it below the log's start. Rot stays rot."""
+    """The log reads again from the damaged place on, through several files, and nothing below the start. Wrong bytes
+    stay wrong.
+    """
     for rotten in (False, True):
         directory, log, written = filled()
         healthy = filled()[1]
@@ -137,7 +139,7 @@ def test_what_the_disk_failed_to_give_once_is_read_again() -> None:
 
 
 def test_a_truncation_that_comes_upon_rot_has_changed_nothing_yet() -> None:
-    """Whether what stands before the cut is whole is known before the note is written that says how far this log goes."""
+    """The log checks the batches before the cut before it writes the note with the new end."""
     directory, log, written = filled()
     durable = Flushed(log.shape.end, log.shape.chain)
     name = segments(directory)[0]
@@ -158,7 +160,7 @@ def test_damage_that_is_none_of_this_log_s_is_not_taken_for_its_own() -> None:
 
 @pytest.mark.parametrize("end", [2, 22, 23])
 def test_a_truncation_among_batches_that_memory_holds_puts_them_back_first(end: int) -> None:
-    """Rot is noted as all that stands between two entries of the index; what of it is still in memory is no loss at all."""
+    """Damage is noted from one index entry to the next. Batches of that range that memory still has are not lost."""
     for limit in (None, 0):
         directory = MemoryDirectory()
         log = Log.open(directory)
@@ -166,7 +168,7 @@ def test_a_truncation_among_batches_that_memory_holds_puts_them_back_first(end: 
         log.flush()
         name, before = segments(directory)[0], contents(directory)
         directory.flip_bit(name, SEGMENT_HEADER_BYTES + sum(len(batch.data) for batch in written[: end - 1]) + 500)
-        if limit is not None:  # no room to mend: nothing is given up for that either
+        if limit is not None:  # no room for the repair: nothing is deleted for it
             directory.limit_space(directory.used_bytes)
             with pytest.raises(OSError):
                 log.truncate(end)
@@ -194,7 +196,9 @@ def test_what_memory_holds_is_read_again_from_there() -> None:
 
 
 def test_the_epochs_around_rot_stay_what_they_are() -> None:
-    """The epoch of the last lost record is known, as are those behind it: also for a log that stands on a snapshot in there."""
+    """The epochs of the last lost record and of all records behind are known, also if the log starts at a snapshot in
+    the range.
+    """
     for position in range(8):
         directory = MemoryDirectory()
         log = Log.open(directory, config=LogConfig(tail_bytes=100))

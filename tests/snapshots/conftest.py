@@ -20,7 +20,8 @@ def spark() -> "Iterator[SparkSession]":
         pytest.skip("no Java")
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as env:
         warnings.simplefilter("ignore")
-        # A log of some hundred records gives the best compiler nothing to win back: it alone was half of the JVM's work.
+        # For a log of some hundred records the JVM's best compiler only costs time: it alone was half of the JVM's
+        # work.
         env.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", prepend=" ")
         session = start_session("local[2]", shuffle_partitions=2)
         yield session

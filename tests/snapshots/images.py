@@ -1,4 +1,4 @@
-"""Snapshots to try things on: an image of a random history, and what a log would say about it."""
+"""Snapshots for tests: an image of a random history, and the metadata that a log would have for it."""
 
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Endpoint, Voter, Voters
@@ -10,7 +10,7 @@ VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
 
 
 def image_at(offset: int, epoch: int = 1, *, seed: int = 7, steps: int = 25) -> MetadataImage:
-    """An image of some history, placed at `offset`."""
+    """Return an image of a random history, placed at `offset`."""
     return evolved(History(seed).run(steps).image, {"provenance": Provenance(offset, epoch, 1_000 + offset)})
 
 

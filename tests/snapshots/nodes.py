@@ -1,4 +1,6 @@
-"""Data directories as the controllers leave them: logs with elections, marks, transactions and snapshots at the marks."""
+"""Data directories as controllers write them: logs with elections, marks and transactions, and snapshots at the
+marks.
+"""
 
 import random
 import shutil
@@ -38,7 +40,7 @@ LOG_CONFIG = LogConfig(segment_bytes=16 << 10, tail_bytes=4 << 10)
 
 
 class Node(History):
-    """A leader alone with its log, which writes a random history and its snapshots. Batches hold up to 30 records."""
+    """A single leader with its log, which writes a random history and its snapshots. Batches have up to 30 records."""
 
     def __init__(self, path: Path, seed: int, *, config: LogConfig = LOG_CONFIG, start: bytes | None = None) -> None:
         super().__init__(seed)
@@ -65,7 +67,7 @@ class Node(History):
             self.write_out()
 
     def write_out(self) -> None:
-        """What waits becomes a batch."""
+        """Append the waiting records as one batch."""
         if self.waiting:
             records, self.waiting = self.waiting, []
             self.log_records(*records)
@@ -77,7 +79,7 @@ class Node(History):
         self.image = evolved(self.image, {"provenance": provenance})
 
     def log_unknown_record(self) -> Offset:
-        """A durable record of a type that only a later release knows; gives its offset."""
+        """Append a durable record of a type that only a later release knows; return its offset."""
         self.write_out()
         shape = self.journal.shape
         batch = encode(
@@ -100,7 +102,7 @@ class Node(History):
         self.log_records(LeaderChange(leader_id, NODES, NODES[:2]))
 
     def transaction(self, *, commit: bool) -> None:
-        """A topic made in a metadata transaction, over two batches."""
+        """Create a topic in a metadata transaction over two batches."""
         self.write_out()
         image = self.image
         self.log_records(BeginTransaction("t"))
@@ -118,7 +120,7 @@ class Node(History):
         self.image = evolved(image, {"provenance": provenance})
 
     def mark(self) -> OffsetAndEpoch:
-        """A mark, and the snapshot at it, as the controllers write it."""
+        """Append a mark, and write the snapshot at the mark, as the controllers do."""
         self.write_out()
         self.log_records(SnapshotMark("test"))
         self.journal.flush()
@@ -130,7 +132,7 @@ class Node(History):
         return end
 
     def live(self, steps: int = 40) -> "Node":
-        """Elections, work, transactions and marks; ends flushed and open."""
+        """Run elections, changes, transactions and marks. The log ends flushed and open."""
         self.elect(1)
         self.run(steps)
         self.transaction(commit=True)
@@ -152,7 +154,7 @@ class Node(History):
 
 
 def copies(node: Node, root: Path, ids: tuple[int, ...] = NODES) -> list[Path]:
-    """The directories of a whole quorum, all with the history of `node`."""
+    """Make the directories of a whole quorum, all with the history of `node`."""
     paths = []
     for node_id in ids:
         path = root / f"c{node_id}"

@@ -1,4 +1,4 @@
-"""The audit finds every seeded damage, names node, file and offset, and finds nothing in healthy logs."""
+"""The audit finds every seeded damage with node, file and offset, and finds nothing in healthy logs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("i
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One history; tests work on copies of it."""
+    """One history; tests work on copies."""
     root = tmp_path_factory.mktemp("healthy")
     Node(root / "node", 11).live(30)
     return root / "node"
@@ -41,7 +41,7 @@ def quorum(healthy: Path, tmp_path: Path) -> list[Path]:
 
 
 def run(spark: "SparkSession", paths: list[Path]) -> AuditResult:
-    """The audit, less one rule: the random histories here fence brokers without a thought for their ISRs."""
+    """Run the audit without one rule: the random histories fence brokers that are in an ISR."""
     result = audit(spark, [str(path) for path in paths])
     return result._replace(findings=tuple(f for f in result.findings if f.rule != "fenced-in-isr"))
 
@@ -56,7 +56,7 @@ def batches_of(segment: Path) -> list[tuple[int, Batch]]:
 
 
 def resealed(batch: Batch, *, previous_chain: bytes, **changes: object) -> Batch:
-    """The batch anew, its CRC and chain right."""
+    """Seal the batch again, with correct CRC and chain."""
     fields: dict[str, object] = {
         "base_offset": batch.base_offset, "epoch": batch.epoch, "record_count": batch.record_count,
         "first_timestamp_ms": batch.first_timestamp_ms, "last_timestamp_ms": batch.last_timestamp_ms,
@@ -67,7 +67,7 @@ def resealed(batch: Batch, *, previous_chain: bytes, **changes: object) -> Batch
 
 
 def test_healthy_logs_are_clean(spark: "SparkSession", quorum: list[Path]) -> None:
-    """No finding at all; and the state that the fold makes is that of every snapshot."""
+    """The audit finds nothing, and the fold gives the state of every snapshot."""
     result = run(spark, quorum)
     assert result.findings == ()
     assert result.is_clean
@@ -80,7 +80,7 @@ def test_healthy_logs_are_clean(spark: "SparkSession", quorum: list[Path]) -> No
 
 
 def test_a_lagging_node_and_one_with_an_uncommitted_tail_are_healthy(spark: "SparkSession", tmp_path: Path) -> None:
-    """A follower that is behind, and a deposed leader with a tail of an older epoch, are what living clusters look like."""
+    """A follower that lags, and a deposed leader with a tail of an older epoch, are normal in a running cluster."""
     node = Node(tmp_path / "node", 12).live(10)
     behind, ahead, deposed = copies(node, tmp_path)
     log = Log.open(RealDirectory(ahead / "@metadata"))
@@ -99,7 +99,7 @@ def test_a_lagging_node_and_one_with_an_uncommitted_tail_are_healthy(spark: "Spa
 
 
 def test_what_is_above_the_durable_end_does_not_count(spark: "SparkSession", quorum: list[Path]) -> None:
-    """A live log: half a batch, written and not flushed, lies behind the end that was noted."""
+    """The log is live: behind the noted end is half a batch, written and not flushed."""
     last = segments(quorum[0])[-1]
     end = batches_of(last)[-1]
     position = end[0] + len(end[1].data)
@@ -112,7 +112,9 @@ def test_what_is_above_the_durable_end_does_not_count(spark: "SparkSession", quo
 
 
 def test_flipped_bits_are_found_where_they_are(spark: "SparkSession", quorum: list[Path]) -> None:
-    """One bit in a batch, one in a segment's header, one in a snapshot, on three nodes: three findings, each with its place."""
+    """One bit in a batch, one in a segment's header and one in a snapshot, on three nodes: three findings, each with
+    its place.
+    """
     first, second = segments(quorum[0])[0], segments(quorum[1])[1]
     position, batch = batches_of(first)[2]
     flip(first, position + 81, 3)
@@ -155,7 +157,9 @@ def test_a_cut_log_is_shorter_than_what_was_durable(spark: "SparkSession", quoru
 
 
 def rewrite(path: Path, index: int, **changes: object) -> Batch:
-    """Forges batch `index` of the first segment, with right CRCs and chains up to the segment's end. Returns what was there."""
+    """Forge batch `index` of the first segment, with correct CRCs and chains up to the segment's end. Return the old
+    bytes.
+    """
     segment = segments(path)[0]
     found = batches_of(segment)
     original = found[index][1]
@@ -178,7 +182,9 @@ def test_an_epoch_that_goes_back_is_found_though_all_sums_are_right(spark: "Spar
 
 
 def test_a_rewritten_history_is_found_and_the_odd_one_out_named(spark: "SparkSession", quorum: list[Path]) -> None:
-    """One record forged on one node, every CRC and chain after it made right: the others disagree."""
+    """One record is forged on one node, with correct CRCs and chains behind it. The other nodes have the other
+    history.
+    """
     found = batches_of(segments(quorum[1])[0])
     index, batch = next((i, b) for i, (_, b) in enumerate(found) if i > 2 and not b.is_control)
     records = decode_batch(batch)
@@ -194,7 +200,9 @@ def test_a_rewritten_history_is_found_and_the_odd_one_out_named(spark: "SparkSes
 
 
 def test_a_doctored_snapshot_is_found_by_the_fold(spark: "SparkSession", quorum: list[Path]) -> None:
-    """One record less, digest and chains of the file made right again: only the log can tell, and it does."""
+    """One record is removed, and digest and chains of the file are corrected. Only the fold of the log shows the
+    forgery.
+    """
     metadata = RealDirectory(quorum[2] / "@metadata")
     end = run(spark, quorum[:1]).snapshots[-1]
     name = end.name

@@ -1,4 +1,6 @@
-"""No false alarms: on what simulated clusters leave on their disks after every kind of crash, and on logs that are written to."""
+"""No false alarms: the audit of disks that simulated clusters leave after every kind of crash, and of logs during
+writes.
+"""
 
 import threading
 from pathlib import Path
@@ -23,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("i
 
 
 def export(disk: MemoryDirectory, path: Path) -> Path:
-    """The simulated disk as a real directory."""
+    """Write the simulated disk to a real directory."""
     path.mkdir(parents=True)
     for name in disk.names():
         entry = disk._entries[name]
@@ -40,8 +42,9 @@ def errors(result: AuditResult) -> list[str]:
 
 @pytest.mark.parametrize("seed", [8, 24])
 def test_what_simulated_clusters_leave_is_clean(spark: "SparkSession", tmp_path: Path, seed: int) -> None:
-    """Power cuts, truncations, installed snapshots, retention: whatever controllers did, it was right; and Spark compacts each
-    log to that controller's own file."""
+    """After power cuts, truncations, installed snapshots and retention the audit finds nothing, and Spark compacts each
+    log to that controller's own file.
+    """
     cluster = Cluster(seed)
     cluster.run(1_500)
     paths = [export(c.disk, tmp_path / c.name) for c in cluster.controllers]
@@ -59,7 +62,9 @@ def test_what_simulated_clusters_leave_is_clean(spark: "SparkSession", tmp_path:
 
 
 def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_path: Path) -> None:
-    """One thread appends, flushes, cuts its unflushed tail and rolls segments while the audit reads; nothing is reported."""
+    """One thread appends, flushes, cuts its unflushed tail and seals segments while the audit reads. The audit finds
+    nothing.
+    """
     node = Node(tmp_path / "node", 61).live(10)
     one, other = copies(node, tmp_path, (1, 2))
     log = Log.open(RealDirectory(one / "@metadata"), config=LogConfig(segment_bytes=8 << 10, tail_bytes=1 << 10))
@@ -74,7 +79,7 @@ def test_a_log_that_is_written_to_meanwhile_is_clean(spark: "SparkSession", tmp_
                 log.flush()
             elif len(ends) > 3:
                 del ends[-dice.randint(1, 2) :]
-                log.truncate(ends[-1])  # what a follower does with a tail that its leader does not have
+                log.truncate(ends[-1])  # a follower cuts a tail that its leader does not have
             if len(ends) > 20:
                 has_begun.set()
 

@@ -1,4 +1,4 @@
-"""Spark compacts a log to the very file that the controllers write, or says why not."""
+"""Spark compacts a log to the same file that the controllers write, or says why not."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.filterwarnings("i
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_compacted_file_is_the_controllers_file(spark: "SparkSession", tmp_path: Path, seed: int) -> None:
-    """Byte for byte, at the last mark and at any other; and again over the first result: compaction proves itself anew."""
+    """Byte for byte, at the last mark and at any other one. A second run replaces the first result and verifies its own
+    bytes.
+    """
     node = Node(tmp_path / "node", seed).live()
     for offset, end in ((None, node.marks[-1]), (node.marks[0].offset, node.marks[0])):
         result = compact(spark, str(node.path), offset, str(tmp_path / "out"))
@@ -31,7 +33,7 @@ def test_the_compacted_file_is_the_controllers_file(spark: "SparkSession", tmp_p
 
 
 def test_an_epoch_may_have_sixty_four_bits(spark: "SparkSession", tmp_path: Path) -> None:
-    """Spark's long holds every epoch that there is: compacted to the controllers' bytes, audited clean, and dumped."""
+    """Spark's long holds every epoch: the log is compacted to the controllers' bytes, audited clean, and dumped."""
     node = Node(tmp_path / "node", 6)
     node.epoch = EPOCH_MAX - 10
     node.live(10)
@@ -44,7 +46,9 @@ def test_an_epoch_may_have_sixty_four_bits(spark: "SparkSession", tmp_path: Path
 
 
 def test_a_log_that_stands_on_a_snapshot_is_folded_onto_it(spark: "SparkSession", tmp_path: Path) -> None:
-    """The log before the first snapshot is gone; the fold begins with the snapshot's records, and arrives at the same bytes."""
+    """The log below the first snapshot is deleted. The fold begins with the snapshot's records and gives the same
+    bytes.
+    """
     node = Node(tmp_path / "node", 5).live()
     node.journal.drop_prefix(node.marks[0])
     assert node.journal.shape.start == node.marks[0]

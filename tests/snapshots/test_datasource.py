@@ -1,4 +1,4 @@
-"""The log as Spark tables: exact schemas, damage as rows, live logs to their durable end."""
+"""The log as Spark tables: exact schemas, damage as rows, live logs up to their durable end."""
 
 import json
 from pathlib import Path

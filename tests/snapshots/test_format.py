@@ -1,4 +1,4 @@
-"""What a snapshot's file is: one file per state and offset, whoever writes it; and no damage passes."""
+"""The format of a snapshot: one file for one state and offset, on every node; and all damage is found."""
 
 import hashlib
 import random
@@ -43,7 +43,7 @@ def test_a_name_says_end_and_epoch_and_whether_it_is_whole() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_written_is_read(seed: int) -> None:
-    """Round trip: meta, records in canonical order, count and digest; and loading them gives the image again."""
+    """Round trip: metadata, records in canonical order, count and digest. Loading the records gives the image again."""
     disk, image = MemoryDirectory("/d"), image_at(500, seed=seed)
     info = write_image(disk, meta_of(image), image)
     contents = read_snapshot(disk, info.end)
@@ -55,7 +55,7 @@ def test_what_is_written_is_read(seed: int) -> None:
 
 
 def test_two_histories_with_one_state_make_one_file() -> None:
-    """What a file says depends on the state alone: not on the way there, not on who keeps the digest."""
+    """The file depends on the state only, not on the history, and not on the place where the digest was kept."""
 
     def state(*records: MetadataRecord) -> bytes:
         delta = MetadataDelta(EMPTY_IMAGE)
@@ -78,7 +78,7 @@ def test_two_histories_with_one_state_make_one_file() -> None:
 
 
 def test_batches_are_cut_by_the_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither count nor size pass their limits; a record that is larger than the size limit stands alone."""
+    """Neither count nor size exceed their limits; a record above the size limit gets a batch of its own."""
     monkeypatch.setattr(snapshot_format, "DATA_BATCH_RECORDS", 5)
     small = [Config(TOPIC_RESOURCE, "t", f"k{i:03}", "v") for i in range(12)]
     large = [
@@ -91,7 +91,7 @@ def test_batches_are_cut_by_the_records_alone(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_flipped_bit_is_found_and_named() -> None:
-    """One bit anywhere: the file does not verify, and the error says in which file, and at which byte the batch begins."""
+    """With any bit flipped, the file does not verify, and the error names the file and the first byte of the batch."""
     dice, disk, image = random.Random(3), MemoryDirectory("/d"), image_at(77)
     name = snapshot_name(write_image(disk, meta_of(image), image).end)
     intact = disk.read(name, 1 << 24)
@@ -119,7 +119,7 @@ def test_a_file_that_ends_early_or_goes_on_is_no_snapshot(cut: int) -> None:
 
 
 def test_a_forger_who_can_sum_is_found_by_the_digest() -> None:
-    """CRCs and chain made right again over one record less: count and digest in the footer tell."""
+    """One record is removed, with correct CRCs and chains. Count and digest in the footer do not match."""
     disk, image = MemoryDirectory("/d"), image_at(77)
     meta = meta_of(image)
     records = list(image.canonical_records())
@@ -140,7 +140,7 @@ def test_a_file_under_another_name_is_not_believed() -> None:
 
 @pytest.mark.parametrize("count", [0, 127, 128, 255, 256, 65_535, 65_536, 1 << 32])
 def test_a_footer_is_found_from_the_end_whatever_its_count(count: int) -> None:
-    """The count's encoding has five lengths; `read_meta` finds the footer by each of them."""
+    """The encoding of the count has five lengths, and `read_meta` finds the footer with each of them."""
     from metadata_log.format.batch import encode
 
     disk, meta = MemoryDirectory("/d"), meta_of(image_at(77))
@@ -157,8 +157,9 @@ def test_a_footer_is_found_from_the_end_whatever_its_count(count: int) -> None:
 
 
 def test_a_snapshot_of_a_late_epoch_is_written_listed_and_read() -> None:
-    """Its name has as many digits as the epoch needs. Snapshots are ordered by number: as text, ...-10000000000 stands before
-    ...-9999999999."""
+    """The name has as many digits as the epoch needs. Snapshots are ordered by number: as text, ...-10000000000 comes
+    before ...-9999999999.
+    """
     ends = [OffsetAndEpoch(7, 9_999_999_999), OffsetAndEpoch(7, 10_000_000_000), OffsetAndEpoch(8, EPOCH_MAX)]
     store = SnapshotStore(MemoryDirectory("/d"))
     for end in ends:
@@ -175,12 +176,14 @@ def test_a_snapshot_of_a_late_epoch_is_written_listed_and_read() -> None:
 
 
 def test_corruption_is_a_format_error() -> None:
-    """Callers that drop what does not hold together need one kind of error to look for."""
+    """Callers that drop damaged files need to catch one kind of error only."""
     assert issubclass(SnapshotCorrupt, LogFormatError)
 
 
 def test_the_format_does_not_drift() -> None:
-    """The bytes of one small snapshot, pinned: another release must write the same file, or nodes of two releases differ."""
+    """The bytes of one small snapshot are pinned: another release must write the same file, or nodes of two releases
+    differ.
+    """
     meta = SnapshotMeta(OffsetAndEpoch(7, 2), 1_700_000_000_000, bytes(range(32)), VOTERS, 1)
     records: list[MetadataRecord] = [Topic("a", uuid(1)), Config(TOPIC_RESOURCE, "a", "retention.ms", "1")]
     data = b"".join(batch.data for batch in snapshot_batches(meta, records))

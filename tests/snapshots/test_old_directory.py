@@ -1,7 +1,7 @@
-"""A controller's directory as it was written before epochs had 64 bits: it opens, goes on, and compacts to its own snapshots.
+"""A controller's directory from the time when epochs had 32 bits: it opens, grows, and compacts to its own snapshots.
 
-The archive was made by `tests.snapshots.nodes.Node(path, seed=11).live(60)`, its quorum-state by `election_file.save`, with the
-release of that time. It has three segments, epochs 2, 3 and 5, and snapshots at 344@3 and 566@5.
+The archive was made by `tests.snapshots.nodes.Node(path, seed=11).live(60)`, its quorum-state by `election_file.save`,
+with the release of that time. It has three segments, epochs 2, 3 and 5, and snapshots at 344@3 and 566@5.
 """
 
 import zipfile
@@ -47,7 +47,7 @@ def opened(old: Path) -> Log:
 
 
 def test_the_log_opens_as_it_was_and_goes_on(old: Path) -> None:
-    """On the same chain, across 2^32 epochs, over a new segment, and through another start."""
+    """The log grows on the same chain, across epoch 2^32, into a new segment, and is opened again."""
     log = opened(old)
     assert (log.shape.end, log.shape.flushed_end, log.shape.chain) == (739, 739, CHAIN)
     assert [entry.epoch for entry in log.shape.epochs] == [2, 3, 5]
@@ -72,7 +72,7 @@ def test_the_vote_reads_back(old: Path) -> None:
 
 
 def test_its_snapshots_are_what_this_code_would_write(old: Path) -> None:
-    """Nodes of two releases hand each other pieces of one file."""
+    """Nodes of two releases send each other parts of the same file."""
     store = SnapshotStore(RealDirectory(old).subdirectory("@metadata"))
     assert tuple(info.end for info in store.list()) == ENDS
     for end in ENDS:

@@ -1,4 +1,4 @@
-"""When a snapshot is due, and which go."""
+"""The rules for making and deleting snapshots."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def sizes(*rows: tuple[int, int, int]) -> list[SnapshotSize]:
 
 
 def test_a_log_a_little_over_the_limit_keeps_nearly_all_of_its_history() -> None:
-    """Each snapshot that goes takes its share of the log along; only as many go as are needed."""
+    """Each deleted snapshot takes its share of the log with it; only as many as necessary are deleted."""
     snapshots = sizes((100, 5, 0), (200, 5, 1), (300, 5, 2), (400, 5, 3), (500, 5, 4))
     assert RetentionPolicy(max_bytes=400).expired(snapshots, log_bytes=400) == (OffsetAndEpoch(100, 1),)
 

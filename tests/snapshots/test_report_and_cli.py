@@ -1,4 +1,4 @@
-"""What people see: the report, the command line and its exit codes."""
+"""The output for people: the report, the command line and its exit codes."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Page(HTMLParser):
-    """Checks that tags close in order, and collects what would be fetched or run."""
+    """Checks that tags close in order, and collects everything that a browser would fetch or run."""
 
     VOID = frozenset({"meta", "br"})
 
@@ -63,7 +63,7 @@ def read_page(html: str) -> Page:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_report_stands_alone_and_says_where(spark: "SparkSession", tmp_path: Path) -> None:
-    """Well formed, fetches nothing, runs nothing; verdict and place of the damage are in it."""
+    """The page is well formed, fetches nothing and runs nothing; it has the verdict and the place of the damage."""
     node = Node(tmp_path / "node", 51).live(25)
     paths = copies(node, tmp_path)
     flip(segments(paths[1])[0], 900)
@@ -83,7 +83,7 @@ def test_a_report_stands_alone_and_says_where(spark: "SparkSession", tmp_path: P
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 clean, 10 findings, 1 failed; JSON on stdout alone."""
+    """0 clean, 10 findings, 1 failed; stdout has only JSON."""
 
     @contextmanager
     def session(*_: object) -> Iterator[object]:
@@ -115,9 +115,9 @@ def test_the_commands_exit_codes(spark: "SparkSession", tmp_path: Path, monkeypa
 def test_a_record_from_the_future_ends_a_job_in_one_line(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str
 ) -> None:
-    """A later release has written a record of a type that this one does not know.
+    """A later release has written a record of a type that this release does not know.
 
-    The job says so, names the offset and what to use instead; Spark's traceback of the task is shown to nobody.
+    The job names the offset and the release to use instead, without the traceback of Spark's task.
     """
 
     @contextmanager
@@ -138,7 +138,7 @@ def test_a_record_from_the_future_ends_a_job_in_one_line(
 
 @pytest.mark.parametrize("words", [[], ["-o", "json"], ["--batches"]])
 def test_a_dump_shows_a_record_from_the_future(tmp_path: Path, words: list[str]) -> None:
-    """A dump judges nothing: it shows the number of the type, and goes on."""
+    """A dump shows the number of an unknown type and goes on."""
     node = Node(tmp_path / "node", 53).live(5)
     node.log_unknown_record()
     result = CliRunner().invoke(cli.main, ["dump", str(node.path), *words])
@@ -148,7 +148,7 @@ def test_a_dump_shows_a_record_from_the_future(tmp_path: Path, words: list[str])
 
 @pytest.mark.parametrize("job", ["dump", "audit"])
 def test_without_the_extra_packages_there_is_one_line(tmp_path: Path, job: str) -> None:
-    """The extra `[spark]` is optional; whoever runs a job without it reads what to install, and no traceback."""
+    """The extra `[spark]` is optional. Without it a job says what to install, and shows no traceback."""
     Node(tmp_path / "node", 54).live(3)
     program = (
         "import sys; sys.modules['pyarrow'] = sys.modules['pyspark'] = None; "

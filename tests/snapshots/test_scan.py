@@ -1,4 +1,6 @@
-"""Reading a segment that may be damaged: every flipped bit is one damaged place, and what follows is not blamed for it."""
+"""The scan of a segment that may be damaged: one flipped bit is one damaged place, and the batches behind it are
+intact.
+"""
 
 import itertools
 import random
@@ -17,7 +19,7 @@ from tests.sim.disk import MemoryDirectory
 from tests.snapshots.nodes import Node, copies, flip, segments
 
 LENGTH_AT = 4
-"""Where a batch's header says how long the batch is."""
+"""The position of a batch's length in its header."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_an_intact_segment_is_read_to_its_zero_tail(node: Node) -> None:
 
 
 def test_every_flipped_bit_is_exactly_one_place(node: Node) -> None:
-    """P2. Whichever bit: one place is wrong, it is the batch that holds the byte, and all other batches are still read."""
+    """P2. For any bit: exactly the batch with that byte is damaged, and the scan reads all other batches."""
     first = segments(node.path)[0]
     intact, dice = first.read_bytes(), random.Random(8)
     batches = scanned(intact, first.name)
@@ -60,7 +62,7 @@ def test_every_flipped_bit_is_exactly_one_place(node: Node) -> None:
 
 
 def test_the_batch_after_a_damaged_one_is_found_wherever_it_begins(node: Node) -> None:
-    """A record may end with the byte that a batch begins with, and a damaged length may point past the next batch."""
+    """A record may end with the first byte of a batch, and a damaged length may point behind the next batch."""
     first = segments(node.path)[0]
     intact = first.read_bytes()
     batches = scanned(intact, first.name)
@@ -89,7 +91,7 @@ def test_a_torn_tail_above_the_durable_end_is_not_looked_at(node: Node) -> None:
 
 @pytest.mark.parametrize("split_bytes", [1, 500, 4_000, 1 << 30])
 def test_stretches_begin_at_batches_and_cover_the_file(node: Node, split_bytes: int) -> None:
-    """However it is split: the same batches, the same chains, no batch twice."""
+    """For any split: the same batches, the same chains, no batch twice."""
     for path in segments(node.path):
         file = RealDirectory(path.parent).open(path.name)
         whole = list(scan(file, FileRange(path.name, 0, file.size(), None, None)))

@@ -1,4 +1,4 @@
-"""The snapshots of a node: chosen by number, believed by checksum, there whole or not at all."""
+"""The snapshots of a node: chosen by number, trusted by checksum, complete or absent."""
 
 import random
 
@@ -37,7 +37,9 @@ def test_clusters_that_were_formatted_apart_begin_with_different_chains() -> Non
 
 
 def test_a_bad_snapshot_is_passed_over_and_takes_no_good_one_with_it() -> None:
-    """S5. The newest is damaged: the one before it is the newest valid, and retention keeps it although it is over the limits."""
+    """S5. The newest snapshot is damaged: the one before is the newest valid one, and retention keeps it although the
+    limits are exceeded.
+    """
     disk = MemoryDirectory("/d")
     store = SnapshotStore(disk)
     for offset in (10, 20, 30):
@@ -94,7 +96,9 @@ def test_a_download_that_does_not_verify_is_gone() -> None:
 
 
 def test_a_snapshot_that_there_was_no_room_for_takes_no_download_with_it() -> None:
-    """What there is of it goes. The leader's, which this node needs more, goes on from where it is."""
+    """The unfinished snapshot is deleted. The download of the leader's snapshot, which this node needs more,
+    continues.
+    """
     disk = MemoryDirectory("/d")
     store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
     end, own = write(there, 500), OffsetAndEpoch(40, 1)
@@ -110,7 +114,7 @@ def test_a_snapshot_that_there_was_no_room_for_takes_no_download_with_it() -> No
 
 
 def test_what_is_of_another_history_than_the_log_is_not_kept() -> None:
-    """However whole it is; and while it is being looked at, nobody takes it away."""
+    """Even if the snapshot is intact. While it is verified, no other call deletes it."""
     disk = MemoryDirectory("/d")
     store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
     end = write(there, 500)
@@ -141,7 +145,9 @@ def test_parts_that_a_crash_left_are_discarded_and_those_being_written_are_not()
 
 @pytest.mark.parametrize("operation", range(1, 9))
 def test_a_power_cut_anywhere_leaves_the_snapshot_whole_or_absent(operation: int) -> None:
-    """`.part`, flush, rename, flush of the directory: whatever the disk kept, a name without `.part` is a whole snapshot."""
+    """`.part`, flush, rename, flush of the directory: after any power cut, a name without `.part` is a whole
+    snapshot.
+    """
     for seed in range(12):
         disk = MemoryDirectory("/d")
         store = SnapshotStore(disk)
@@ -173,10 +179,9 @@ def test_retention_is_soft_and_goes_oldest_first() -> None:
 
 
 def test_what_a_failed_fsync_has_left_of_a_download_is_written_again() -> None:
-    """
-    1. The fsync that completes a download fails: the pages are marked clean, and the disk does not have them.
-    2. The next process goes on with what it finds, and completes it. The fsync succeeds now, and proves nothing.
-    3. The power goes: the snapshot must be there, whole.
+    """1. The fsync that completes a download fails: the pages are marked clean, but are not on the disk.
+    2. The next process continues the download and completes it. The fsync succeeds now, and proves nothing.
+    3. Power cut: the snapshot must be on the disk, complete.
     """
     source = SnapshotStore(MemoryDirectory())
     end = write(source, 10)
@@ -201,7 +206,9 @@ def test_what_a_failed_fsync_has_left_of_a_download_is_written_again() -> None:
 
 
 def test_retention_waits_where_the_newest_cannot_be_read() -> None:
-    """Nobody knows then which is the newest whole one. A start is told the disk's own error: it is tried again, damage is not."""
+    """The newest intact snapshot is not known then. A start fails with the disk's own error, because a start that fails
+    with damage is not tried again.
+    """
     disk = MemoryDirectory("/d")
     for offset in (10, 20):
         write(SnapshotStore(disk), offset)
@@ -218,7 +225,7 @@ def test_retention_waits_where_the_newest_cannot_be_read() -> None:
 
 
 def test_a_snapshot_whose_time_cannot_be_read_is_listed_without_one() -> None:
-    """Until it can: its age is nothing to guess at for ever."""
+    """Until the disk can read it: the store does not cache a guess."""
     disk = MemoryDirectory("/d")
     there = SnapshotStore(disk)
     write(there, 10)
@@ -240,7 +247,7 @@ def test_a_chunk_that_cannot_be_read_is_not_here() -> None:
 
 
 def test_a_download_that_cannot_be_read_again_is_fetched_anew() -> None:
-    """While it is verified, and when a new process finds it."""
+    """During verification, and when a new process finds it."""
     disk = MemoryDirectory("/d")
     store, there = SnapshotStore(disk), SnapshotStore(MemoryDirectory("/a"))
     end = write(there, 50)
