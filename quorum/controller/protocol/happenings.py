@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
-from typing import ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias, get_args
 
 from metadata_log.format.ids import NO_LEADER, NodeId
 from metadata_log.format.records import FROM_OFFSET, RECOVERING, PartitionChange
@@ -261,6 +261,9 @@ Happening: TypeAlias = (
     | FeatureFinalized
     | ControllerRegistered
 )
+
+KINDS: Final[tuple[str, ...]] = tuple([happening.kind for happening in get_args(Happening)])
+"""The kinds of all happenings."""
 
 
 def replicas_moved(

@@ -5,6 +5,7 @@ here, add to the field where the thing happens, and give the field a row in the 
 say what happened, and the runtime counts.
 """
 
+from quorum.controller.protocol.happenings import KINDS
 from quorum.core.roles import Role, Transition
 from quorum.runtime.protocol.jobs import FlushJob, Job, WriteSnapshotJob
 from service_kit.process.tallies import LATENCY_BUCKETS_S, LONG_BUCKETS_S, WORK_BUCKETS_S, Counter, Histogram
@@ -31,8 +32,9 @@ class Tallies:
         self.brokers_fenced = Counter.by_labels()
         """Brokers that the node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
         broker 7 fenced?"; there are at most as many series as brokers times reasons."""
-        self.happenings = Counter.by_labels()
-        """Committed happenings that the node has decided, by kind."""
+        self.happenings = Counter(*[kind.replace(" ", "_") for kind in KINDS])
+        """Committed happenings that the node has decided, by kind. Each kind is shown from the start, because Prometheus'
+        `increase` does not see the first value of a series."""
 
     def count_transition(self, change: Transition) -> None:
         """Counts a change of role that is part of an election."""
