@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 WIDTH_MAX: Final = 1_000
 UNKNOWN: Final = "-"
 """The mark for null in a table."""

@@ -375,7 +375,7 @@ async def test_snapshots_are_marked_and_listed(run: Run) -> None:
     """The mark's offset; a node that cannot be asked is a row that says so."""
     marked = (await run("snapshot", "create", "--reason", "before the upgrade", "-o", "json")).document
     assert marked == {
-        "schema_version": 1, "end_offset": 7, "written_by": None, "not_written_by": None, "sha256": None, "identical": None,
+        "schema_version": 2, "end_offset": 7, "written_by": None, "not_written_by": None, "sha256": None, "identical": None,
     }  # fmt: skip
     listed = (await run("snapshot", "list", "-o", "json")).document
     assert shape(listed["snapshots"][0]).keys() == {
@@ -500,7 +500,7 @@ async def test_preferred_leaders_are_elected(run: Run, node: FakeNode) -> None:
     )
     assert one.exit_code == 0
     assert one.document == {
-        "schema_version": 1, "elected": 1, "not_needed": 0, "failed": 0,
+        "schema_version": 2, "elected": 1, "not_needed": 0, "failed": 0,
         "partitions": [{"topic": "orders", "partition": 1, "leader_id": 0, "result": "elected", "error": None}],
     }  # fmt: skip
     again = await run("leaders", "elect", "--topic", "orders", "--partition", 1)

@@ -46,7 +46,7 @@ def test_every_batch_is_a_row(segment: Path) -> None:
 def test_the_documents_shape_is_fixed(segment: Path) -> None:
     """Also with records: each with its offset, type and data."""
     document = json.loads(run(segment, "--print-data", "-o", "json").stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert shape(document["rows"][1]) == {
         "kind": "str", "file": "str", "position": "int", "base_offset": "int", "end_offset": "int", "epoch": "int",
         "record_count": "int", "is_control": "bool", "first_timestamp_ms": "int", "last_timestamp_ms": "int", "bytes": "int",
