@@ -10,13 +10,16 @@ import itertools
 import random
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import TOPIC
+from clients.admin import METHODS, TOPIC
 from metaquorum import AdminClient, AdminError, ErrorCode, Unanswered
+from service_kit.rpc.api_methods import changes_nothing
 from tests.chaos.history import Kind, Operation, Outcome, State
+
+R = TypeVar("R")
 
 REGISTER: Final = "retention.ms"
 KEYS: Final = ("alpha", "beta", "gamma", "delta", "epsilon")
@@ -35,9 +38,9 @@ class Answer(NamedTuple):
 class SingleAttempts(AdminClient):
     """An AdminClient that asks once for a change: whatever may have happened is said to the caller."""
 
-    async def _ask(self, method: str, request: Any, *, repeatable: bool = True, **options: Any) -> Any:
-        is_read = method.startswith(("Describe", "List"))
-        return await super()._ask(method, request, repeatable=repeatable and is_read, **options)
+    async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
+        is_read = changes_nothing(METHODS[request.DESCRIPTOR.full_name], request)
+        return await super().call(request, response_type, repeatable=is_read)
 
 
 class Clients:
