@@ -32,9 +32,12 @@ metaquorum_problem{code="disk_full"} 0.0
 
 A number that a node does not know is NaN. Each daemon also shows `process_*`: memory, CPU time and open files.
 
+Metrics cost a controller about 1 us in each turn, and some 4 ms for each page. The counts of brokers, topics and partitions are made
+in a thread, at most once a second and only for what has changed; a page shows the newest counts.
+
 ## Alerts
 
-Six rules that find most of what goes wrong. The runbook says what to do.
+Seven rules that find most of what goes wrong. The runbook says what to do.
 
 | alert when | because |
 |---|---|
@@ -43,6 +46,7 @@ Six rules that find most of what goes wrong. The runbook says what to do.
 | `max(metaquorum_offline_partitions) > 0` | no broker leads these partitions |
 | `max(metaquorum_under_min_isr_partitions) > 0` | producers that want all replicas are refused |
 | `max(metaquorum_brokers{state="fenced"}) > 0` for 1 min | a broker is gone |
+| `metaquorum_certificate_expiry_timestamp_seconds - time() < 14 * 86400` | other nodes soon refuse this node |
 | `up == 0`, or `/readyz` without an answer for 5 s | a controller whose disk hangs answers nothing, and shows no metric |
 """
 

@@ -89,13 +89,11 @@ def _tell_of_voters(before: frozenset[NodeId], status: NodeStatus) -> frozenset[
 
 
 def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
-    """Logs damage that was found or repaired, and a disk that is full or has room again."""
+    """Logs damage that was found, and damage that was repaired. (A full disk is a problem.)"""
     if now.damage_found > before.damage_found:
         log.error("damage found", what=now.last_damage, damaged_records=now.damaged_records)
     if now.damage_mended > before.damage_mended:
         log.info("damage mended", ranges=now.damage_mended, damaged_records=now.damaged_records)
-    if now.is_full is not before.is_full:
-        log.error("disk full", reason="no room to go on") if now.is_full else log.info("disk has room again")
     return now
 
 
