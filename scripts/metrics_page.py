@@ -32,8 +32,8 @@ metaquorum_problem{code="disk_full"} 0.0
 
 A number that a node does not know is NaN. Each daemon also shows `process_*`: memory, CPU time and open files.
 
-Metrics cost a controller about 1 us in each turn, and some 4 ms for each page. The counts of brokers, topics and partitions are made
-in a thread, at most once a second and only for what has changed; a page shows the newest counts.
+Metrics cost a controller about 1 us in each turn, and some 4 ms for each page. Brokers, topics and partitions are counted in a
+thread, at most once a second and only for what has changed; a page shows the newest counts.
 
 ## Alerts
 
