@@ -212,7 +212,7 @@ class Log(LogView):
         self._shape = None
         for batch in run:
             active.extend(batch, memory.chain)
-            memory.take(batch)
+            memory.append(batch)
 
     def _roll(self) -> Piece:
         """Seal the active segment and create the next one."""
@@ -377,7 +377,7 @@ class Log(LogView):
             write_start(self._directory, start)
             self._memory.start = start
             self._segments.forget_damage_below(start)
-            self._memory.history.begin_within(start, damaged.above(snapshot.offset, chain))
+            self._memory.history.start_inside(start, damaged.above(snapshot.offset, chain))
             self.note_snapshot(snapshot)
             self._segments.retire_below(snapshot.offset)
 
@@ -423,7 +423,7 @@ class Log(LogView):
         check_filling(damaged, batches)
         self._segments.repair(damaged, batches, self._memory.start)
         self._generation += 1
-        self._memory.history.fill(damaged, batches)
+        self._memory.history.replace_damaged(damaged, batches)
         self._shape = None
 
     def forget_loss(self) -> None:

@@ -30,7 +30,7 @@ class LogHistory:
         self.last_timestamp_ms = start.timestamp_ms
         self.quorum_records: list[tuple[Offset, QuorumRecord]] = []
 
-    def take(self, batch: Batch) -> None:
+    def append(self, batch: Batch) -> None:
         """Add `batch`, the log's new last batch."""
         self._enter(batch.epoch, batch.base_offset)
         if batch.is_control:
@@ -58,7 +58,7 @@ class LogHistory:
             self.epochs = (EpochStart(self.epochs[index].epoch, start), *self.epochs[index + 1 :])
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= start]
 
-    def step_over(self, damaged: DamagedRange) -> None:
+    def append_damaged(self, damaged: DamagedRange) -> None:
         """Add a damaged range.
 
         The range's records count as records of the epoch before them, except the last record, whose epoch is known. If
@@ -70,18 +70,18 @@ class LogHistory:
         self._enter(damaged.epoch_after, damaged.end - 1)
         self.last_timestamp_ms = max(self.last_timestamp_ms, damaged.timestamp_after_ms)
 
-    def begin_within(self, start: LogStart, damaged: DamagedRange) -> None:
+    def start_inside(self, start: LogStart, damaged: DamagedRange) -> None:
         """Move the log's start into `damaged`. The history behind the range does not change."""
         fresh = LogHistory(start)
-        fresh.step_over(damaged)
+        fresh.append_damaged(damaged)
         for entry in self.epochs:
             if entry.start_offset >= damaged.end:
                 fresh._enter(entry.epoch, entry.start_offset)
         self.epochs = fresh.epochs
         self.quorum_records = [entry for entry in self.quorum_records if entry[0] >= damaged.end]
 
-    def fill(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
-        """Replace what `step_over` assumed about `damaged` by the repaired batches."""
+    def replace_damaged(self, damaged: DamagedRange, batches: Sequence[Batch]) -> None:
+        """Replace what `append_damaged` assumed about `damaged` by the repaired batches."""
         epochs = [entry for entry in self.epochs if entry.start_offset < damaged.start]
         filling = [EpochStart(batch.epoch, batch.base_offset) for batch in batches]
         for entry in [*filling, *(entry for entry in self.epochs if entry.start_offset >= damaged.end)]:

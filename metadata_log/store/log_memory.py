@@ -34,24 +34,24 @@ class LogMemory:
         self.history = LogHistory(start)
         self.tail = Tail(start.start.offset, start.chain, self._tail_bytes)
 
-    def take(self, batch: Batch) -> None:
+    def append(self, batch: Batch) -> None:
         """Add `batch`, the log's new last batch."""
-        self.history.take(batch)
+        self.history.append(batch)
         self.tail.append(batch)
         self.end = batch.end_offset
         self.chain = batch.chain
 
-    def follow(self, item: Batch | DamagedRange) -> None:
+    def add_recovered(self, item: Batch | DamagedRange) -> None:
         """Add `item`, the next batch or damaged range that recovery found. Ignore items below the log's start."""
         start = self.start.start.offset
         if isinstance(item, Batch):
             if item.base_offset >= start:
-                self.take(item)
+                self.append(item)
         elif item.end > max(start, item.start):
-            self._step_over(item)
+            self._append_damaged(item)
 
-    def _step_over(self, damaged: DamagedRange) -> None:
-        self.history.step_over(damaged)
+    def _append_damaged(self, damaged: DamagedRange) -> None:
+        self.history.append_damaged(damaged)
         self.end, self.chain = damaged.end, damaged.chain_after
         self.tail.clear(self.end, self.chain)
 

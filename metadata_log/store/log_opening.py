@@ -156,7 +156,7 @@ class _Opening:
             if not began:
                 memory.begin_at(recovery.start)
                 began = True
-            memory.follow(item)
+            memory.add_recovered(item)
         self._refuse_earlier_loss()
         lost = recovery.settle(may_lose=self._may_be_lost, unread=self._note.unread)
         if not began:  # before a loss is noted: if no record is left, the note needs this log's own first chain

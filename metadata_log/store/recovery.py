@@ -50,7 +50,7 @@ from metadata_log.format.ids import Epoch, Offset
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, LogStart
 from metadata_log.store.piece import Piece
-from metadata_log.store.resume import Damage, Reached, Resume, ResumeSearch
+from metadata_log.store.resume import DamagedPlace, Reached, Resume, ResumeSearch
 from metadata_log.store.salvage import intact_batches
 from metadata_log.store.segment import (
     SEGMENT_HEADER_BYTES,
@@ -126,7 +126,7 @@ class Recovery:
         self._known = _furthest_known(directory, note, snapshot)
         """The durable end, to which the batches of the last segment must lead."""
         self._snapshot_end: Offset = 0 if snapshot is None else snapshot.end
-        self._damage: Damage | None = None
+        self._damage: DamagedPlace | None = None
         self._foreign = False
         self._end: Offset = start_offset
         self._chain: bytes | None = None
@@ -166,10 +166,10 @@ class Recovery:
                 continue
             except _AnotherHistory as e:
                 self._foreign = True
-                self._damage = Damage(index, 0, self._end, str(e))
+                self._damage = DamagedPlace(index, 0, self._end, str(e))
                 return
             except BadBatch as e:
-                damage = Damage(index, e.position, self._end, str(e), isinstance(e, UnreadableBatch))
+                damage = DamagedPlace(index, e.position, self._end, str(e), isinstance(e, UnreadableBatch))
             if self._chain is None and self._start is not None:
                 self._begin_at_start(self._start)
             resume = None if self._chain is None else self._resume_behind(damage)
@@ -271,13 +271,13 @@ class Recovery:
 
     # --- behind damage ---------------------------------------------------------------------------------------------
 
-    def _resume_behind(self, damage: Damage) -> Resume | None:
+    def _resume_behind(self, damage: DamagedPlace) -> Resume | None:
         """Find the place where the log goes on behind `damage`, with proof; None if there is no such place."""
         assert self._chain is not None
         reached = Reached(self._epoch, self._chain, self._time_ms)
         return ResumeSearch(self._directory, self._names, self._known, damage, reached).find()
 
-    def _step_over(self, damage: Damage, resume: Resume) -> DamagedRange:
+    def _step_over(self, damage: DamagedPlace, resume: Resume) -> DamagedRange:
         """Record a damaged range. The part of the range below the log's start is left out: those records are not
         missing.
         """
@@ -292,7 +292,7 @@ class Recovery:
             end,
             chain_before,
             chain_after,
-            file=self._names[damage.segment_index],
+            file=self._names[damage.file_index],
             position=damage.position,
             end_file=self._names[resume.file_index],
             end_position=resume.position,
@@ -351,9 +351,7 @@ class Recovery:
     def _where(self) -> CorruptLog:
         damage, path = self._damage, self._directory.path_text
         if damage is not None:
-            return CorruptLog.at(
-                f"{path}/{self._names[damage.segment_index]}", damage.position, self._end, damage.reason
-            )
+            return CorruptLog.at(f"{path}/{self._names[damage.file_index]}", damage.position, self._end, damage.reason)
         if not self.pieces:
             return CorruptLog.at(f"{path}/no segment", 0, self._end, "there is no log")
         last = self.pieces[-1]
@@ -367,7 +365,7 @@ class Recovery:
                 reason = f"the chain at {end} is not the one noted there"
                 raise CorruptLog.at(self._directory.path_text, 0, self._lowest, reason)
 
-    def _lost_behind(self, damage: Damage) -> Flushed | None:
+    def _lost_behind(self, damage: DamagedPlace) -> Flushed | None:
         """Return how far the records behind `damage` had been durable; None if they are a torn tail, as far as can be
         known.
         """
@@ -381,9 +379,9 @@ class Recovery:
             last = max(last or Flushed(0, b""), Flushed(batch.end_offset, batch.chain))
         return last
 
-    def _intact_behind(self, damage: Damage, lowest: Offset) -> Iterator[Batch]:
-        for index in range(damage.segment_index, len(self._names)):
-            position = damage.position if index == damage.segment_index else SEGMENT_HEADER_BYTES
+    def _intact_behind(self, damage: DamagedPlace, lowest: Offset) -> Iterator[Batch]:
+        for index in range(damage.file_index, len(self._names)):
+            position = damage.position if index == damage.file_index else SEGMENT_HEADER_BYTES
             with closing(self._directory.open(self._names[index])) as file:
                 for _, batch in intact_batches(file, position, lowest):
                     yield batch
@@ -393,7 +391,7 @@ class Recovery:
     def set_aside(self) -> None:
         """Copy the file from which `cut` will take bytes, durably, for later inspection."""
         damage = self._damage
-        if damage is not None and self.pieces and self.pieces[-1].name == self._names[damage.segment_index]:
+        if damage is not None and self.pieces and self.pieces[-1].name == self._names[damage.file_index]:
             copy_file(self._directory, self.pieces[-1].name, self.pieces[-1].name + DAMAGED_SUFFIX)
 
     def cut(self, *, keep_files: bool) -> None:
@@ -411,5 +409,5 @@ class Recovery:
             else:
                 self._directory.remove(name)
         self._directory.flush()
-        if damage.segment_index < kept:
+        if damage.file_index < kept:
             self.pieces[-1].cut_tail()

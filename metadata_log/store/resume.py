@@ -25,10 +25,10 @@ from metadata_log.store.salvage import first_that_leads_to, intact_batches
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, header_of
 
 
-class Damage(NamedTuple):
-    """The first damaged place: byte `position` of the `segment_index`-th file. The log is intact up to `offset`."""
+class DamagedPlace(NamedTuple):
+    """The first damaged place: byte `position` of the `file_index`-th file. The log is intact up to `offset`."""
 
-    segment_index: int
+    file_index: int
     position: int
     offset: Offset
     reason: str
@@ -58,7 +58,12 @@ class ResumeSearch:
     """The search for the place where one log goes on behind one damage."""
 
     def __init__(
-        self, directory: Directory, names: Sequence[str], durable: Flushed | None, damage: Damage, reached: Reached
+        self,
+        directory: Directory,
+        names: Sequence[str],
+        durable: Flushed | None,
+        damage: DamagedPlace,
+        reached: Reached,
     ) -> None:
         """`names` are the log's segments; `durable` is the durable end, if known."""
         self._directory = directory
@@ -69,8 +74,8 @@ class ResumeSearch:
 
     def find(self) -> Resume | None:
         """Find the place where the log goes on behind `damage`, with proof; None if there is no such place."""
-        for index in range(self._damage.segment_index, len(self._names)):
-            position = self._damage.position if index == self._damage.segment_index else 0
+        for index in range(self._damage.file_index, len(self._names)):
+            position = self._damage.position if index == self._damage.file_index else 0
             if position == 0:
                 header = header_of(self._directory, self._names[index])
                 if header is not None:

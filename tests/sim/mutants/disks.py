@@ -12,7 +12,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.piece import Piece
 from metadata_log.store.recovery import Recovery
-from metadata_log.store.resume import Damage
+from metadata_log.store.resume import DamagedPlace
 from quorum.core import download, fetch_service
 from quorum.core.protocol.disk_trust import DiskTrust
 from quorum.core.protocol.divergence import UseSnapshot, Valid, Verdict, judge_fetch
@@ -131,7 +131,7 @@ def _install_the_past() -> Iterator[None]:
         yield
 
 
-def _nothing_behind(self: Recovery, damage: Damage) -> None:
+def _nothing_behind(self: Recovery, damage: DamagedPlace) -> None:
     return None
 
 
