@@ -21,12 +21,10 @@ from typing import Any, Protocol
 
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
-from broker_agent import convert
 from broker_agent.cache import MetadataCache, MetadataView
 from broker_agent.metadata_pages import CURSOR_NAME_CHARS_MAX, Page, Turns, cursor_name
 from broker_agent.session.lifecycle import BrokerState
 from broker_agent.topic_order import TopicOrder
-from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, Uuid
 from service_kit.rpc.refusals import Refusal
 
@@ -110,7 +108,6 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         if not broker.may_serve():  # the lease may have lapsed while the page was built
             raise self._not_available()
         response = page.response
-        response.error.CopyFrom(convert.error(ErrorCode.NONE))
         response.cluster_id, response.generation, response.as_of_offset = broker.cluster_id, generation, view.offset
         controller_id = view.controller_id()
         if controller_id is not None:

@@ -51,7 +51,9 @@ class NoAnswer(Exception):
         if never_sent:
             text += "; nothing was done"
         elif self.may_have_happened:
-            text += "; the request may have taken effect"
+            text += "; the request may have taken effect; look before you repeat it"
+        else:
+            text += "; a read changes nothing, so ask again"
         super().__init__(text)
 
 
@@ -113,7 +115,7 @@ class Forwarder:
                 stub = await self._until_stop(self.stub(target, node_id))
         except (WrongServer, OSError) as e:
             why = str(e) or "no connection in time"
-            raise NoAnswer(f"{target} was to be asked: {why}", never_sent=True, is_read=is_read) from e
+            raise NoAnswer(f"{target} cannot be reached: {why}", never_sent=True, is_read=is_read) from e
         except _Stopped:
             pass  # nothing was sent yet
         self._check_not_stopping(target, is_read)  # the forwarder may have stopped meanwhile
@@ -127,10 +129,10 @@ class Forwarder:
             refusal = Refusal.of(e)
             if refusal is not None:
                 raise refusal from e
-            text = f"{target} was asked: {e.code().name}: {e.details()}"
+            text = f"{target} did not answer: {e.code().name}: {e.details()}"
             raise NoAnswer(text, never_sent=was_never_sent(e), is_read=is_read) from e
         except _Stopped:
-            text = f"{target} was asked, and has not answered yet: this node is shutting down"
+            text = f"{target} has not answered, and this node is shutting down"
             raise NoAnswer(text, never_sent=False, is_read=is_read) from None
 
     async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -150,7 +152,9 @@ class Forwarder:
 
     def _check_not_stopping(self, target: str, is_read: bool) -> None:
         if self._stopping:
-            raise NoAnswer(f"{target} was not asked: this node is shutting down", never_sent=True, is_read=is_read)
+            raise NoAnswer(
+                f"{target} was not asked, because this node is shutting down", never_sent=True, is_read=is_read
+            )
 
     async def stop(self, grace_s: float) -> None:
         """Takes no more requests. Forwarded requests get `grace_s` seconds more, and then end with NoAnswer."""
