@@ -40,7 +40,7 @@ from broker_agent.store import METADATA_DIRECTORY, BrokerStore, WrongHistory
 from metadata_log.disk.files import FlushFailed
 from metadata_log.format.errors import ErrorCode, LogFormatError
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.format.records import Endpoint, FeatureRange
+from metadata_log.format.records import STATE_REASONS, Endpoint, FeatureRange
 from metadata_log.image.replay import ReplayStopped
 from quorum.controller.protocol.commands import (
     AlterPartition,
@@ -98,6 +98,16 @@ class SimBroker:
         self._timer = 0
         self._target: SimController = cluster.controllers[0]
         self._asleep: list[Input] = []
+
+    def _features(self) -> tuple[FeatureRange, ...]:
+        """The features of this broker's release.
+
+        In seeds 3, 8, 13, ... all brokers can read why a broker is in its state, in seeds 1, 6, 11, ... those with an odd id can,
+        and in the other seeds none can.
+        """
+        reads_reasons = self.cluster.seed % 5 == 3 or (self.cluster.seed % 5 == 1 and self.broker_id % 2 == 1)
+        known = (FeatureRange("metadata.version", 1, 1),)
+        return (*known, FeatureRange(STATE_REASONS, 0, 1)) if reads_reasons else known
 
     def boot_up(self) -> None:
         """Starts the process on whatever its disk holds, if it does not run."""
@@ -305,7 +315,7 @@ class SimBroker:
             broker_id=self.broker_id,
             incarnation_id=self.incarnation_id,
             endpoints=(Endpoint("CLIENT", "127.0.0.1", 9_000 + self.broker_id),),
-            features=(FeatureRange("metadata.version", 1, 1),),
+            features=self._features(),
             rack=None,
             log_dirs=(self.broker_id.to_bytes(16, "big"),),
             previous_incarnation_id=effect.previous_incarnation,

@@ -9,7 +9,7 @@
     brokers     answers to brokers, and how long brokers may serve       F1 - F7, M2, M8, the lease
     requests    requests done once, remembered, and forgotten            C3
     clients     answers to clients                                       C1 - C5
-    story       the happenings told by active controllers                T1, T2
+    story       the happenings told by active controllers                T1 - T3
 
 The checks are incremental: each check looks at the possible changes of one event, and compares with `history`.
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from metadata_log.format.ids import Offset
+from quorum.controller.partitions.broker_view import BrokerView
 from quorum.controller.protocol.happenings import BrokerFenced, Happening
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.active.story import Story
@@ -36,6 +37,10 @@ STORIES: dict[str, Mutant] = {
     "told-by-the-next-leadership": Mutant(
         "a leader that lost its leadership tells what was not committed when it leads again",
         lambda: patched(Story, "drop", _drop_nothing),
+    ),
+    "reason-that-some-cannot-read": Mutant(
+        "a record says why a broker is in its state, although a broker of an older release is registered",
+        lambda: patched(BrokerView, "all_read_reasons", True),
     ),
     "fencing-not-told": Mutant(
         "the controller fences a broker and does not say so", lambda: patched(Story, "appended", _tell_of_no_fencing)
