@@ -9,11 +9,7 @@ Old bytes must decode for ever, so this file changes only as follows:
   * fields are only appended, and an appended field has a default;
   * the meaning of a field never changes.
 
-A new record type changes at most four files:
-  1. this file: the class, and the union at the end. The annotations `Uuid` and `Secret` mark ids and secrets;
-  2. `metadata_log/image/delta.py`: the effect of the record, as a row of `REPLAYS`;
-  3. the file in `quorum/controller` that decides to write the record;
-  4. for a canonical record also `metadata_log/image/metadata_image.py`: a field, and a place in `canonical_records`.
+`docs/recipes.md` lists the files that a new record type changes. The annotations `Uuid` and `Secret` mark ids and secrets.
 
 *Canonical records.* The image of the cluster is a set of canonical records, one for each entity: one `RegisterBroker`
 for a broker, one `Partition` for a partition, and so on. Other records (`PartitionChange`, `RemoveTopic`) change or
