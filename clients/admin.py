@@ -375,9 +375,9 @@ class AdminClient:
                 raise AdminError.of_refusal(refusal, target, is_read=is_read) from e
             sent, size = not was_never_sent(e), request.ByteSize()
             raise error_of_call(target, e, sent=sent, size=size, is_read=is_read) from e
-        refused = getattr(response, "error", None)
-        if refused is not None and refused.code:  # so release 0.1.0 refuses
-            raise AdminError.of(response.error, getattr(response, "leader", None), target, is_read=is_read)
+        refusal = Refusal.in_answer(response)
+        if refusal is not None:
+            raise AdminError.of_refusal(refusal, target, is_read=is_read)
         for name in _OFFSETS:
             self._high_watermark = max(self._high_watermark, getattr(response, name, 0))
         return response

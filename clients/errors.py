@@ -26,20 +26,9 @@ class AdminError(Exception):
         self.hint = hint
 
     @classmethod
-    def of(
-        cls,
-        error: common_pb2.Error,
-        leader: common_pb2.LeaderHint | None = None,
-        target: str = "",
-        *,
-        is_read: bool = False,
-    ) -> "AdminError":
-        """Returns the error that a response carries."""
-        code = ErrorCode.of(error.code)
-        message = error.message or code.name
-        if code is ErrorCode.REQUEST_TIMED_OUT:
-            return _missing(is_read)(code, f"{target}: {message}" if target else message)
-        return AdminError(code, message, None if leader is None else target_of(leader))
+    def of(cls, error: common_pb2.Error) -> "AdminError":
+        """Returns the error of one item of an answer."""
+        return cls.of_refusal(Refusal(ErrorCode.of(error.code).name, error.message))
 
     @classmethod
     def of_refusal(cls, refusal: Refusal, target: str = "", *, is_read: bool = False) -> "AdminError":

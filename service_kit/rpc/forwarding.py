@@ -124,7 +124,7 @@ class Forwarder:
         asked.context.timeout_ms = max(1, int((left_s - ANSWER_GRACE_S) * 1_000))
         metadata = in_the_name_of(principal) + (((STAY_HERE, "1"),) if stay_here else ())
         try:
-            return await self._until_stop(_answer(getattr(stub, method), asked, left_s, metadata))
+            answer = await self._until_stop(_answer(getattr(stub, method), asked, left_s, metadata))
         except grpc.aio.AioRpcError as e:
             refusal = Refusal.of(e)
             if refusal is not None:
@@ -134,6 +134,10 @@ class Forwarder:
         except _Stopped:
             text = f"{target} has not answered, and this node is shutting down"
             raise NoAnswer(text, never_sent=False, is_read=is_read) from None
+        refusal = Refusal.in_answer(answer)
+        if refusal is not None:
+            raise refusal
+        return answer
 
     async def _until_stop(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Returns the result of `work`, or raises its error, or raises _Stopped."""

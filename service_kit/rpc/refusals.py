@@ -87,6 +87,20 @@ class Refusal(Exception):
             return None
         return cls(info.reason, status.message, info.metadata, e.code()) if is_ours else None
 
+    @classmethod
+    def in_answer(cls, answer: Any) -> Self | None:
+        """The refusal in an answer's own field `error`, as release 0.1.0 gave it; None where there is none."""
+        error = getattr(answer, "error", None)
+        if error is None or not error.code:
+            return None
+        code = error.DESCRIPTOR.fields_by_name["code"].enum_type.values_by_number.get(error.code)
+        leader = getattr(answer, "leader", None)
+        metadata = {}
+        if leader is not None:
+            leader_id = leader.leader_id if leader.HasField("leader_id") else None
+            metadata = leader_metadata(leader_id, leader.epoch, leader.endpoint.host, leader.endpoint.port)
+        return cls("UNKNOWN_SERVER_ERROR" if code is None else code.name, error.message, metadata)
+
     @property
     def leader(self) -> HostPort | None:
         """The leader's address; None if the node did not know it."""

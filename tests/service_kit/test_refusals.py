@@ -134,12 +134,14 @@ def test_statuses_are_of_codes_that_exist() -> None:
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code])
 @pytest.mark.parametrize("is_read", [False, True])
 def test_the_client_raises_the_same_error_for_a_status_as_for_an_answer(code: ErrorCode, is_read: bool) -> None:
-    """A stream refuses in its answers, a unary call with a status; a caller sees no difference."""
+    """0.1.0 refused in its answers, later releases refuse with a status; a caller sees no difference."""
     answer = admin_pb2.CreateTopicsResponse()
     answer.error.code = int(code)  # type: ignore[assignment]
     answer.error.message = "why"
     answer.leader.leader_id, answer.leader.endpoint.host, answer.leader.endpoint.port = 2, "::1", 9_001
-    told = AdminError.of(answer.error, answer.leader, "c1", is_read=is_read)
+    in_answer = Refusal.in_answer(answer)
+    assert in_answer is not None
+    told = AdminError.of_refusal(in_answer, "c1", is_read=is_read)
     refused = AdminError.of_refusal(
         Refusal(code.name, "why", leader_metadata(2, 1, "::1", 9_001)), "c1", is_read=is_read
     )
