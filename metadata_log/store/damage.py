@@ -57,7 +57,7 @@ class DamagedRangeRead(CorruptLog):
 
     @classmethod
     def of(cls, path_text: str, damaged: DamagedRange) -> Self:
-        error = cls(f"{path_text}: damage: {damaged}")
+        error = cls(f"{path_text}: the records {damaged} are damaged; read them after the repair, or from another node")
         error.file, error.position, error.offset = f"{path_text}/{damaged.file}", damaged.position, damaged.start
         error.damaged = damaged
         return error
