@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import METHODS, TOPIC
+from clients.admin import TOPIC
+from clients.calls import METHODS
 from metaquorum import AdminClient, AdminError, ErrorCode, Unanswered
 from service_kit.rpc.api_methods import changes_nothing
 from tests.chaos.history import Kind, Operation, Outcome, State

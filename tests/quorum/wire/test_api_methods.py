@@ -8,7 +8,7 @@ import pytest
 import quorum_rpc.v1
 from quorum_rpc.v1 import admin_pb2
 
-from clients.admin import METHODS as CLIENT_METHODS
+from clients.calls import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.commands import DEFAULT_COUNT
 from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type, response_type
 from quorum.wire.convert.convert_admin import from_create_topics

@@ -1,0 +1,246 @@
+"""Calls of AdminService: one request, as many attempts as it takes, one answer or one error.
+
+A call asks the controller that the client believes to lead, follows leader hints, and asks the next controller while none leads.
+Each call has one deadline. For example:
+
+    1. The client sends CreateTopics with request id R to controller 1, which commits the topic and dies before it answers.
+    2. The client sends the same request with R to controller 2, which leads now. Controller 2 finds R, and returns the first
+       answer.
+    3. Had controller 2 refused the request, or had the deadline come first, the client would raise `MayHaveHappened`: the first
+       attempt may still arrive. The caller then looks (list, describe).
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final, Self, TypeAlias, TypeVar
+
+import grpc
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc
+
+from clients.errors import AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered, error_of_call
+from metadata_log.format.errors import ErrorCode
+from service_kit.rpc.api_methods import ADMIN, Kind, changes_nothing
+from service_kit.rpc.dial import was_never_sent
+from service_kit.rpc.forwarding import STAY_HERE
+from service_kit.rpc.grpc_options import channel_options
+from service_kit.rpc.refusals import Refusal
+
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
+R = TypeVar("R")
+
+METHODS: Final = {
+    method.input_type.full_name: method.name
+    for method in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
+    if not method.client_streaming
+}
+"""The unary methods of AdminService. The keys are the names of the requests' types; no two methods share one."""
+
+DEFAULT_TIMEOUT_S: Final = 10.0
+ATTEMPT_S: Final = 2.0
+"""How long the client waits for one controller before it asks the next one."""
+BACKOFF_FIRST_S: Final = 0.02
+BACKOFF_MAX_S: Final = 0.2
+
+_OFFSETS: Final = ("offset", "as_of_offset")
+"""The fields of answers that tell how far the log has come."""
+
+ASK_ELSEWHERE: Final = frozenset(
+    (
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_READY,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.STORAGE_ERROR,
+    )
+)
+"""The codes after which the client asks another controller, or the same one in a moment: nothing was done."""
+
+NEVER_REPEATED: Final = frozenset((ErrorCode.RECORD_BATCH_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR))
+"""The codes after which the client never repeats a request: the next controller would make the same mistake."""
+
+
+class Calls:
+    """The calls of one client to one cluster's controllers. Use on one event loop."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        cluster_id: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        dial: Any = None,
+        local: bool = False,
+    ) -> None:
+        """`endpoints`: `host:port` of controllers, or of brokers, which ask the controllers. `dial(target) -> Channel`: makes the
+        channels, for example with TLS. `local`: reads see the asked node's own image, which may be old, but never older than
+        what this client has seen.
+        """
+        assert endpoints, "at least one endpoint"
+        self.endpoints = tuple(endpoints)
+        self.timeout_s = timeout_s
+        self._cluster_id = cluster_id or ""
+        self._dial = dial or _dial_insecurely
+        self._stubs: dict[str, tuple[grpc.aio.Channel, Any]] = {}
+        self._target = self.endpoints[0]
+        self._turn = 0
+        self._local = local
+        self.local_view: admin_pb2.LocalView | None = None
+        """The node and the age of the last answer that came from one node's own image."""
+        self._high_watermark = 0
+        """The highest offset that this client was told of. Its next change takes effect above, and its next read is not older."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        stubs, self._stubs = self._stubs, {}
+        for channel, _ in stubs.values():
+            await channel.close()
+
+    async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
+        """Sends any request of AdminService to the active controller. The request's type names the method.
+
+        `repeatable`: the client may send the request again when the answer is missing; by default true for reads and for changes
+        with a request id.
+        """
+        kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
+        if kind is Kind.CHANGE_ONCE:
+            request.context.request_id = secrets.token_bytes(16)
+        elif kind is Kind.READ and self._local:
+            request.context.consistency = admin_pb2.RequestContext.LOCAL
+            request.context.client_high_watermark = self._high_watermark
+        if repeatable is None:
+            repeatable = kind is not Kind.CHANGE
+        response: Any = await self._ask(request, repeatable=repeatable)
+        if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
+            self.local_view = response.local
+        assert isinstance(response, response_type), response
+        return response
+
+    async def leader(self) -> str:
+        """Returns `host:port` of the active controller, and waits for an election if necessary."""
+        await self._ask(admin_pb2.ListTopicsRequest(limit=1), metadata=((STAY_HERE, "1"),))
+        return self._target
+
+    async def _ask(self, request: Any, *, repeatable: bool = True, metadata: Metadata = ()) -> Any:
+        """Asks controllers until the active one answers, or the deadline comes."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self.timeout_s
+        backoff_s, last = BACKOFF_FIRST_S, AdminError(ErrorCode.NOT_CONTROLLER, "nobody was asked")
+        lost: AdminError | None = None
+        is_stale = not self._high_watermark
+        while (left_s := deadline_s - loop.time()) > 0:
+            target = self._target
+            attempt_s = min(left_s, ATTEMPT_S) if repeatable else left_s
+            try:
+                if request.context.request_id and not request.context.client_high_watermark:
+                    if is_stale:
+                        await self._see(target, attempt_s)
+                    request.context.client_high_watermark = self._high_watermark
+                response = await self._attempt(target, request, attempt_s, metadata)
+                doubt = None if lost is None else _doubt(request, response)
+                if doubt is None:
+                    return response
+                last = doubt
+                break
+            except AdminError as e:
+                last = e
+            if last.code is ErrorCode.REQUEST_ID_EXPIRED and lost is None:
+                request.context.client_high_watermark = 0  # nothing was done: this client's offset is too old
+                is_stale = True
+                continue
+            if repeatable and isinstance(last, Unanswered) and last.code not in NEVER_REPEATED:
+                lost = last if isinstance(last, MayHaveHappened) else lost
+            elif last.code not in ASK_ELSEWHERE:
+                break
+            if not self._go_elsewhere(target, last.hint):
+                await asyncio.sleep(max(0.0, min(backoff_s, deadline_s - loop.time())))
+                backoff_s = min(2 * backoff_s, BACKOFF_MAX_S)
+        else:
+            last = NoLeader.after(self.timeout_s, last)
+        if lost is not None and request.context.request_id:
+            raise MayHaveHappened(ErrorCode.REQUEST_TIMED_OUT, f"{lost.message}; then: {last.message}") from last
+        raise last
+
+    async def _see(self, target: str, timeout_s: float) -> None:
+        """Reads the log's offset before the first attempt of a change, so that the controllers will still know the outcome."""
+        try:
+            await self._attempt(target, admin_pb2.ListTopicsRequest(limit=1), timeout_s)
+        except Unanswered as e:  # of a read, before the change
+            raise NotReached(ErrorCode.BROKER_NOT_AVAILABLE, e.message) from e
+
+    async def call_one(self, request: Any, response_type: type[R], endpoint: str | None) -> R:
+        """Asks the controller at `endpoint`, or each controller until the first answers."""
+        targets = [endpoint] if endpoint is not None else [self._target, *self.endpoints]
+        last: AdminError | None = None
+        for target in dict.fromkeys(targets):
+            try:
+                response = await self._attempt(target, request, min(self.timeout_s, ATTEMPT_S))
+                assert isinstance(response, response_type), response
+                return response
+            except (NotReached, Unanswered) as e:
+                last = e
+        assert last is not None
+        raise last
+
+    async def _attempt(self, target: str, request: Any, timeout_s: float, metadata: Metadata = ()) -> Any:
+        method = METHODS[request.DESCRIPTOR.full_name]
+        request.context.cluster_id = self._cluster_id
+        request.context.timeout_ms = max(1, int(timeout_s * 1_000))
+        is_read = changes_nothing(method, request)
+        try:
+            # The server's deadline comes first, so that its word about the outcome still arrives.
+            response = await getattr(self._stub(target), method)(request, timeout=timeout_s + 0.25, metadata=metadata)
+        except grpc.aio.AioRpcError as e:
+            refusal = Refusal.of(e)
+            if refusal is not None:
+                raise AdminError.of_refusal(refusal, target, is_read=is_read) from e
+            sent, size = not was_never_sent(e), request.ByteSize()
+            raise error_of_call(target, e, sent=sent, size=size, is_read=is_read) from e
+        refusal = Refusal.in_answer(response)
+        if refusal is not None:
+            raise AdminError.of_refusal(refusal, target, is_read=is_read)
+        for name in _OFFSETS:
+            self._high_watermark = max(self._high_watermark, getattr(response, name, 0))
+        return response
+
+    def _go_elsewhere(self, asked: str, hint: str | None) -> bool:
+        """Chooses the next target: the hinted leader, if it is another node (then True), or the next endpoint."""
+        if hint is not None and hint != asked:
+            self._target = hint
+            return True
+        self._turn = (self._turn + 1) % len(self.endpoints)
+        self._target = self.endpoints[self._turn]
+        return False
+
+    def _stub(self, target: str) -> Any:
+        if target not in self._stubs:
+            channel = self._dial(target)
+            stub = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+            self._stubs[target] = (channel, stub)
+        return self._stubs[target][1]
+
+
+def _doubt(request: Any, response: Any) -> AdminError | None:
+    """Returns why this answer leaves the outcome of an earlier, lost attempt open; None where the outcome is clear.
+
+    Either every item was refused. Controllers remember only changes that were made, so the lost attempt may still arrive, and be
+    accepted then. Or the lost attempt was made, and its results were too long to be remembered.
+    """
+    if not request.context.request_id or getattr(request, "validate_only", False) or not hasattr(response, "results"):
+        return None
+    if not response.results:
+        text = f"it was done below offset {response.offset}; which parts of it were refused is not remembered"
+        return AdminError(ErrorCode.REQUEST_TIMED_OUT, text)
+    errors = [result.error for result in response.results]
+    return AdminError.of(errors[0]) if all(error.code for error in errors) else None
+
+
+def _dial_insecurely(target: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(target, options=channel_options())
