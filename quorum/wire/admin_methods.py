@@ -63,7 +63,7 @@ Row: TypeAlias = Submitted | Viewed | Counted | Asked
 
 
 class Controller(NamedTuple):
-    """What an `Asked` row may use."""
+    """The parts of a node that an `Asked` row may use."""
 
     node: ControllerNode
     node_id: int
@@ -105,7 +105,7 @@ def _list_brokers(_: Any, view: ReadView, counts: Any) -> admin_pb2.ListBrokersR
     return convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
 
 
-# --- what the node answers itself --------------------------------------------------------------------------------------
+# --- answers of the node itself -----------------------------------------------------------------------------------------
 
 
 async def _describe_quorum(controller: Controller, _: Any, __: int) -> admin_pb2.DescribeQuorumResponse:
