@@ -73,7 +73,7 @@ class HappeningLines:
 
 
 def _is_bad(happening: Happening) -> bool:
-    """Whether an operator should look at it: a broker is lost, or partitions cannot be led or may have lost data."""
+    """Returns whether an operator should look at a happening: a broker is lost, or partitions lack a leader or may lack data."""
     if isinstance(happening, BrokerFenced):
         return happening.why in (StateReason.SESSION_ENDED, StateReason.LOG_DIRECTORIES_LOST)
     if isinstance(happening, ReplicasMoved):

@@ -1,4 +1,4 @@
-"""What a running controller shows of itself without being asked by an operator: log lines and health.
+"""The log lines and the health of a running controller.
 
 `watch` reads the node's status a few times a second, which costs microseconds, and logs what has changed.
 """

@@ -313,7 +313,7 @@ class _FetchStream:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a fetch is in flight."""
+        """True while a fetch is in flight."""
         return self._asked is not None
 
     def send(self, asked: _Asked, timeout_ms: int) -> None:

@@ -33,7 +33,7 @@ class RoleLines:
         self._repeated = 0
         self._line_ms = 0
         self._repeats = False
-        """Whether the newest line tells of repetitions."""
+        """True while the newest line tells of repetitions."""
 
     def tell(self, change: Transition) -> None:
         """Logs `change`, or counts it."""
