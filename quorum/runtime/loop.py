@@ -27,7 +27,7 @@ from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
 from metadata_log.format.records import Endpoint
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.inputs import Failure, PeerRefused, ShutDown
 from quorum.core.protocol.messages import EndQuorumEpochRequest, FetchRequest, PeerRequest, PeerResponse
 from quorum.core.quorum_state import TRANSITIONS_KEPT
 from quorum.core.roles import Transition
@@ -55,14 +55,12 @@ from quorum.runtime.protocol.world import (
     Event,
     JobDone,
     LocalRead,
-    PeerGone,
     RaftFailure,
     RaftRequest,
     RaftResponse,
     Read,
     ReplyTo,
     SnapshotWanted,
-    StopRequested,
     Submission,
     Tick,
 )
@@ -162,7 +160,7 @@ class NodeLoop:
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
         peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
-        peers.on_peer_refused(lambda node_id: self._post(PeerGone(node_id)))
+        peers.on_peer_refused(lambda node_id: self._post(PeerRefused(node_id)))
 
     async def start(self) -> None:
         """Starts the node: from now on it votes, and looks for a leader."""
@@ -172,7 +170,7 @@ class NodeLoop:
     async def stop(self) -> None:
         """Stops the node in order: a leader resigns, jobs end, and the directory is unlocked."""
         if self.node.stopped is None:
-            self._post(StopRequested())
+            self._post(ShutDown())
             await self._said_farewell()
         # The server may still be up, so that controllers that know of the resignation get an answer. From here on the node
         # takes no event: the directory is about to belong to another process.

@@ -63,14 +63,12 @@ from quorum.runtime.protocol.world import (
     JobDone,
     LocalRead,
     NodeStopped,
-    PeerGone,
     RaftFailure,
     RaftRequest,
     RaftResponse,
     Read,
     ReplyTo,
     SnapshotWanted,
-    StopRequested,
     Submission,
     Tick,
     World,
@@ -248,8 +246,8 @@ class Node:
                     self._log_repair.failed(request, self._now_ms)
                 else:
                     self._step(raft.RequestFailed(destination, request, failure))
-            case PeerGone(node_id):
-                self._step(raft.PeerRefused(node_id))
+            case raft.PeerRefused() | raft.ShutDown():
+                self._step(event)
             case Submission() | Read() | SnapshotWanted():
                 self._leadership.take(event, self._now_ms)
             case LocalRead():
@@ -258,8 +256,6 @@ class Node:
                 self._leadership.take_fetch(event, self._now_ms)
             case JobDone(job, error):
                 self._finish(job, error)
-            case StopRequested():
-                self._step(raft.ShutDown())
             case Tick():
                 return
             case _:

@@ -33,6 +33,7 @@ from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.partition_state import ISR, LEADER, LEADER_EPOCH, PARTITION_EPOCH
+from quorum.core.protocol.inputs import ShutDown
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     ChainRequest,
@@ -46,7 +47,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
 )
 from quorum.runtime.node import Node
-from quorum.runtime.protocol.world import RaftRequest, RaftResponse, StopRequested
+from quorum.runtime.protocol.world import RaftRequest, RaftResponse
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
 from quorum.wire.convert import convert_membership
@@ -280,7 +281,7 @@ def _asks_for_vote() -> tuple[LoneNode, PeerRequest]:
 
 def _resigns() -> tuple[LoneNode, PeerRequest]:
     lone = leader()
-    lone.turn(StopRequested())
+    lone.turn(ShutDown())
     return _sent(lone, EndQuorumEpochRequest)
 
 

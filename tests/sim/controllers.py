@@ -13,7 +13,7 @@ from metadata_log.store.log import Log
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
-from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.inputs import Failure, PeerRefused
 from quorum.core.protocol.messages import (
     FetchResponse,
     FetchSnapshotRequest,
@@ -34,7 +34,6 @@ from quorum.runtime.protocol.world import (
     Event,
     JobDone,
     LocalRead,
-    PeerGone,
     RaftFailure,
     RaftRequest,
     RaftResponse,
@@ -453,7 +452,7 @@ class SimController:
             settled = True
             self.deliver(RaftFailure(destination, request, failure), f"{what} to {peer.name} {failure.value}")
             if failure is Failure.REFUSED and self._rng.random() < 0.8:
-                self.deliver(PeerGone(destination), f"{peer.name} is gone")
+                self.deliver(PeerRefused(destination), f"{peer.name} is gone")
 
         def respond(answer: Answer) -> None:
             nonlocal settled

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 from metadata_log.format.ids import NodeId, Offset
 from quorum.controller.protocol.commands import Command, CommandReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.core.protocol.inputs import Failure
+from quorum.core.protocol.inputs import Failure, PeerRefused, ShutDown
 from quorum.core.protocol.messages import PeerRequest, PeerResponse
 from quorum.runtime.protocol.jobs import Job
 from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, ReadView, Refused, SnapshotMarked
@@ -44,13 +44,6 @@ class RaftFailure:
     destination: NodeId
     request: PeerRequest
     failure: Failure
-
-
-@dataclass(frozen=True, slots=True)
-class PeerGone:
-    """The end of another controller's process: the stream to it broke, and its host refused a new connection."""
-
-    node_id: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +104,11 @@ class Tick:
     """A deadline has passed, or the last turn left work to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """The process is about to end: a leader hands over its leadership first."""
-
-
 Event: TypeAlias = (
     RaftRequest
     | RaftResponse
     | RaftFailure
-    | PeerGone
+    | PeerRefused
     | Submission
     | BrokerFetch
     | Read
@@ -128,7 +116,7 @@ Event: TypeAlias = (
     | SnapshotWanted
     | JobDone
     | Tick
-    | StopRequested
+    | ShutDown
 )
 
 Answer: TypeAlias = PeerResponse | CommandReply | MetadataFetched | ReadView | SnapshotMarked | Refused

@@ -6,8 +6,9 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import NoOp
 from quorum.controller.protocol.commands import FenceBroker, FollowUpReply
 from quorum.controller.protocol.decision import Decision
+from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.protocol.requests import Refused
-from quorum.runtime.protocol.world import StopRequested, Submission
+from quorum.runtime.protocol.world import Submission
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 
 
@@ -21,7 +22,7 @@ def test_a_caller_whose_decision_is_cut_short_hears_that_it_may_have_happened(mo
     lone.turn(Submission(FenceBroker(7), reply_to, lone.now_ms + 1_000))
     assert reply_to not in lone.answers
 
-    lone.turn(StopRequested())
+    lone.turn(ShutDown())
 
     answer = lone.answers[reply_to]
     assert isinstance(answer, Refused)

@@ -24,8 +24,9 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.decision import ControllerError, Decision
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
-from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, StopRequested, Submission
+from quorum.runtime.protocol.world import Answer, BrokerFetch, ReplyTo, Submission
 from tests.quorum.controller.cluster import incarnation, registration
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -137,7 +138,7 @@ def test_a_restarted_node_remembers() -> None:
     disk = formatted_disk(voters_of([1]))
     lone = started(disk)
     first = answer(lone, send(lone, set_to("1"), identity()))
-    lone.turn(StopRequested())
+    lone.turn(ShutDown())
     lone.node.log.close()
 
     lone = started(disk)

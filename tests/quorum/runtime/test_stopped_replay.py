@@ -7,13 +7,14 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ReplicaKey
 from metadata_log.format.records import RemoveTopic, Topic
 from metadata_log.store.log import Log
+from quorum.core.protocol.inputs import PeerRefused
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
     FetchRequest,
     FetchResponse,
 )
-from quorum.runtime.protocol.world import PeerGone, RaftRequest, RaftResponse
+from quorum.runtime.protocol.world import RaftRequest, RaftResponse
 from snapshots.format import genesis
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
@@ -52,7 +53,7 @@ class Stopped(LoneNode):
 
     def lead(self) -> None:
         """Node 2 is gone, and node 3 votes for this one."""
-        self.turn(PeerGone(2))
+        self.turn(PeerRefused(2))
         self.elect()
         self.run_until_idle()
 

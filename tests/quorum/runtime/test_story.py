@@ -26,10 +26,11 @@ from quorum.controller.protocol.happenings import (
     StateReason,
 )
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.active.story import TOLD_KEPT, Story, Told
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.tallies import Tallies
-from quorum.runtime.protocol.world import BrokerFetch, StopRequested, Submission
+from quorum.runtime.protocol.world import BrokerFetch, Submission
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, formatted_disk, voters_of
 
 FEATURES = (FeatureRange("metadata.version", 1, 1), FeatureRange(STATE_REASONS, 0, 1))
@@ -89,7 +90,7 @@ def test_what_is_not_committed_is_not_told() -> None:
     lone.node.active.story.take()
     reply_to = submit(lone, SET)
     lone.run_until_idle()
-    lone.turn(StopRequested())
+    lone.turn(ShutDown())
     lone.run_until_idle()
 
     assert isinstance(lone.answers[reply_to], Refused)
