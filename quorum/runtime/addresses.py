@@ -1,6 +1,12 @@
-"""Where controllers are reached, as far as a node knows that by itself: its log says it, and its configuration knows better.
+"""The addresses of the controllers, from the node's own log and configuration.
 
-What others tell of it besides is weighed where controllers are dialled (`quorum.wire.peer_addresses`).
+The configuration overrides the log. `quorum.wire.peer_addresses` adds the addresses that other controllers report.
+
+Example: node 1 has the voters {1, 2, 3} in its log, with 3 at `c:9093`.
+    1. the operator moves node 3 to `d:9093`, and writes the new address into the configuration of node 1;
+    2. node 1 dials `d:9093`, although its log still says `c:9093`;
+    3. a client asks node 1 for the leader 3: node 1 answers `d:9093`;
+    4. node 2 asks node 1 for the leader 3: node 1 answers `c:9093`, because `d:9093` may be right for node 1 only.
 """
 
 from collections.abc import Mapping
@@ -13,7 +19,7 @@ from quorum.runtime.protocol.requests import LeaderHint
 
 
 class Addresses:
-    """As of now, whenever asked."""
+    """Reads the voter set and the leader from the core at each call, so every answer is up to date."""
 
     def __init__(self, core: RaftCore, node_id: NodeId, config: NodeConfig) -> None:
         self._core = core
@@ -21,28 +27,33 @@ class Addresses:
         self._config = config
 
     def endpoints(self) -> dict[NodeId, Endpoint]:
-        """What the voter set says, unless the configuration knows better: of this node itself most of all."""
+        """The address of each voter: from the configuration, otherwise from the voter set. The node's own address always
+        comes from its configuration.
+        """
         return {**self._recorded(), **self._config.voter_endpoints, **self._mine()}
 
     def last_named_leader(self) -> dict[NodeId, Endpoint]:
-        """Where the leader was when the log last named it; empty while none is known.
+        """The leader's address in the newest voter set of the log that contains the leader; empty if no leader is known.
 
-        It may have removed itself: it leads on until that is committed, and nothing is unless it is fetched from. Or it is
-        one that was removed long ago and added again elsewhere, of which this log does not tell yet: whatever is heard of
-        where it leads is newer.
+        The leader may be missing in the present voter set, for two reasons:
+            * leader 1 has removed itself. It leads until the removal is committed, and followers must fetch from node 1
+              until then;
+            * node 3 was removed long ago and was added again at another address. This log does not have the second record
+              yet, so the address is old. Every other report of node 3's address is newer and takes precedence.
         """
         leader_id = self._core.leader_id
         named = None if leader_id is None else self._core.voter_history.last_named(leader_id)
         return {named.node_id: named.endpoints[0]} if named is not None and named.endpoints else {}
 
     def leader_hint(self, now_ms: int) -> LeaderHint:
-        """For whoever came to the wrong node: the leader that this one follows as of `now_ms`, none that it only remembers."""
+        """The hint for a client that asked the wrong node. A leader that the node remembers but no longer follows is left out."""
         return self._hint(self._core.followed(now_ms).leader_id, self.endpoints())
 
     def named_leader(self) -> LeaderHint:
-        """For another controller, and to judge what one says of itself: a leader that is only remembered counts, too.
+        """The hint for another controller. A leader that the node only remembers counts, too.
 
-        An endpoint of a third one that only this node's configuration names is left out: it is perhaps nobody else's way there.
+        An address from the node's configuration is left out if the log does not have it, because the other controller may be
+        unable to reach that address.
         """
         return self._hint(self._core.leader_id, {**self._recorded(), **self._mine()})
 

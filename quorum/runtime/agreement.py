@@ -2,7 +2,7 @@
 
 The digests of images travel with fetches (`quorum.runtime.image.digests`). Example with voters 1, 2 and 3, leader 1:
     1. a bug on node 3 changes a partition of its image; the logs of all three nodes still agree;
-    2. node 3 fetches, and its fetch carries the digest of its image at offset 40; the digest of leader 1 at 40 is another one;
+    2. node 3 fetches, and its fetch carries the digest of its image at offset 40; leader 1 has another digest at 40;
     3. node 2 has the digest of leader 1 at 40, so leader 1 answers node 3 with `image_differs`;
     4. node 3 stops applying records, says so in its next fetches, and refuses local reads.
 """
@@ -18,7 +18,7 @@ ODD_ONE = "the image of this node differs from that of a majority, although thei
 
 
 class Agreement:
-    """Takes the digests from the state machine to the core, which sends them, and judges the digests that the core receives."""
+    """Gives the digests of the state machine to the core, which sends them, and judges the digests of the other voters."""
 
     def __init__(self, parts: Parts) -> None:
         self._me, self._core, self._state = parts.me, parts.core, parts.state
@@ -28,7 +28,7 @@ class Agreement:
 
     @property
     def is_odd(self) -> bool:
-        """Whether this node has stopped because no majority has its image, or ever had it."""
+        """True if the node has stopped because no majority has, or ever had, the same image."""
         return self._odd and self._state.stopped is not None
 
     def applied(self) -> None:
@@ -57,27 +57,32 @@ class Agreement:
             differing = state.digests.differing()
             if differing != self._told:
                 self._told = differing
-                logger.error("node %d: images differ: that of %s is not this one's", self._me.node_id, differing)
+                logger.error(
+                    "node %d: images differ: the image of %s is not equal to this node's image",
+                    self._me.node_id,
+                    differing,
+                )
             odd = state.digests.is_odd(request.replica, voters, self._me)
             core.carry_verdict(request.replica, image_differs=odd)
 
     def heard_answer(self, leader_id: int, response: FetchResponse) -> None:
-        """Stops this follower if its leader says that the follower's image differs from a majority's."""
+        """Stops the follower if the leader reports that the follower's image differs from a majority's."""
         core = self._core
         if response.image_differs and response.epoch == core.epoch and leader_id == core.leader_id:
             self._stop(ODD_ONE)
 
     def resign_if_stopped(self) -> None:
-        """Resigns if this node has stopped applying: an active controller must not decide by an image that may be wrong."""
+        """Resigns if the node has stopped applying: an active controller must not decide by a wrong image."""
         if self._state.stopped is not None:
             self._resign(self._state.stopped)
 
     def _make_way_for(self, request: FetchRequest) -> None:
-        """Resigns in favour of the voter that has just fetched. This leader has stopped applying, so it can never become active.
+        """Resigns in favour of the voter that has just fetched. The leader has stopped applying, so it can never become active.
 
-        The leader waits until that voter holds the whole log. Otherwise two remaining voters would loop: leader 1 resigns as
-        soon as it is elected; voter 2 lacks the LeaderChange of that epoch, so node 1 refuses its vote to voter 2; node 1 is
-        elected again.
+        The leader waits until the voter holds the whole log. Otherwise two remaining voters, 1 and 2, would loop:
+            1. node 1 is elected, and resigns at once;
+            2. voter 2 campaigns, but lacks node 1's LeaderChange record, so node 1 refuses its vote;
+            3. node 1 is elected again.
         """
         core, state = self._core, self._state
         assert state.stopped is not None

@@ -1,10 +1,10 @@
 """Applies committed records to the node's image, in log order, or replaces the image by a snapshot.
 
-*Applied is never ahead of durable.* A node applies committed records only as far as its own disk holds them, so a crash takes
-back nothing that the node has told a client.
+*Applied is never ahead of durable.* A node applies committed records only as far as its own disk holds them, so a crash never
+takes back an answer to a client.
 
-*A node that still loads its snapshot applies nothing*: there is no image yet that the log could continue. The node votes and
-replicates meanwhile. A snapshot from the leader, or one that repairs a damaged log, is newer and replaces the one in loading.
+*A node that still loads its snapshot applies nothing*, because the log has no image to continue. The node votes and replicates
+meanwhile. A snapshot from the leader, or from the repair of a damaged log, is newer and replaces the snapshot in loading.
 
 *A follower acknowledges before it applies.* The leader and its clients wait for the follower's acknowledgement; no client waits
 for the follower's image. Example with leader 1 and follower 2:
@@ -37,7 +37,7 @@ PUT_OFF_TURNS_MAX = 2
 
 
 class Applier:
-    """One per node."""
+    """Owns the progress of the image: each node has one applier."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class Applier:
         log_repair: LogRepair,
         mark_passed: Callable[[], None],
     ) -> None:
-        """`load` reads the snapshot that the log starts from; None where there is none. `mark_passed` is called at each mark."""
+        """`load` reads the snapshot at the start of the log; None if the log has no snapshot. The applier calls `mark_passed` at
+        each committed mark.
+        """
         self._log, self._state, self._snapshotter = parts.log, parts.state, parts.snapshotter
         self._disk, self._core, self._world, self._step = parts.disk, parts.core, parts.world, parts.step
         self._load = load
@@ -64,7 +66,7 @@ class Applier:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the first snapshot is still loading, so that there is no image yet."""
+        """True while the first snapshot is loading, so the node has no image yet."""
         return self._load is not None
 
     def check_invariants(self) -> None:
@@ -76,14 +78,14 @@ class Applier:
     # --- commits ---------------------------------------------------------------------------------------------------
 
     def has_more_to_do(self, until: Offset) -> bool:
-        """Whether `apply(until)` would apply at least one record."""
+        """True if `apply(until)` would apply at least one record."""
         applied = self._state.applied
         if applied >= until or self._load is not None or self._state.stopped is not None:
             return False
         return not self._log.is_damaged_at(applied)
 
     def apply_later(self, until: Offset) -> None:
-        """Applies now if that is little work or was put off twice; otherwise puts it off."""
+        """Applies now if the records are few or were put off twice; otherwise puts the work off."""
         if until - self._state.applied <= self._apply_at_once_records or self._turns_put_off == PUT_OFF_TURNS_MAX:
             self.apply(until)
         else:
@@ -121,7 +123,7 @@ class Applier:
         """Takes the result of loading a snapshot.
 
         Raises:
-            NodeStopped: this disk has no image that can be loaded.
+            NodeStopped: the disk has no image that can be loaded.
         """
         is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
         if job.mends and not is_broken:

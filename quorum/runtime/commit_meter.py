@@ -4,7 +4,7 @@
     turn 2  appends the records 15..16     the meter notes: end 17, at 0.001 s
     turn 3  has applied 15                 the meter observes 0.004 s, for turn 1
 
-One observation stands for all records of one turn, so the meter costs a turn the same however many records it appends.
+One observation stands for all records of a turn, so the cost of the meter does not grow with the number of records.
 """
 
 from collections import deque
@@ -17,7 +17,7 @@ WAITING_MAX = 1_000
 
 
 class CommitMeter:
-    """Measures the time from the turn that appended records to the turn that applied them."""
+    """Measures the time between two turns: a turn appends records, and a later turn applies these records."""
 
     def __init__(self, seconds: Histogram) -> None:
         self._seconds = seconds

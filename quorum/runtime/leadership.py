@@ -1,6 +1,6 @@
-"""Hands requests to the active controller while this node leads, and refuses them while it does not.
+"""Hands requests to the active controller while this node leads, and otherwise refuses them.
 
-    a request --> does this node lead? --no--> NOT_CONTROLLER, and who leads
+    a request --> does the node lead?  --no--> NOT_CONTROLLER, with a leader hint
                           | yes
                           v
                    ActiveController: decides, or holds the request until it is active
@@ -13,8 +13,8 @@
     4. the active controller begins, and decides on the topic.
 
 *A bug in a decision may cost the leadership.* If a decision raises an unexpected error and may have left the controller's soft
-state half changed (`quorum.runtime.active.decisions`), this node resigns. Nothing was appended; the next leader builds that
-state anew from the image.
+state half changed (`quorum.runtime.active.decisions`), the node resigns. Nothing was appended; the next leader builds its soft
+state from the image.
 """
 
 import logging

@@ -1,6 +1,6 @@
-"""Answers local reads: any controller answers from the records that it has applied, whether it leads or not.
+"""Answers local reads: any controller, leader or not, answers from its applied records.
 
-The answer may be old, but it is a state that was committed, as of the offset in the answer. The node asks no other node, so a
+The answer may be old, but shows a committed state, as of the offset in the answer. The node asks no other node, so a
 client gets an answer even while no controller leads. A node whose image differs from a majority's refuses
 (`quorum.runtime.agreement`).
 
@@ -29,7 +29,7 @@ class _Waiting:
 
 
 class LocalReads:
-    """Holds the reads that this node has not applied enough records for. Few do: a node is milliseconds behind."""
+    """Holds each read until the node has applied enough records. Few reads wait: a node is milliseconds behind."""
 
     def __init__(self, parts: Parts, active: ActiveController, applier: Applier, agreement: Agreement) -> None:
         self._node_id = parts.me.node_id
@@ -68,8 +68,8 @@ class LocalReads:
         for each in self._deadlines.expired(now_ms):
             event = each.event
             text = (
-                f"this controller has applied the records below {self._state.applied}; "
-                f"its client has seen {event.at_least} already. Ask another controller, or ask again"
+                f"nothing was read: this controller has applied the records below {self._state.applied}, and the client asks for "
+                f"{event.at_least} at least; ask another controller, or ask again"
             )
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 

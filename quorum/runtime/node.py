@@ -1,18 +1,22 @@
 """One controller: the pure core, the log and the state machine, joined in a synchronous turn.
 
-A turn takes the events that have come in, in order:
+A turn takes its events in order:
 
-    events --> core.step --> effects, carried out in order --> (appended, truncated: told to the core at once)
-           --> timers, only after all waiting events
-           --> settle: apply what is committed, answer who waited for it, begin one flush for all that was appended
+    events --> core.step --> effects, carried out in order --> (appended, truncated: reported to the core at once)
+           --> timers, after all events
+           --> settle: apply committed records, answer the waiting clients, start one flush for all appended batches
 
-Two rules live here and nowhere else.
+The node keeps two rules.
 
-*Disk before speech.* `SaveElectionState` returns when it is durable, before the next effect. An appended batch is
-acknowledged by nobody until a `FlushJob` drawn after it has come back and the core was told `Flushed`.
+*Disk before speech.* `SaveElectionState` returns when the vote is durable; only then does the node carry out the next effect. A
+node acknowledges an appended batch only after a `FlushJob` that was started after the append has ended, and after the core has
+taken `Flushed`. Example with leader 1 and follower 2:
+    1. follower 2 receives the batch [40, 45), appends the batch, and starts a flush; its flushed end is 40;
+    2. the power fails at this moment: the batch is lost, but follower 2 has not acknowledged the batch;
+    3. without the power failure the flush ends, the core takes `Flushed(45)`, and follower 2 fetches from 45.
 
-*Fail-stop.* Damage inside the log, a failed flush, or a broken law stops the node with its reason. A failed fsync is never
-tried again: the kernel marks the pages clean after the failure, and the second fsync would lie.
+*Fail-stop.* Damage that no repair handles, a failed flush or a broken law stops the node with a reason. A failed fsync is never
+repeated: the kernel marks the pages clean after the failure, so the second fsync would succeed without writing them.
 """
 
 import random
@@ -78,7 +82,7 @@ P = ParamSpec("P")
 
 
 class Node:
-    """A controller without its world. Driven by `turn`; the same object in production and in the simulator."""
+    """A controller without network and threads. The caller drives it by `turn`, in production and in the simulator."""
 
     def __init__(
         self, opened: Opened, config: NodeConfig, world: World, rng: random.Random, now_ms: int, wall_ms: int
@@ -97,7 +101,7 @@ class Node:
         self._core_deadline_ms: int | None = now_ms
         self._active_deadline_ms: int | None = now_ms
         self._disk_deadline_ms: int | None = now_ms
-        """What the core, the active controller and the disk said after the last turn."""
+        """The deadlines of the core, the active controller and the disk after the last turn."""
         self._stopped: str | None = None
         self.disk = Disk(
             opened,
@@ -109,7 +113,7 @@ class Node:
             now_ms,
         )
         self._others_wait = False
-        """For what this turn has appended, or acknowledges by asking for more."""
+        """True if a peer waits for the turn's flush or for the turn's fetch, so applying may be put off."""
         self.core = self._new_core(opened, rng, now_ms)
         self.addresses = Addresses(self.core, self.me.node_id, config)
         self._writer = LogWriter(
@@ -174,14 +178,14 @@ class Node:
     # --- the turn --------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int, wall_ms: int) -> None:
-        """The first turn. A snapshot is loaded in the background: the node votes and replicates meanwhile."""
+        """Takes the first turn. A job loads the snapshot; the node votes and replicates meanwhile."""
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._applier.start()
         self._guarded(self._carry_out_all, self.core.start(now_ms))
         self._guarded(self._settle)
 
     def turn(self, events: Iterable[Event], now_ms: int, wall_ms: int) -> None:
-        """Takes `events` in order, then timers that are due, then settles. Nothing happens after a stop."""
+        """Takes `events` in order, then the due timers, then settles. A stopped node does nothing."""
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._guarded(self._take_all, events)
 
@@ -193,7 +197,7 @@ class Node:
         self._settle()
 
     def next_deadline_ms(self) -> int | None:
-        """When the next turn is due even if nothing happens; to be asked after every turn."""
+        """The time of the next turn if no event comes before. The caller must ask after every turn."""
         core_ms, active_ms = self.core.next_deadline_ms(), self.active.next_deadline_ms()
         disk_ms = self.disk.next_deadline_ms()
         self._core_deadline_ms, self._active_deadline_ms, self._disk_deadline_ms = core_ms, active_ms, disk_ms
@@ -203,23 +207,24 @@ class Node:
 
     @property
     def awaits_majority(self) -> bool:
-        """As active controller it has appended what is not committed yet. So a turn comes soon, whatever else happens:
-        with a flush, a fetch, or the timer of check-quorum.
+        """True if the active controller has appended records that are not committed yet.
+
+        In this case another turn is certain to come soon: with a flush, a fetch, or the timer of check-quorum.
         """
         return self.active.on and self.state.applied < self.log.end
 
     @property
     def has_odd_image(self) -> bool:
-        """Whether this node has stopped applying records because its image differs from that of a majority."""
+        """True if the node has stopped applying records because its image differs from the image of a majority."""
         return self._agreement.is_odd
 
     @property
     def stopped(self) -> str | None:
-        """Why the node has stopped, if it has."""
+        """The reason if the node has stopped, otherwise None."""
         return self._stopped
 
     def stop(self, reason: str) -> None:
-        """Nothing happens any more; the world is told why. For the world, too, should a turn have failed."""
+        """Stops the node for good and gives the reason to the world. The event loop calls `stop`, too, after a failed turn."""
         self._stopped = reason
         self._world.stop_node(reason)
 
@@ -273,7 +278,7 @@ class Node:
             chain = None if place is None else self.log.chain_at(place)
         except CorruptLog as e:
             self.disk.found_damage(e)
-            self._report_damage()  # a leader that cannot say where a follower stands must not judge it
+            self._report_damage()  # a leader that cannot read its own chain must not judge a follower's log
             if isinstance(request, ChainRequest):
                 self._world.reply(reply_to, self._reader.silent_witness())
                 return
@@ -328,7 +333,7 @@ class Node:
         self._carry_out_all(self.core.step(raft_input, self._now_ms))
 
     def _report_growth(self) -> None:
-        """Tells the core what was proposed since it was last told: all of a turn's proposals at once."""
+        """Reports the appended proposals of the turn to the core, all at once."""
         if self._writer.take_unreported():
             self._carry_out_all(self.core.step(raft.Appended(self.log.shape), self._now_ms))
 
@@ -362,7 +367,7 @@ class Node:
             case fx.WriteSnapshotChunk(snapshot, position, data):
                 self._writer.write_chunk(snapshot, position, data, self._now_ms)
             case fx.InstallSnapshot(snapshot):
-                if self.core.is_loading_snapshot:  # the last piece may have found no room
+                if self.core.is_loading_snapshot:  # false if the disk had no room for the last piece
                     self._world.start_job(self.snapshotter.install_job(snapshot))
             case fx.LeadershipChanged(_, _, leading):
                 self._agreement.leadership_changed()
@@ -382,7 +387,7 @@ class Node:
         if batch is None:
             return
         if self.active.on:
-            # The proposed image must reach the log's end, or what is proposed next would stand at a wrong offset.
+            # The proposed image must reach the log's end, or the next proposal would have a wrong offset.
             self.state.propose(None, batch)
         self._writer.report(batch.base_offset)
 
@@ -390,7 +395,7 @@ class Node:
 
     @property
     def commit_target(self) -> Offset:
-        """How far this node may apply: what is committed, as far as its own disk holds it."""
+        """The offset up to which (exclusive) the node may apply: committed, and durable on its own disk."""
         return min(self.core.high_watermark or 0, self.log.shape.flushed_end)
 
     def _has_more_to_do(self) -> bool:
@@ -415,17 +420,22 @@ class Node:
                 assert_never(job)
 
     def _report_damage(self) -> None:
-        """A node whose log has a hole, or cannot grow, votes and does not lead."""
+        """Tells the core if the disk has become unfit or fit to lead.
+
+        A node with a damaged range, or without room for more records, votes but does not lead.
+        """
         if self.disk.is_fit_to_lead is self.core.disk_trust.damaged:
             self._step(raft.DamageRepaired() if self.disk.is_fit_to_lead else raft.DamageFound())
 
-    # --- what others may look at -----------------------------------------------------------------------------------
+    # --- for the parts and for tests -------------------------------------------------------------------------------
 
     def _lease_ms(self) -> int:
-        """The lease to give now: none, unless a majority has lately said that this node leads.
+        """The lease for a broker's fetch; 0 unless a majority has confirmed the leadership within `quorum_age_ms`.
 
-        A paused leader that wakes up deposed would otherwise keep alive, with its first answers, brokers that the new
-        leader has long fenced.
+        Counter-example without the rule:
+            1. leader 1 is paused for a minute; node 2 is elected, and fences broker 101;
+            2. leader 1 wakes up, does not know of the election, and answers a fetch of broker 101;
+            3. the answer would grant a lease to a fenced broker, which would serve its clients on.
         """
         began_ms = self.core.last_quorum_round_began_ms
         if began_ms is None or self._now_ms - began_ms >= self._config.quorum_age_ms:
@@ -433,7 +443,7 @@ class Node:
         return self._config.lease_ms
 
     def check_invariants(self) -> None:
-        """The laws that bind the parts to each other; cheap enough to be checked after every turn."""
+        """Asserts the laws between the parts of the node. Cheap enough to run after every turn."""
         assert self.core.shape == self.log.shape, (self.core.shape, self.log.shape)
         self.core.check_invariants()
         self._applier.check_invariants()

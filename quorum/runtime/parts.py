@@ -1,10 +1,10 @@
 """The bundle that the parts of a node share, built once by the node.
 
-Example: a client's request comes to a node that has lost its leadership.
+Example: a client's request reaches a node after the node has lost its leadership.
     1. `Node` hands the request to `Leadership`, which reads `core.is_leading` from the bundle: False;
     2. `Leadership` answers through `world.reply` of the same bundle;
-    3. a part that finds that the node must not lead calls `resign`: the core takes the input `Resign`, and the node carries out
-       the effects before `resign` returns.
+    3. another part finds that the node must not lead, and calls `resign`: the core takes the input `Resign`, and the node
+       carries out the effects before `resign` returns.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from quorum.runtime.protocol.world import World
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The objects that every part of one node works on. Each has one owner that changes it; the others read."""
+    """The objects that every part of one node works on. One owner changes each object; the other parts read the object."""
 
     me: ReplicaKey
     config: NodeConfig
@@ -37,5 +37,5 @@ class Parts:
     """Gives the core an input, and carries out the effects in order before it returns."""
 
     def resign(self, reason: str) -> None:
-        """Ends this node's leadership in the present epoch; without effect on a node that does not lead."""
+        """Ends the node's leadership in the present epoch; without effect on a node that does not lead."""
         self.step(raft.Resign(self.core.epoch, reason))

@@ -12,9 +12,9 @@ from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 
 
 def node_status(node: Node, now_ms: int) -> NodeStatus:
-    """The status of `node`: what the node knows of itself and, if it leads, of the others.
+    """The status of `node`, and the status of the other replicas if `node` leads.
 
-    Ages are milliseconds. A value that the node does not know is None.
+    Ages are in milliseconds. A value is None if the node does not know the value.
     """
     core, shape = node.core, node.log.shape
     followed = core.followed(now_ms)
@@ -47,7 +47,7 @@ def node_status(node: Node, now_ms: int) -> NodeStatus:
 
 
 def problems_of(node: Node, now_ms: int) -> tuple[Problem, ...]:
-    """The problems of this node, and those that it has with another, as of now."""
+    """The problems of the node, and its problems with other nodes, as of now."""
     is_full, stopped, differing = node.disk.space.is_short, node.state.stopped, node.state.digests.differing()
     stopped_code = ProblemCode.IMAGE_DIFFERS if node.has_odd_image else ProblemCode.REPLAY_STOPPED
     own = found(
@@ -55,7 +55,7 @@ def problems_of(node: Node, now_ms: int) -> tuple[Problem, ...]:
         (ProblemCode.LOG_DAMAGED, _damage(node) if node.log.damage else ""),
         (ProblemCode.LOG_END_LOST, _lost_end(node.core.disk_trust)),
         (stopped_code, stopped),
-        (ProblemCode.IMAGES_DISAGREE, f"the image of {differing} is not this node's" if differing else ""),
+        (ProblemCode.IMAGES_DISAGREE, f"the image of {differing} differs from this node's image" if differing else ""),
         (ProblemCode.DECISION_FAILED, node.active.accidents.problem(now_ms)),
     )
     return (*own, *node.core.problems)
@@ -70,13 +70,13 @@ def _lost_end(trust: DiskTrust) -> str:
     if trust.lost is None:
         return ""
     return (
-        f"the log is short of {trust.lost.end}: it lacks records below that offset that this node may have acknowledged; it "
-        "does not vote until it has them again"
+        f"the log lacks records below offset {trust.lost.end} that this node may have acknowledged; the node does not vote until "
+        "its log has these records again"
     )
 
 
 def _replicas(node: Node, leader_id: NodeId | None, now_ms: int) -> tuple[ReplicaView, ...]:
-    """All voters, which every node knows, then the observers, which only the leader knows."""
+    """All voters, known to every node, then the observers, known to the leader only."""
     core = node.core
     known = {ReplicaKey(replica.node_id, replica.directory_id): replica for replica in core.replicas()}
     reached = node.addresses.endpoints()
@@ -97,8 +97,8 @@ def _standing(
 ) -> str:
     """The status of a replica as far as this node knows. Only a leader knows the status of other followers and observers.
 
-    `silent` is a voter from which the leader has received no fetch for the check-quorum timeout. A new leader waits for that
-    timeout before it calls a voter silent.
+    A voter is `silent` if the leader has received no fetch from the voter for the check-quorum timeout. A new leader waits for
+    the whole timeout before it calls a voter silent.
     """
     if key.node_id == leader_id:
         return "leader"

@@ -1,16 +1,22 @@
-"""Do the controllers' images agree? The log's chain cannot tell: equal histories may be replayed by unequal code or memory.
+"""Compares the images of the controllers by digests. The log's chain cannot do so: buggy code or bad memory may replay equal logs
+into unequal images.
 
-Every fetch of a voter carries the digest of its image and the offset of that image. The leader keeps the digests of its own
-image at the last few thousand offsets, and compares. Images that differ at one offset differ at all later ones, until
-one of them is loaded anew.
+Every fetch of a voter carries the digest of its image and the offset of the image. The leader keeps the digests of its own
+image at its newest 4,096 offsets, and compares. Two images that differ at one offset differ at all later offsets, until a node
+loads its image anew. The leader judges:
 
-    the voter differs, and a majority agrees with the leader at that offset or later    the voter is the odd one
-    a majority of other voters has one digest, at one offset, and it is not the leader's    the leader is
-    otherwise                                                                           not known yet; said aloud all the same
+    a majority has the leader's image at the offset of the difference or later      the voter is odd
+    a majority of voters has one digest at one offset, another than the leader's    the leader is odd
+    otherwise                                                                       undecided; a problem is shown
 
-The odd one's state machine stops: it applies nothing more, writes no snapshots, and does not stay leader. Raft goes on
-without it, for the log is not in doubt: it votes and acknowledges as before. A restart loads its image anew; if that
-comes from a snapshot that it wrote after the error, the error is in there, and the node needs a new directory.
+Example with voters 1, 2 and 3, leader 1:
+    1. voter 3 fetches with another digest at offset 40 than leader 1: undecided, because 1 and 3 are one against one;
+    2. voter 2 fetches with the digest of leader 1 at 45: two of three agree, so voter 3 is odd.
+    3. If voter 2 had fetched with voter 3's digest at 40 instead, leader 1 would be odd.
+
+The state machine of the odd node stops: the node applies no more records, writes no snapshots, and does not stay leader. The log
+is not in doubt, so the node still votes and acknowledges records. A restart loads the image anew. If the node has
+written a snapshot after the error, the error is in the snapshot, and the node needs a new directory.
 """
 
 from collections import Counter
@@ -20,38 +26,39 @@ from typing import Final
 from metadata_log.format.ids import Offset, ReplicaKey
 
 DIGESTS_KEPT: Final = 4_096
+"""Maximum number of own digests that a node keeps."""
 
 
 class Digests:
-    """This node's digests at its newest offsets, and as leader what the voters have shown of theirs in this epoch."""
+    """The node's own digests at its newest offsets, and on a leader the results of comparing them in this epoch."""
 
     def __init__(self) -> None:
         self._own: dict[Offset, bytes] = {}
         self._agreed_end: dict[ReplicaKey, Offset] = {}
-        """The largest offset at which a replica's image was seen to be this node's."""
+        """The largest offset at which a replica's image was equal to the node's image."""
         self._differs: dict[ReplicaKey, tuple[Offset, bytes]] = {}
-        """Where a replica's image was last seen to be another, and its digest there."""
+        """The last offset at which a replica's image differed from the node's image, and the replica's digest."""
 
     def note(self, offset: Offset, digest: bytes) -> None:
-        """This node's image at `offset` has `digest`. Offsets ascend, except after `forget`."""
+        """Keeps the digest of the node's image at `offset`. Offsets ascend, except after `forget`."""
         self._own[offset] = digest
         if len(self._own) > DIGESTS_KEPT:
             del self._own[next(iter(self._own))]
 
     def forget(self) -> None:
-        """The image was loaded anew."""
+        """Drops all digests, because the node has loaded its image anew."""
         self._own.clear()
         self.forget_others()
 
     def forget_others(self) -> None:
-        """Another term begins."""
+        """Drops the results about other replicas, because a new epoch begins."""
         self._agreed_end.clear()
         self._differs.clear()
 
     def heard(self, replica: ReplicaKey, offset: Offset, digest: bytes) -> bool:
-        """Compares; False if `replica` has another image than this node at `offset`."""
+        """Compares; False if the image of `replica` differs from the node's image."""
         if replica in self._differs and offset < self._differs[replica][0]:
-            # That was another image. It has loaded this one since, as one that is stopped is told to.
+            # The offset has gone back: the replica has been restarted and has loaded another image since.
             del self._differs[replica]
         own = self._own.get(offset)
         if own is None or not digest:
@@ -64,7 +71,7 @@ class Digests:
         return False
 
     def is_odd(self, replica: ReplicaKey, voters: Collection[ReplicaKey], me: ReplicaKey) -> bool:
-        """Whether a majority of `voters` has this node's image where `replica` has another."""
+        """True if `replica` has another image than the node, and a majority of `voters` has the node's image."""
         if replica not in self._differs:
             return False
         offset, _ = self._differs[replica]
@@ -72,12 +79,12 @@ class Digests:
         return len(with_me) > len(voters) // 2
 
     def am_odd(self, voters: Collection[ReplicaKey]) -> bool:
-        """Whether a majority of `voters` has one image, and this node another."""
+        """True if a majority of `voters` has the same image, and the node has another."""
         others = Counter(said for replica, said in self._differs.items() if replica in voters)
         return any(count > len(voters) // 2 for count in others.values())
 
     def differing(self) -> str:
-        """Whose images differ from this node's, and where, in one line; empty if none is known to."""
+        """The nodes with differing images and the offsets, in one line; empty if no difference is known."""
         return ", ".join(
             f"node {replica.node_id} at {offset}" for replica, (offset, _) in sorted(self._differs.items())
         )

@@ -1,8 +1,10 @@
-"""Snapshots as a node makes, serves and installs them; one job at a time.
+"""Writes, retires and installs the snapshots of a node, one job at a time.
 
-Every node writes its snapshot at a *mark*, a control record that the leader appends when one is due and that counts once
-it is committed. So all nodes write at the same offsets, from images that must be equal, and the files are equal byte for
-byte: comparing them compares the controllers. A node that is busy or late skips a mark.
+Every node writes a snapshot at each committed *mark*, a control record of the leader. So all nodes write snapshots at the same
+offsets, from equal images, and the files are equal byte for byte: comparing the files compares the controllers. Example:
+    1. leader 1 finds a snapshot due, and appends a mark at offset 99;
+    2. the mark is committed: nodes 1, 2 and 3 each write the snapshot with end 100;
+    3. the next mark is committed at 199 while node 3 still writes: node 3 skips this mark.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,7 @@ KRAFT_VERSION = 1
 
 
 class Snapshotter:
-    """Which snapshots there are on this node, which are being made, and when the next one is due."""
+    """Owns the node's snapshot store, the running snapshot job, and the time of the next mark."""
 
     def __init__(self, directory: Directory, mark_policy: MarkPolicy, retention: RetentionPolicy) -> None:
         self.store = SnapshotStore(directory)
@@ -30,14 +32,14 @@ class Snapshotter:
         self._busy = False
 
     def mark_due(self, state: StateMachine, wall_ms: int) -> SnapshotMark | None:
-        """The mark to append now, by the leader's judgement from the log; never for an idle log."""
+        """The mark that the leader should append now; None if no snapshot is due. An idle log needs no snapshot."""
         reason = self._mark_policy.due(state.bytes_since_mark, wall_ms - state.last_mark_ms)
         return None if reason is None else SnapshotMark(reason)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def job_for(self, mark: Mark, log: Log, voters: Voters) -> Job | None:
-        """The job that writes the snapshot at `mark`; None if this node is busy with one or already has it."""
+        """The job that writes the snapshot at `mark`; None if another snapshot job runs, or if the snapshot exists."""
         if self._busy or any(info.end == mark.end for info in self.store.list()):
             return None
         if log.is_within_damage(mark.end.offset):
@@ -52,41 +54,41 @@ class Snapshotter:
         )
 
     def written(self, job: WriteSnapshotJob, log: Log) -> list[str]:
-        """The snapshot is durable: the log may now stand on it. Returns the names of what retention has retired."""
+        """Takes a durable snapshot: the log may start at its end now. Returns the names of the files that retention deleted."""
         self._busy = False
         log.note_snapshot(job.meta.end)
         return self.clean(log)
 
     def given_up(self, job: WriteSnapshotJob) -> None:
-        """There was no room for the snapshot: what there is of it goes, and the next mark has another one."""
+        """Deletes an unfinished snapshot that did not fit on the disk. The next mark begins another snapshot."""
         self._busy = False
         self.store.drop_unfinished(job.meta.end)
 
     def clean(self, log: Log) -> list[str]:
-        """Drops the oldest snapshots, and the log before the oldest kept one, while the directory is over its limits.
+        """Deletes the oldest snapshots, and the log below the oldest kept snapshot, while the directory is over its limits.
 
-        The log's beginning goes, too, where there is no snapshot left to drop, or none at its start; and what is over the
-        archive's limits.
+        The log below the oldest snapshot is deleted also if no further snapshot may be deleted, and if the log starts at an
+        offset without a snapshot. Then archived segments over the archive's limits are deleted.
         """
         retired = self.store.retain(self._retention, log_bytes=log.size_bytes)
         kept = self.store.list()
         if kept and (retired or self._is_over(log, kept)):
             oldest = kept[0].end
-            # Where the log does not know its chain it cannot start; a later snapshot will do.
+            # The log can start only at an offset with a known chain, so not inside of damage; a later snapshot will do.
             if oldest.offset > log.shape.start.offset and not log.is_within_damage(oldest.offset):
                 retired = [*retired, *log.drop_prefix(oldest)]
         return [*retired, *log.trim_archive()]
 
     def _is_over(self, log: Log, kept: Sequence[SnapshotInfo]) -> bool:
-        """Whether the log must start later although all the snapshots stay."""
+        """True if the log must start later although all snapshots stay."""
         start = log.shape.start
         is_too_large = log.size_bytes + sum(info.size for info in kept) > self._retention.max_bytes
         return is_too_large or (start.offset > 0 and all(info.end != start for info in kept))
 
     def rotten(self, end: OffsetAndEpoch, log: Log) -> bool:
-        """The snapshot at `end` is damaged; True if it is gone now.
+        """Takes the news that the snapshot at `end` is damaged; True if the snapshot has been deleted.
 
-        It stays if the log cannot do without it: the next one that is whole takes it away.
+        The damaged snapshot stays if no other snapshot reaches up to the log's start; the next whole snapshot replaces it.
         """
         self.store.withdraw(end)
         others = [info.end for info in self.store.list() if not self.store.is_damaged(info.end)]
@@ -100,28 +102,28 @@ class Snapshotter:
     # --- installing ------------------------------------------------------------------------------------------------
 
     def install_job(self, end: OffsetAndEpoch) -> LoadSnapshotJob:
-        """A finished download becomes durable and is read into an image."""
+        """The job that makes a finished download durable and reads the snapshot into an image."""
         return LoadSnapshotJob(self.store, end, install=True)
 
     @property
     def is_busy(self) -> bool:
-        """A snapshot is being written, or one that is to mend the log is being read."""
+        """True while a job writes a snapshot, or loads a snapshot that repairs the log."""
         return self._busy
 
     def mending_job(self, end: OffsetAndEpoch, chain: bytes | None) -> LoadSnapshotJob:
-        """As `install_job`, of a snapshot that is to cover damage; it must have `chain` where the log has one at its end."""
+        """The job that installs a snapshot in place of damage. The snapshot must have `chain`, unless `chain` is None."""
         self._busy = True
         return LoadSnapshotJob(self.store, end, install=True, mends=True, chain=chain)
 
     def mending_over(self) -> None:
-        """That job is done, or has failed: marks are followed again."""
+        """Takes the end of the mending job, successful or not: the node writes snapshots at marks again."""
         self._busy = False
 
     def newest_load_job(self, log_start: Offset) -> LoadSnapshotJob | None:
-        """At start-up: the newest snapshot whose bytes are whole; None if there is only the bootstrap one.
+        """The job that loads the newest whole snapshot at the start of the process; None if the log needs no snapshot.
 
         Raises:
-            OSError: the disk cannot read the one without which nothing reaches up to `log_start`.
+            OSError: the disk cannot read a snapshot, and no other snapshot reaches up to `log_start`.
         """
         newest = self.store.newest_at_start(log_start)
         return None if newest is None else LoadSnapshotJob(self.store, newest.end, install=False)

@@ -1,14 +1,18 @@
-"""The image of the cluster as this node holds it: the committed one always, and on the active controller a proposed one.
+"""The images of the cluster on one node: the committed image, and on the active controller a proposed image.
 
-    committed      the state after [0, applied): what has been promised to anybody
-    proposed       committed plus everything appended since: what the controller decides by
+    committed      the state after the committed records [0, applied)
+    proposed       the committed image plus all records appended since; the controller decides by this image
 
-The image is immutable, so "proposed but not committed" is a second reference, a commit is moving the first one forward,
-and losing leadership is dropping the second. Nodes apply only up to min(high watermark, own flushed end): a node that
-applied what its own disk may still lose could, after a power cut, have told of a state that it cannot rebuild.
+An image is immutable. So the proposed image is a second reference; a commit moves the first reference forward; and a leader that
+resigns drops the second reference. Example on the active controller 1, which has applied 40 records:
+    1. controller 1 appends the batch [40, 45): `committed` is the image at 40, `proposed` the image at 45;
+    2. the batch is committed and flushed: `committed` adopts the proposed image at 45, without a second replay;
+    3. if controller 1 had lost the leadership instead, it would have dropped the image at 45, and decided by no image at all.
 
-On followers the committed image follows the log (`metadata_log.image.replay`). On the active controller each commit adopts the
-image that was made when the records were proposed, so nothing is replayed twice.
+A node applies only up to min(high watermark, own flushed end). Otherwise a node could tell a client of a state, lose the records
+in a power cut, and be unable to rebuild the state.
+
+On followers the committed image follows the log (`metadata_log.image.replay`).
 """
 
 from collections import deque
@@ -25,11 +29,11 @@ from metadata_log.store.log_view import LogView
 from quorum.runtime.image.digests import Digests
 
 APPLY_BYTES_PER_TURN = 256 << 10
-"""How much a follower replays before it looks up again: about 4,000 records, a few milliseconds."""
+"""How many bytes of batches a follower replays in a turn: about 4,000 records, a few milliseconds."""
 
 
 class Mark(NamedTuple):
-    """A committed snapshot mark, and the image just after it."""
+    """A committed snapshot mark, and the image just after the mark."""
 
     end: OffsetAndEpoch
     image: MetadataImage
@@ -55,11 +59,11 @@ class StateMachine:
         self._proposing = False
         self._stopped: str | None = None
         self.digests = Digests()
-        """Of the committed image at the newest batch ends."""
+        """The digests of the committed image at the newest batch ends."""
         self.bytes_since_mark = 0
-        """Committed bytes of data batches since the last mark: what the next snapshot would save a reader."""
+        """Committed bytes of data batches since the last mark: the bytes that the next snapshot saves a reader."""
         self.last_mark_ms = 0
-        """The log's time of the last mark, or of the first batch applied here where there was none."""
+        """The log's time of the last mark; without a mark, the time of the first batch applied on this node."""
 
     @property
     def committed(self) -> MetadataImage:
@@ -72,18 +76,18 @@ class StateMachine:
 
     @property
     def proposed(self) -> MetadataImage:
-        """What to decide by. Only while proposing."""
+        """The image that the controller decides by. Only while proposing."""
         assert self._proposing
         return self._proposals[-1].image if self._proposals else self.committed
 
     @property
     def stopped(self) -> str | None:
-        """Why replay stands still, if it does: a record that this code cannot apply, or an image that is not the others'. Raft
-        lives on without it."""
+        """The reason if replay has stopped: a record that this code cannot apply, or an image that differs from a majority's.
+        Raft continues without replay."""
         return self._stopped
 
     def load(self, image: MetadataImage) -> None:
-        """The committed image is `image`: at start-up, or after a snapshot was installed."""
+        """Replaces the committed image by `image`, at the start or after a snapshot was installed."""
         assert not self._proposing
         self._replay = Replay(image)
         self._stopped = None
@@ -93,11 +97,11 @@ class StateMachine:
         self.last_mark_ms = image.provenance.timestamp_ms
 
     def stop(self, reason: str) -> None:
-        """Nothing more is applied until an image is loaded: this one is not to be believed."""
+        """Stops replay until an image is loaded, because the present image may be wrong."""
         self._stopped = reason
 
     def begin_proposing(self) -> None:
-        """This node is the active controller from here on: the committed image is the whole log."""
+        """Begins to keep a proposed image: the node is the active controller, and has applied the whole log."""
         self._proposing = True
         self._proposals.clear()
 
@@ -106,10 +110,10 @@ class StateMachine:
         self._proposals.clear()
 
     def stage(self, records: Sequence[MetadataRecord], base_offset: Offset) -> MetadataDelta:
-        """What `records` would do to the proposed image.
+        """The change that `records` would make to the proposed image.
 
         Raises:
-            InvalidRecord: if they don't fit; then nothing has happened.
+            InvalidRecord: the records don't fit; the state machine has not changed.
         """
         delta = MetadataDelta(self.proposed)
         for offset, record in enumerate(records, base_offset):
@@ -117,14 +121,14 @@ class StateMachine:
         return delta
 
     def propose(self, delta: MetadataDelta | None, batch: Batch, *, is_mark: bool = False) -> None:
-        """`batch` is in the log now; `delta` is what it does (None: a control batch, which does nothing)."""
+        """Takes a batch that has just been appended. `delta` is its change; None: a control batch, without a change."""
         provenance = Provenance(batch.end_offset, batch.epoch, batch.last_timestamp_ms)
         staged = delta if delta is not None else MetadataDelta(self.proposed)
         record_bytes = 0 if batch.is_control else len(batch.data)
         self._proposals.append(_Proposal(batch.end, staged.finish(provenance), is_mark, record_bytes))
 
     def apply(self, log: LogView, until: Offset) -> list[Mark]:
-        """Moves the committed image towards `until` (at most a slice of it) and returns the marks passed on the way."""
+        """Moves the committed image towards `until`, by a slice at most, and returns the marks passed on the way."""
         if self._stopped is not None or until <= self.applied:
             return []
         return self._adopt(until) if self._proposing else self._follow(log, until)
