@@ -50,5 +50,5 @@ class Callers:
         """The refusal for another client, if too many callers wait already."""
         if len(self._waiting) <= WAITING_MAX:
             return None
-        text = f"{len(self._waiting):,} requests wait here already; nothing was done, try again"
+        text = f"{len(self._waiting):,} requests wait on this controller already; nothing was done, try again later"
         return Refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, text)

@@ -25,7 +25,7 @@ class ControllerNode(Protocol):
 
     @property
     def tallies(self) -> Tallies:
-        """What this controller counts and measures."""
+        """The counters and histograms of the controller."""
         ...
 
     async def raft(self, request: PeerRequest) -> PeerResponse:

@@ -5,13 +5,19 @@
          timer, finished job, peer -----+                 +--> peers.send, jobs
 
 A handler posts an event with a future, and awaits the future. A turn takes all events since the last turn, so under load one
-turn, one append and one flush serve many callers. A change that arrives while an earlier change waits for its majority starts no
-turn: the followers' fetches are on their way and could not take the change yet. The turn that takes the next fetch takes all
-changes that have gathered. With 64 changes in flight, the leader commits twice as many changes a second in this way.
+turn, one append and one flush serve many callers.
 
-A follower flushes inside of its turn: it would only wait for the disk, and a hop to a thread and back costs half as much as an
-fsync. A leader flushes on a thread: the event loop must send the new batches to the followers meanwhile, so that all flush at the
-same time.
+*A change that arrives while an earlier change waits for its majority starts no turn.* The followers are busy with the earlier
+batch, and could not take the new change yet. Example with leader 1 and follower 2:
+    1. the change of client A is appended at offset 40; follower 2 receives the batch and flushes;
+    2. the change of client B arrives, is queued, and starts no turn;
+    3. follower 2 fetches from 41, which starts a turn;
+    4. the turn commits 40, answers client A, appends all queued changes, and answers the fetch with them.
+With 64 changes in flight, the leader commits twice as many changes a second in this way.
+
+*A follower flushes inside of its turn, a leader on a thread.* A follower would only wait for the disk, and a hop to a thread and
+back costs half as much as an fsync. A leader's event loop must send the new batches to the followers meanwhile, so that all
+voters flush at the same time.
 """
 
 import asyncio
@@ -74,7 +80,8 @@ T = TypeVar("T")
 ClientEvent: TypeAlias = Submission | Read | LocalRead | SnapshotWanted
 
 STALL_MS = 500
-"""How late a turn must be to show that the process stood still. Brokers get that time added to their sessions."""
+"""How many milliseconds late a turn must be to show that the process was paused. Each broker's session is extended by the
+delay."""
 TURN_REQUESTS_MAX = 512
 """Maximum number of clients' requests that one turn takes; the rest wait for the next turn. Controllers and brokers never wait
 behind clients: a leader that answers them late loses its leadership."""
@@ -84,6 +91,7 @@ LOOK_EVERY_REQUESTS = 8
 """How many requests a turn takes between two looks at the CPU clock, which costs microseconds."""
 LOOK_EVERY_RECORDS = 500
 """How many new records make a turn look at the CPU clock before that: eight topics of 10,000 partitions take half a second."""
+SHUTTING_DOWN = "this controller is shutting down; nothing was done, ask another controller"
 RESIGN_GRACE_MS = 500
 """How long a leader that stops waits for the other voters to hear of its resignation."""
 
@@ -151,12 +159,12 @@ class NodeLoop:
         self._flusher = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self.stopped: asyncio.Future[str] = self._loop.create_future()
-        """Done, with the reason, when the node cannot go on."""
+        """Resolved with the reason when the node cannot go on."""
         self.node = Node(opened, config, self, rng, clock.now_ms(), clock.wall_ms())
         self.tallies = self.node.tallies
         self._commit_meter = CommitMeter(self.tallies.commit_seconds)
         self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT)
-        """Changes of role that no listener has been told of yet."""
+        """Changes of role that have not been passed to a listener yet."""
         self._check_quorum_ms = config.raft.check_quorum_ms
         self._voters, self._leader_id = self.node.core.voters, self.node.core.leader_id
         peers.set_endpoints(self.node.addresses.endpoints(), self.node.addresses.last_named_leader())
@@ -177,9 +185,7 @@ class NodeLoop:
         self._left = True
         if self._timer is not None:
             self._timer.cancel()
-        self._callers.refuse_all(
-            Refused(ErrorCode.NOT_CONTROLLER, "this controller is shutting down", self.leader_hint())
-        )
+        self._callers.refuse_all(Refused(ErrorCode.NOT_CONTROLLER, SHUTTING_DOWN, self.leader_hint()))
         await self._peers.close()
         await asyncio.to_thread(self._flusher.shutdown, wait=True)
         await asyncio.to_thread(self._worker.shutdown, wait=True)
@@ -326,9 +332,10 @@ class NodeLoop:
     def _refusal(self) -> Refused | None:
         """The refusal of a node that takes no requests any more; None: the node takes them."""
         if self.node.stopped is not None:
-            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"this controller has stopped: {self.node.stopped}")
+            text = f"this controller has stopped ({self.node.stopped}); nothing was done, ask another controller"
+            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, text)
         if self._left:
-            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down", self.leader_hint())
+            return Refused(ErrorCode.BROKER_NOT_AVAILABLE, SHUTTING_DOWN, self.leader_hint())
         return None
 
     # --- asked by the node (World) ---------------------------------------------------------------------------------
@@ -402,7 +409,7 @@ class NodeLoop:
         try:
             self._take_turn()
         except Exception as e:  # a broken assertion: the node's state may be half changed (R16)
-            logger.exception("a turn has failed")
+            logger.exception("a turn failed by an internal error (please report)")
             self.node.stop(f"internal error, please report it: {e!r}")
 
     def _take_turn(self) -> None:
@@ -415,7 +422,7 @@ class NodeLoop:
             self.node.turn(self._taken(began_us), now_ms, self._clock.wall_ms())
         while (
             self._events and self.node.stopped is None
-        ):  # a second time after a follower's flush, which has run meanwhile
+        ):  # the result of a follower's flush, which ran inside of `turn`
             events, self._events = self._events, deque()
             self.node.turn(events, self._clock.now_ms(), self._clock.wall_ms())
         self._tell_transitions()

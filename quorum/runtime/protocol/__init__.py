@@ -1,1 +1,1 @@
-"""The values that pass between a node and its surroundings: events, requests, jobs, configuration."""
+"""The values between a node and its surroundings: events, requests, jobs, configuration."""

@@ -1,7 +1,10 @@
-"""Work that is too slow for a turn: an fsync, writing a snapshot, loading one.
+"""Jobs: work that is too slow for a turn, such as an fsync, or writing or loading a snapshot.
 
-A job holds everything for its work: immutable values, and files that no other code touches meanwhile. So a job runs on any
-thread. Its result comes back to the node as the event `JobDone`; a job never calls the node.
+A job holds immutable values, and files without another user meanwhile, so a job may run on any thread. A job never calls the
+node; its result comes back as the event `JobDone`. Example: the flush of a leader.
+    1. a turn appends a batch and gives a `FlushJob` to the world;
+    2. a thread runs the job; further turns append further batches meanwhile;
+    3. the job ends, and the next turn takes `JobDone(job)` and tells the core `Flushed`.
 """
 
 from dataclasses import dataclass
@@ -21,7 +24,7 @@ from snapshots.store import SnapshotInfo, SnapshotStore
 
 @dataclass(slots=True)
 class FlushJob:
-    """Makes durable everything that was appended before the ticket was drawn."""
+    """Makes every record durable that was appended before the ticket was drawn."""
 
     ticket: FlushTicket
 
@@ -46,8 +49,9 @@ class WriteSnapshotJob:
 class LoadSnapshotJob:
     """Reads the snapshot at `end` into an image.
 
-    With `install`, the snapshot is a finished download, which the job makes durable first. With `mends`, the snapshot repairs a
-    damaged log and need not be the leader's: the job refuses a snapshot whose chain is not `chain`, the log's chain at its end.
+    install   the snapshot is a finished download, and the job makes the file durable first
+    mends     the snapshot repairs a damaged log, and may come from another voter than the leader
+    chain     the log's chain at `end`, if known; the job refuses a downloaded snapshot with another chain
     """
 
     store: SnapshotStore

@@ -15,8 +15,11 @@ from snapshots.policy import MarkPolicy, RetentionPolicy
 class NodeConfig(NamedTuple):
     """The configuration of all parts of a node.
 
-    `lease_ms + quorum_age_ms` is at most 0.8 x the session timeout. So a broker that no controller reaches stops serving before
-    its session ends, even if clocks run at different speeds or a controller was paused.
+    `lease_ms + quorum_age_ms` is at most 0.8 x the session timeout. So a broker without contact to the controllers stops serving
+    before its session ends, even if clocks run at different speeds or a controller was paused. Example with a session of 9 s:
+        1. a majority confirms leader 1 at 0 s for the last time; then leader 1 is cut off from the other voters;
+        2. leader 1 grants broker 101 a lease of 5 s just before 2 s; later leases are 0 (`quorum_age_ms`);
+        3. broker 101 stops serving at 7 s; the next leader ends the session of broker 101 at 9 s at the earliest.
     """
 
     endpoints: tuple[Endpoint, ...] = ()
@@ -27,7 +30,7 @@ class NodeConfig(NamedTuple):
     marks: MarkPolicy = MarkPolicy()
     retention: RetentionPolicy = RetentionPolicy()
     scrub_interval_ms: int = 24 * 3_600_000
-    """How often sealed segments and snapshots are read again; 0: never."""
+    """How long one scrub of all sealed segments and snapshots takes, about; 0: no scrub."""
     lease_ms: int = 5_000
     quorum_age_ms: int = 2_000
     broker_linger_ms: int = 20
@@ -38,7 +41,7 @@ class NodeConfig(NamedTuple):
     """Maximum number of records that a follower applies before it flushes or acknowledges."""
 
     voter_endpoints: Mapping[NodeId, Endpoint] = MappingProxyType({})
-    """Configured addresses of controllers, which take the place of those in the log."""
+    """Configured addresses of controllers. A configured address overrides the address in the log."""
 
     def problems(self) -> list[str]:
         """Returns every contradiction that makes this configuration unsafe, as a sentence each."""

@@ -41,7 +41,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFetch:
-    """A broker's fetch, which is also its heartbeat: the position of its store, and what it asks for."""
+    """A broker's fetch, which is also its heartbeat: the position of the broker's store, and its wishes."""
 
     broker_id: NodeId
     broker_epoch: int
@@ -92,11 +92,12 @@ class MetadataFetched:
 
 @dataclass(frozen=True, slots=True)
 class LocalView:
-    """The mark of an answer that is one node's own, and may be stale."""
+    """The source of a local answer, which may be stale."""
 
     node_id: NodeId
     leader_heard_age_ms: int | None
-    """Time since a leader last answered the node (on a leader: since a majority did); None: never since the node started."""
+    """Milliseconds since a leader last answered the node (on a leader: since a majority last answered); None: never since the
+    node started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ class SnapshotMarked:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One voter or observer, for `DescribeQuorum`. A value that the node does not know is None."""
+    """One voter or observer, for `DescribeQuorum`. A value is None if the node does not know the value."""
 
     node_id: NodeId
     directory_id: Uuid
@@ -133,7 +134,7 @@ class ReplicaView:
     lag: int | None = None
     """How many records the replica lacks, on the leader; None elsewhere. A replica that the leader has not heard lacks all."""
     behind_for_ms: int | None = None
-    """Time since the replica last had all records of the leader, or since the epoch began; None on other nodes."""
+    """Milliseconds since the replica last had all records of the leader, or since the epoch began; None on other nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +176,15 @@ class NodeStatus:
     replicas: tuple[ReplicaView, ...]
     generation: int
     bootstrap: Voters
-    """The voter set that the cluster was formatted with."""
+    """The voter set at the formatting of the cluster."""
     problems: tuple[Problem, ...] = ()
-    """The problems of the node, at most one for each code."""
+    """The problems of the node, at most a single entry for each code."""
     voted_for: ReplicaKey | None = None
-    """The voter that the node has voted for in its epoch."""
+    """The voter that has the node's vote in the present epoch."""
     disk: DiskStatus = DiskStatus()
     no_leader_reason: str = ""
-    """Why the node follows no leader now; empty if it follows one."""
+    """The reason why the node follows no leader now; empty if the node follows a leader."""
     no_leader_for_ms: int | None = None
-    """Time since the node last heard a leader, or since it started; None while it follows a leader."""
+    """Milliseconds since the node last heard a leader, or since the node started; None while the node follows a leader."""
     failed_decisions: int = 0
-    """Decisions of this process that an internal error ended; each request was refused, and each error logged."""
+    """How many decisions of this process ended by an internal error; each request was refused, and each error logged."""

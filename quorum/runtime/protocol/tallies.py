@@ -1,8 +1,10 @@
-"""What a running controller counts and measures. `quorum.wire.metric_table` says under which name each tally is shown.
+"""The counters and histograms of a running controller. `quorum.wire.metric_table` gives each tally its name.
 
-A node owns one `Tallies` (`node.tallies`); the node's parts and the loop add to its fields. To count something new: add a field
-here, add to the field where the thing happens, and give the field a row in the table. The pure rooms count nothing: their results
-say what happened, and the runtime counts.
+A node owns one `Tallies` (`node.tallies`); the node's parts and the loop add to its fields. The pure rooms count nothing: their
+results say what happened, and the runtime counts. Example: to count the elections won,
+    1. add the field `elections_won` here;
+    2. call `tallies.elections_won.add()` in the runtime when a transition to leader is reported;
+    3. give the field a row in the table.
 """
 
 from quorum.controller.protocol.happenings import KINDS
@@ -26,9 +28,9 @@ class Tallies:
         self.fetch_seconds = Histogram(LATENCY_BUCKETS_S, "voter", "broker")
         """From the arrival of each fetch to its answer, by the fetching node's role; the wait for records counts, too."""
         self.elections = Counter()
-        """Times that the node became a candidate."""
+        """How many times the node became a candidate."""
         self.elections_won = Counter()
-        """Times that the node became leader."""
+        """How many times the node became leader."""
         self.brokers_fenced = Counter.by_labels()
         """Brokers that the node has fenced, by broker id and reason. With the id in a label, the metrics page answers "why was
         broker 7 fenced?"; there are at most as many series as brokers times reasons."""

@@ -1,8 +1,9 @@
 """The line between a controller and its world: the events that a node takes, and the calls that a node makes.
 
 `Node` is on one side, synchronous and deterministic. On the other side is `NodeLoop` (asyncio, gRPC, threads) or the simulator
-(virtual time, one thread, a seed). Both drive the same node and the same log, so the simulator tests the code that runs in
-production.
+(virtual time, one thread, a seed). Both drive the same node and the same log, so the simulator tests the real code. Example:
+    1. node 2 calls `world.send(1, FetchRequest)`: `NodeLoop` sends a gRPC message, the simulator draws a delay from its seed;
+    2. the answer enters node 2 as the event `RaftResponse(source=1, ...)`; without an answer, `RaftFailure` enters.
 """
 
 from dataclasses import dataclass
