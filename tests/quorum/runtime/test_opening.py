@@ -275,7 +275,7 @@ def test_a_node_that_has_lost_its_durable_end_does_not_count_until_it_is_there_a
     assert isinstance(fetch, FetchRequest) and fetch.fetch_offset == 2
     assert fetch.replica.node_id == 1 and fetch.replica != lone.node.me
     assert [*lone.problems] == [ProblemCode.LOG_END_LOST] and ProblemCode.LOG_END_LOST.blocks_ready
-    assert "short of 3" in lone.problems[ProblemCode.LOG_END_LOST]
+    assert "below offset 3 " in lone.problems[ProblemCode.LOG_END_LOST]
 
     elsewhere = open_directory(formatted_disk(THREE), _identity(), NodeConfig()).log
     for epoch in (4, 4, 5):
