@@ -118,8 +118,11 @@ _MEANINGS: Final = (
     ("DNS resolution failed", "its name cannot be resolved"),
     ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the authority that is trusted here"),
-    ("Hostname Verification Check failed", "its certificate is not for this host; give an address that stands in it"),
-    ("Socket closed", "it hangs up on whoever connects; does it want TLS, and a certificate of its own authority?"),
+    (
+        "Hostname Verification Check failed",
+        "its certificate is not for this host; use an address that the certificate names",
+    ),
+    ("Socket closed", "it closed the connection; does it require TLS and a client certificate of its own authority?"),
 )
 """Parts of gRPC's texts about connections that did not come about, each with its meaning in plain words."""
 

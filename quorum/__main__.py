@@ -1,7 +1,7 @@
 """`quorumd --config FILE [--set KEY=VALUE ...]`: one controller.
 
-Exit codes: 0 it left in order; 1 it could not go on, and a restart may help; 2 wrong usage; 78 a configuration or a
-directory that a restart will not mend; 128 + n at a second SIGINT or SIGTERM.
+Exit codes: 0 stopped in order; 1 failed, and a restart may help; 2 wrong usage; 78 the configuration or the directory is wrong,
+and a restart does not help; 128 + n after a second SIGINT or SIGTERM.
 """
 
 import argparse
@@ -135,10 +135,12 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
 
 @asynccontextmanager
 async def _running(loop: NodeLoop, serving: AbstractAsyncContextManager[int]) -> AsyncIterator[int]:
-    """The node at work, and served; at the end it leaves first and its server goes after it. Gives the port.
+    """Runs the node and its server inside the block, and yields the server's port.
 
-    It also starts first, so that whoever is answered is answered by a node that votes. It sends nothing before its first
-    election timeout, so a port that is in use still ends this process before it has taken part in anything.
+    The node starts before the server, so that every answer is from a node that can vote. A node sends nothing before its first
+    election timeout. So a process whose port is in use ends before its node has sent a message.
+
+    At the end the node stops before the server: a leader hands its leadership over while its server still answers.
     """
     async with AsyncExitStack() as stack:
         await loop.start()
@@ -152,12 +154,12 @@ async def _running(loop: NodeLoop, serving: AbstractAsyncContextManager[int]) ->
 
 
 def open_locked(config: QuorumConfig, node_config: NodeConfig) -> Opened:
-    """The node's directory, locked for this process, and what is in it.
+    """Locks the node's directory for this process, and opens it.
 
     Raises:
         UnformattedDirectory, ForeignDirectory: the message says what to do.
-        DirectoryInUse: another process runs on it.
-        LogFormatError: what is there cannot be trusted.
+        DirectoryInUse: another process has locked the directory.
+        LogFormatError: a file in the directory cannot be trusted.
     """
     path = config.metadata_log_dir
     directory = RealDirectory(path) if path.is_dir() else None
@@ -166,11 +168,11 @@ def open_locked(config: QuorumConfig, node_config: NodeConfig) -> Opened:
         found = None if directory is None else read_identity(directory)
         return check_identity(found, node_id=config.node_id, role="controller", where=str(path))
 
-    identity()  # before the lock, which leaves a file in what may be an empty mount point
+    identity()  # before the lock: its file must not appear in an empty mount point
     assert directory is not None
     directory.lock()
     try:
-        # Read again: until just now `quorumctl quorum recover` may have had the lock, and made it another generation's.
+        # Read again: before this lock `quorumctl quorum recover` may have held the lock and changed the generation.
         opened = open_directory(directory, identity(), node_config, new_directory_id=lambda: secrets.token_bytes(16))
     except BaseException:
         directory.unlock()
@@ -193,10 +195,10 @@ def _log_opened(identity: Identity, opened: Opened) -> None:
 
 
 def _peers(config: QuorumConfig, opened: Opened, names: NodeNames | None) -> Peers:
-    """How the other controllers are dialled; the node says where they are. Over TLS each has to show its own certificate."""
+    """Makes the connections to the other controllers. Over TLS each controller has to show its own certificate."""
     backoff_ms = min(RECONNECT_BACKOFF_MAX_MS, config.controller.quorum.election_timeout_ms // 2)
     options = channel_options(reconnect_backoff_max_ms=backoff_ms)
-    # Read once: a peer that moves while somebody rotates the files must not find half of them.
+    # Read once: a dial during a rotation of certificates could read a new certificate with the old key.
     credentials = channel_credentials(config.tls_files)
 
     def dial(node_id: NodeId, endpoint: Endpoint) -> grpc.aio.Channel:

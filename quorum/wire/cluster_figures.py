@@ -2,7 +2,7 @@
 
 Counting takes up to 0.3 us a partition, which a controller's event loop does not have to spare. So a background task counts in
 a thread, once a second and only when the image has changed; the page shows the last result. Every controller counts,
-so that a new leader has its figures at once, but only the active controller shows them: a sum over all controllers is right.
+so that a new leader has figures at once. Only the active controller shows figures: a sum over all controllers is then right.
 """
 
 import asyncio
@@ -43,11 +43,11 @@ class ClusterFigures:
             await asyncio.sleep(interval_s)
 
     async def look(self, node: ControllerNode) -> None:
-        """Counts the image that the node has applied, if it is another than the last one."""
+        """Counts the image that the node has applied, unless that image was counted already."""
         try:
             image = await node.read_local(lambda view: view.image, 0, READ_TIMEOUT_MS)
         except Refused:
-            return  # this node has no image yet, or does not believe its own: the figures stay as they are
+            return  # the node has no image yet, or has stopped its replay: the old figures stay
         if image is not self._counted:
             partitions = await asyncio.to_thread(self._counter.count, image)
             brokers = Counter(map(state_of, image.brokers.values()))

@@ -1,11 +1,14 @@
 """The table of a controller's metrics: name, kind, help, reader, labels. `docs/metrics.md` is generated from it.
 
-To add a metric: one row here. A gauge reads the node's status. A counter or histogram needs a field in
-`quorum.runtime.protocol.tallies`, which the code adds to; its row reads `reading.tallies.FIELD`. Then run
-`python scripts/metrics_page.py`.
+To add a metric, for example a counter of refused votes:
+
+    1. Add a field to `quorum.runtime.protocol.tallies`, and count where votes are refused. A gauge needs no field: its row
+       reads the node's status.
+    2. Add a row here, with a reader: `lambda of: of.tallies.refused_votes`.
+    3. Run `python scripts/metrics_page.py`.
 
 Names follow Prometheus: base units (seconds, bytes) at the end, `_total` after a counter, no abbreviation.
-A node shows NaN for a number that it does not know.
+A node shows NaN for an unknown number.
 """
 
 from collections.abc import Mapping
@@ -28,18 +31,18 @@ from snapshots.store import SnapshotInfo
 
 
 class ControllerReading(NamedTuple):
-    """A controller as one metrics page shows it."""
+    """The values of one controller at the time of one metrics page."""
 
     status: NodeStatus
     tallies: Tallies
     calls: CallTallies
     certificate: CertificateExpiry
     figures: Figures | None
-    """None: this node is not the active controller, or has not counted yet."""
+    """None on a node that is not the active controller, and before the first count."""
     snapshots: tuple[SnapshotInfo, ...]
 
     def partitions(self, name: str) -> int | None:
-        """One of the counts of partitions."""
+        """Returns a count of partitions by its name."""
         return None if self.figures is None else int(getattr(self.figures.partitions, name))
 
     @property
@@ -55,7 +58,7 @@ def add_metrics(
     figures: ClusterFigures,
     certificate: CertificateExpiry,
 ) -> None:
-    """Shows the controller's table on the page of `metrics`."""
+    """Adds the controller's table to the page of `metrics`."""
 
     def look() -> ControllerReading:
         status = node.status()

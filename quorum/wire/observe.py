@@ -65,7 +65,7 @@ async def watch(
 
 
 def _tell_of_problems(before: tuple[Problem, ...], now: tuple[Problem, ...]) -> tuple[Problem, ...]:
-    """Logs a line for each problem that is new or has another text, and one for each that is solved."""
+    """Logs each problem that is new or has a new text, and each solved problem."""
     for problem in now:
         if problem not in before:
             log.error("problem", code=problem.code.value, text=problem.text)
@@ -77,7 +77,7 @@ def _tell_of_problems(before: tuple[Problem, ...], now: tuple[Problem, ...]) -> 
 
 
 def _tell_of_voters(before: frozenset[NodeId], status: NodeStatus) -> frozenset[NodeId]:
-    """Logs, on the leader, a line for each voter that falls silent, and one when the leader hears it again."""
+    """Logs, on the leader, each voter that has become silent, and each silent voter that fetches again."""
     if status.role != Role.LEADER.value:
         return frozenset()
     silent = frozenset(each.node_id for each in status.replicas if each.status == "silent")
@@ -98,7 +98,7 @@ def _tell_of_disk(before: DiskStatus, now: DiskStatus) -> DiskStatus:
 
 
 def why_without_leader(status: NodeStatus) -> str | None:
-    """Why this node follows no leader, or does not know yet what is committed; None if neither is so."""
+    """Returns the reason why this node has no leader or no high watermark; None if the node has both."""
     if status.leader.leader_id is None:
         return status.no_leader_reason or "no leader is known"
     if status.high_watermark is None:

@@ -62,6 +62,8 @@ Dial = Callable[[NodeId, Endpoint], grpc.aio.Channel]
 OnResponse = Callable[[PeerResponse], None]
 OnFailure = Callable[[Failure], None]
 
+NOT_PARSED = "controller %d sent an answer that cannot be parsed, and it was ignored: %s. Does it run another release?"
+
 
 class _Call(NamedTuple):
     """The method of one kind of request, with the translations of request and answer."""
@@ -89,7 +91,7 @@ _CALLS: Mapping[type[PeerRequest], _Call] = {
 }
 """The calls by request. Fetch has a stream, and only operators ask for TransferLeadership."""
 assert {FetchRequest, TransferLeadershipRequest, *_CALLS} == set(get_args(PeerRequest)), (
-    "whoever asked would wait for ever"
+    "a request without an RPC would never get an answer"
 )
 
 
@@ -221,7 +223,7 @@ class _Peer:
         except grpc.aio.AioRpcError as e:
             on_failure(self.failure_of(e))
         except BadMessage as e:
-            logger.warning("controller %d answered nonsense: %s", self.node_id, e)
+            logger.warning(NOT_PARSED, self.node_id, e)
             on_failure(Failure.BROKEN)
         except (asyncio.CancelledError, grpc.aio.UsageError):
             task = asyncio.current_task()
@@ -248,14 +250,15 @@ class _Peer:
         if standing.error == common_pb2.INVALID_CONTROL_GENERATION:
             self._tell_once(
                 standing.error,
-                f"controller {self.node_id} is of another generation: the cluster was recovered without a majority. If it was "
-                "this node that was left behind, give it an empty directory, formatted with `quorumctl storage format --from`",
+                f"controller {self.node_id} refuses this node, because one of the two has an older generation: the cluster was "
+                "recovered without a majority. If this node has the older generation, replace its directory by an empty one, "
+                "formatted with `quorumctl storage format --from`",
             )
         if standing.error == common_pb2.CLUSTER_AUTHORIZATION_FAILED:
             self._tell_once(
                 standing.error,
-                f"controller {self.node_id} refuses this node: the certificate that this node showed is not that of "
-                f"controller {self._peers.me.replica.node_id}. The log of controller {self.node_id} says which DNS name it lacks",
+                f"controller {self.node_id} refuses this node: this node's certificate is not for controller "
+                f"{self._peers.me.replica.node_id}. The log of controller {self.node_id} names the DNS name that is missing",
             )
         if standing.HasField("leader_id") and standing.HasField("leader_endpoint"):
             self._peers.learn(
@@ -267,8 +270,8 @@ class _Peer:
         if is_wrong_server(e):
             self._tell_once(
                 "wrong server",
-                f"whoever answers at {self.endpoint.host}:{self.endpoint.port} does not show the certificate of controller "
-                f"{self.node_id}, and is asked nothing: {e.details()}",
+                f"the server at {self.endpoint.host}:{self.endpoint.port} does not show the certificate of controller "
+                f"{self.node_id}; no request was sent to it: {e.details()}",
             )
         return failure_of(e)
 
@@ -336,9 +339,9 @@ class _FetchStream:
         except grpc.aio.AioRpcError as e:
             failure = self._peer.failure_of(e)
         except BadMessage as e:
-            logger.warning("controller %d answered nonsense: %s", self._peer.node_id, e)
+            logger.warning(NOT_PARSED, self._peer.node_id, e)
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
-            failure = Failure.BROKEN  # the call ended between two of our operations on it
+            failure = Failure.BROKEN  # the call ended between two operations of this coroutine
         if self._answered and not self.is_over:
             self._peers.probe(self._peer.node_id, self._peer.endpoint)
             failure = Failure.BROKEN

@@ -101,7 +101,7 @@ async def test_a_controller_asks_nobody_in_anothers_place(
             with caplog.at_level(logging.WARNING, "quorum.wire.peers"):
                 assert await ask(Endpoint("CONTROLLER", "127.0.0.1", port)) is Failure.BROKEN
     assert not node.asked
-    assert "does not show the certificate of controller 1, and is asked nothing" in caplog.text
+    assert "does not show the certificate of controller 1; no request was sent to it" in caplog.text
 
     async with serve(node, OURS, ANY_PORT, grace_s=0, tls=files.one) as port:
         assert isinstance(await ask(Endpoint("CONTROLLER", "127.0.0.1", port)), ChainResponse)
