@@ -1,14 +1,20 @@
 """The change of one partition: the new ISR, and the new leader.
 
-Elections are clean. The leader stays, if it is active and in the ISR. Else the first active replica in the ISR becomes leader, in
-the order of the assignment. *Active* means registered, unfenced and not shutting down. Else the partition has no leader.
+The first rule that fits decides. *Active* means registered, unfenced, not shutting down, and not being fenced now.
+
+    1  The leader is active and in the ISR: it stays leader.
+    2  The first replica of the assignment that is active and in the ISR becomes leader.
+    3  If the topic allows unclean elections, the first active replica of the assignment becomes leader, alone in the ISR.
+    4  The partition has no leader.
+
+Example:
 
     orders-0, replicas 101,102,103, ISR 101,102, leader 101
     101 is fenced                        ISR 102, leader 102
-    102 is fenced too                    ISR 102, no leader: 103 may lack records, and 102 is the last known to have all
+    102 is fenced too                    ISR 102, no leader: 103 may lack records, and only 102 is known to have all
     ... and the topic allows unclean     ISR 103, leader 103, RECOVERING: records may be lost
 
-The last member of an ISR never leaves the ISR, even when it is fenced (M4).
+The last member of an ISR stays in the ISR, even when it is fenced; only an unclean election replaces it (M3, M4).
 """
 
 from collections.abc import Callable, Set
@@ -28,7 +34,7 @@ UNCLEAN_KEY: Final = "unclean.leader.election.enable"
 
 
 def allows_unclean_election(image: MetadataImage, topic_name: str) -> bool:
-    """True if the topic's config allows it, or, if the topic has none, the cluster-wide default."""
+    """True if the topic's config allows unclean elections. A topic without this config follows the default of all brokers."""
     value = image.config(TOPIC_RESOURCE, topic_name).get(UNCLEAN_KEY)
     if value is None:
         value = image.config(BROKER_RESOURCE, "").get(UNCLEAN_KEY)
