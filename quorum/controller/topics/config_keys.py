@@ -1,7 +1,12 @@
 """The config keys of topics and brokers: a table with type, range and default of each key.
 
-Names, ranges and defaults are Kafka's (TopicConfig, LogConfig, the dynamic part of KafkaConfig). The keys of brokers may be set
-while a broker runs. Their resource is named by the broker's id; the empty name is the default of all brokers.
+Names and defaults are those of Kafka 4 (TopicConfig, LogConfig, the dynamic part of KafkaConfig). So are most ranges; a
+few differ: for example `segment.bytes` begins at 14 here, and at 1 MiB in Kafka 4.
+
+The controller stores the values; your data plane reads and uses them. A value of a broker key is for one broker or for all:
+
+    resource "7"   num.io.threads = 16     broker 7 has 16 threads
+    resource ""    num.io.threads = 12     the default of all brokers: each other broker has 12 threads
 """
 
 import re
@@ -17,7 +22,7 @@ VALUE_MAX: Final = 32_767
 """Maximum number of characters of one value, so that one key cannot fill a batch."""
 
 Check = Callable[[str], str | None]
-"""A function that says what is wrong with a value, as the end of a sentence ("must be ..."); None if nothing is wrong."""
+"""A function that returns the error in a value, as the end of a sentence ("must be ..."), or None if the value is good."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -75,13 +80,13 @@ _throttled = _list_of(_replica_pair, "PARTITION:BROKER pairs, or *")
 
 
 def list_items(value: str) -> list[str]:
-    """Returns the items of a config whose value is a list, written with commas."""
+    """Returns the items of a list that is written with commas. Spaces and empty items do not count: " a,, b" is [a, b]."""
     return [item.strip() for item in value.split(",") if item.strip()]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` holds if the key is not set."""
+    """One key. `default` is the value as long as nobody sets the key."""
 
     name: str
     check: Check
