@@ -1,13 +1,16 @@
-"""Controlled shutdowns: a broker's leaderships move away while its process still runs, and then the process may end.
+"""Controlled shutdowns: the controller moves a broker's leaderships, and then the process of the broker may end.
 
-    1  Broker 7 asks to shut down. The flag is written: broker 7 is not active any more, so it gets no new leadership.
-    2  Slice by slice its leaderships move to active members of the ISRs, and broker 7 leaves the ISRs.
-    3  Broker 7 is the only member of the ISR of orders-0. As long as another replica of orders-0 is active and may catch up,
-       orders-0 holds broker 7.
-    4  Every active broker applies the records of step 2. Until then broker 7 answers clients with old metadata "not leader".
-    5  Broker 7 is fenced, and may end its process.
+    1  Broker 7 asks to shut down. The controller sets the flag `in_controlled_shutdown`: broker 7 is not active any more, so it
+       gets no new leadership.
+    2  Slice by slice the controller gives its leaderships to active members of the ISRs, and takes broker 7 out of the ISRs.
+    3  Broker 7 is the last active member of the ISR of orders-0. Another replica of orders-0 is active and may still enter the
+       ISR. So orders-0 *holds* broker 7: the broker keeps this leadership and has to wait. (The broker itself stops waiting after
+       `controlled.shutdown.deadline.ms`.)
+    4  Every active broker applies the records of step 2. Until then broker 7 answers "not leader" to clients with old metadata.
+    5  The controller fences broker 7, and its process may end.
 
-A broker that leads nothing continues with step 5 at once. The progress is soft state: a new controller begins again at step 2.
+For a broker that leads no partition the controller continues with step 5 at once. The progress is soft state: after a failover
+the new controller begins again at step 2.
 """
 
 from metadata_log.format.ids import NodeId, Offset, Uuid
@@ -33,7 +36,7 @@ class _Shutdown:
     def __init__(self, walk: PartitionWalk) -> None:
         self.walk = walk
         self.held_by: list[tuple[Uuid, int]] = []
-        """Partitions that the broker still leads: no other replica is in the ISR, but an active one could catch up."""
+        """Partitions that the broker still leads: no other ISR member is active, but another active replica could catch up."""
         self.done_offset: Offset | None = None
         """The end of the records that moved the last leaderships; set once."""
 
@@ -97,10 +100,10 @@ class Shutdowns:
     def _move_leaders(
         self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown, now_ms: int
     ) -> tuple[list[PartitionChange], bool]:
-        """Moves the leaderships that can move now. Returns the changes, and whether the broker led any partition in this slice.
+        """Moves the leaderships that can move now. Returns the changes, and True if the broker led any partition of this slice.
 
-        A partition whose ISR is this broker alone keeps its leader until the broker is fenced. Such a partition holds the broker
-        only while another replica of the partition is active.
+        A partition without another active ISR member keeps its leader until the broker is fenced. Such a partition holds the
+        broker only while another replica of the partition is active.
         """
         active = self._views.of(image).active - {broker_id}
         leads = False
@@ -140,7 +143,7 @@ class Shutdowns:
         return lowest is None or lowest >= shutdown.done_offset
 
     def first_let_go(self, image: MetadataImage) -> NodeId | None:
-        """A stopping broker whose moves all active brokers have applied now; None if there is none."""
+        """A stopping broker that may go now, because all active brokers have applied its moves; None if no broker may go."""
         for broker_id, shutdown in self._by_broker.items():
             if self._is_seen(image, broker_id, shutdown):
                 return broker_id
