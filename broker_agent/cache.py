@@ -3,14 +3,15 @@
 The cache holds one immutable view and replaces it in one assignment. Readers take no lock: a reader takes `cache.current` *once*
 and reads everything from that view, so that no answer mixes two versions.
 
-A view wraps an image and copies nothing. So a new view costs the same however large the cluster is; a value that needs all
+A view wraps an image and copies nothing. So the cost of a new view does not grow with the cluster; a value that needs all
 brokers is computed at the first request.
 
-*Alive* means registered and not fenced. Answers to clients leave out a fenced broker: it has no node, and its replicas are
-offline. A broker in controlled shutdown is alive, because it serves until its leaders have moved. For example:
+*Alive* means registered and not fenced. A fenced broker is not in the list of brokers that a client receives, and its
+replicas are in the list of offline replicas. A broker in controlled shutdown is alive, because it serves clients until its
+leaderships have moved. For example:
 
     1. Topic orders has one partition with the replicas 101 and 102, led by 101. The view at offset 200 shows both brokers.
-    2. Broker 102 is fenced at offset 201. The loader swaps the view at 202 in.
+    2. The batch [200, 202) fences broker 102. The loader makes the view at offset 202 the current one.
     3. The next answer lists broker 101 only, and replica 102 as offline. An answer in progress still shows the view at 200.
 """
 
@@ -26,7 +27,7 @@ from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage
 from metadata_log.image.topic_image import TopicImage
 
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that the system keeps for itself; answers to clients mark them."""
+"""Topics that Kafka itself writes, for example committed consumer offsets. Answers to clients mark them as internal."""
 
 
 class Node(NamedTuple):
@@ -225,8 +226,9 @@ class MetadataView:
     def controller_id(self) -> NodeId | None:
         """The broker to name as controller to clients: the live broker with the lowest id; None if no broker is alive.
 
-        Clients cannot connect to the quorum, and any broker forwards requests to the controllers. The same broker is named as
-        long as it is alive, because clients keep a connection to it.
+        Clients cannot connect to the quorum, and any broker forwards requests to the controllers. All brokers name the same
+        broker, and the name changes seldom, because clients keep a connection to it: only if this broker dies, or if a broker
+        with a lower id becomes alive.
         """
         return next(iter(self.alive_brokers()), None)
 
