@@ -22,10 +22,10 @@ Layout, big-endian, 80 bytes of header and then the records:
 
 *The chain* is SHA-256 over the previous batch's chain and this batch without its CRC and chain fields. Two logs with
 the same chain at one offset therefore have the same bytes before that offset. Example:
-  1. two logs hold other records at 5..9, for example because node 1 appended there and then lost an election:
-     node 1 has the chain A at 10, and node 2, the new leader, has the chain B;
-  2. node 2 sends the batch for 10..12, which was made with B. Node 1 checks the batch with A and refuses it: the
-     histories differ somewhere below 10.
+  1. Leader 1 appends records [5, 10), and loses its leadership before a majority has them. The chain of node 1 at 10 is A.
+  2. The new leader, node 2, appends other records [5, 10). The chain of node 2 at 10 is B.
+  3. Node 2 sends the batch [10, 13), which continues B. Node 1 checks the batch with A and refuses it: the histories
+     differ somewhere below 10.
 The chain before the first batch is the genesis chain: a hash of the cluster id and the bootstrap voters. So nodes of
 two clusters refuse each other's batches at the first fetch.
 
@@ -55,8 +55,8 @@ HEADER_BYTES: Final = 80
 BATCH_BYTES_MAX: Final = 1 << 20
 """Maximum size of a batch, header included."""
 BATCH_RECORDS_MAX: Final = 12_000
-"""Maximum number of records in a batch, and so in one operation. A request may create 10,000 partitions; the rest is
-for their topics, configs and the request's outcome."""
+"""Maximum number of records in a batch. A request may create 10,000 partitions in one batch; the rest is for their topics,
+configs and the request's outcome. Larger operations, for example a fencing, are sliced into several batches."""
 CONTROL_FLAG: Final = 1
 CHAIN_BYTES: Final = 32
 

@@ -1,8 +1,9 @@
 """The start of a daemon's process, and its exit codes.
 
-A daemon does not start if it may have too few files open: it would run out of files for some later vote (`descriptors`).
+A daemon does not start in two cases:
 
-A daemon does not start under `python -O` either: asserts protect the log in production too.
+    1. The limit of open files is too low. A vote is a file too, so the daemon could not write some later vote (`descriptors`).
+    2. Python runs with -O. The option removes the asserts, and asserts protect the log in production too.
 """
 
 import asyncio
@@ -15,10 +16,10 @@ from service_kit.process.settings import ConfigErrors
 
 EXIT_OK: Final = 0
 EXIT_FAILURE: Final = 1
-"""A failure; starting the daemon again may help."""
+"""A failure. A restart of the daemon may help."""
 EXIT_USAGE: Final = 2
 EXIT_CONFIG: Final = 78
-"""EX_CONFIG: a configuration or a directory that a restart does not repair; supervisors should not try."""
+"""EX_CONFIG: an error in the configuration or the directory that a restart does not repair. A supervisor should not restart."""
 EXIT_INTERRUPTED: Final = 130
 
 
@@ -42,14 +43,14 @@ def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
 
 
 def refusal(*, debug: bool) -> str | None:
-    """The reason why this interpreter must not run a daemon; None if it may."""
+    """The reason why this interpreter must not run a daemon; None if there is no such reason."""
     if debug:
         return None
     return "refusing to start under python -O: asserts guard the log and must stay on"
 
 
 def config_report(errors: ConfigErrors) -> str:
-    """The mistakes for people, one per line, after a line with their number."""
+    """The mistakes as text: a line with their number, then one line for each mistake."""
     count = len(errors.problems)
     title = "1 mistake in the configuration" if count == 1 else f"{count} mistakes in the configuration"
     return "\n".join([title + ":", *(f"  {problem}" for problem in errors.problems)]) + "\n"

