@@ -1,9 +1,11 @@
-"""`quorum-state`: the epoch, the vote and the leader, in one file that is replaced whole.
+"""`quorum-state`: the epoch, the vote and the leader, in a single file that is always replaced as a whole.
 
-This is where a vote is made durable. `save` returns only after write, fsync, rename and fsync of the directory
-(`Directory.write_atomic`); the node carries out `SaveElectionState` before any message that speaks of it. Epoch and vote
-share one write: in two, a crash between them leaves a vote of the old epoch under the new one, and a second vote is
-given (hashicorp/raft #661).
+`save` makes a vote durable: it returns after write, fsync, rename and fsync of the directory (`Directory.write_atomic`). The node
+carries out `SaveElectionState` before any message about the vote. Epoch and vote share one write. Counter-example with two writes
+(hashicorp/raft #661):
+    1. node 1 has voted for 2 in epoch 4; now candidate 3 asks for a vote in epoch 5;
+    2. node 1 writes the epoch 5, and crashes before it writes the vote for 3;
+    3. node 1 restarts with epoch 5 and the old vote for 2, and would answer candidate 2 of epoch 5 with yes.
 """
 
 import json
@@ -35,22 +37,23 @@ def save(directory: Directory, state: ElectionState) -> None:
 
 
 class ForgottenVote(CorruptLog):
-    """The file is not what `save` wrote: the node's vote is unknown, so it must not vote."""
+    """Raised if the file is damaged: the node's vote is unknown, so the node must not vote."""
 
 
 def load(directory: Directory) -> ElectionState | None:
-    """What was last saved, durable; None if nothing ever was.
+    """Reads the last saved state, and makes the state durable first; None if the file does not exist.
 
-    A process that was killed between the rename and the fsync of the directory has left a vote that only the page cache
-    knows. The next one reads it, and would speak of it; and after a power cut the node would vote again.
+    Counter-example without the flush of the directory:
+        1. node 1 saves its vote for 2, and is killed between the rename and the fsync of the directory;
+        2. node 1 restarts, reads its vote from the page cache, and repeats its answer to candidate 2;
+        3. the power fails: the vote is lost, and node 1 could vote for 3 in the same epoch.
 
     Raises:
-        FlushFailed: stop the process.
-        ForgottenVote: if the file is there but is not what `save` wrote. A node that has forgotten its vote must not
-            guess: it could vote twice in one epoch.
-        CorruptLog: if a later release has written it.
-        OSError: if the disk cannot read it, asked twice. That is no forgotten vote: the next start may be given it, and where a
-            majority's disks hang for a moment nobody must give up its vote.
+        FlushFailed: the process must stop.
+        ForgottenVote: the file is damaged. A node that has forgotten its vote could vote twice in one epoch.
+        CorruptLog: a later release has written the file.
+        OSError: the disk cannot read the file, asked twice. The vote is not forgotten: the next start may read the file. If the
+            disks of a majority hang for a moment, no voter must give up its vote.
     """
     directory.flush()
     if not directory.exists(FILE_NAME):

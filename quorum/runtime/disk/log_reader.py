@@ -1,16 +1,15 @@
-"""What a node reads of its own log and snapshots for other controllers, when the core has decided on the answer.
+"""Reads the node's log and snapshots for other controllers, after the core has decided on the answer.
 
-    core: ReplyWithBatches --> log.read ---------> the response, with batches or a part of one
+    core: ReplyWithBatches --> log.read ---------> the response, with batches or a part of a batch
           ReplyWithChunk ----> store.read_chunk -> the response, with a piece of the snapshot
 
-The core knows a log by its shape only (`metadata_log.format.log_shape`): it decides on an answer without bytes, and the
-reader puts
-them in.
+The core knows only the shape of a log (`metadata_log.format.log_shape`), so the core decides on an answer without bytes, and the
+reader adds the bytes.
 
-*A read that comes upon damage answers an error, and ends no process.* Whoever asks tries again, elsewhere:
-    1. node 1 leads; node 2 fetches from offset 7, which node 1 has to read from its disk;
-    2. the batch at 7 fails its CRC: the log takes note of the damage, and node 2 hears STORAGE_ERROR;
-    3. before the turn is over the core is told that its log is damaged: node 1 resigns, and its repair begins.
+*A read that finds damage answers with an error, and stops no process.* The asking node tries again, at another node. Example:
+    1. node 1 leads; node 2 fetches from offset 7, and node 1 reads the batch at 7 from its disk;
+    2. the batch fails its CRC: the log notes the damage, and node 2 receives STORAGE_ERROR;
+    3. before the turn is over, the core learns of the damage: node 1 resigns, and its repair begins.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore
 
 
 class LogReader:
-    """The reading eye of one node, as `LogWriter` is its writing hand. `found_damage` takes note of damage that may be mended."""
+    """Reads one node's log, as `LogWriter` writes the log. `found_damage` notes damage for the repair."""
 
     def __init__(
         self,
@@ -44,10 +43,10 @@ class LogReader:
         self._found_damage = found_damage
 
     def reply_with_batches(self, effect: fx.ReplyWithBatches) -> None:
-        """Answers a fetch with as much of the log as it asks for, or with STORAGE_ERROR where that is damaged.
+        """Answers a fetch with the requested batches, or with STORAGE_ERROR if the log is damaged at this place.
 
         Raises:
-            CorruptLog: the damage is nothing that could be mended.
+            CorruptLog: the damage cannot be repaired.
         """
         response = effect.response
         try:
@@ -60,7 +59,7 @@ class LogReader:
         self._world.reply(effect.reply_to, response)
 
     def reply_with_chunk(self, effect: fx.ReplyWithChunk) -> None:
-        """Answers with a piece of a snapshot, or says that there is none, or none at that position."""
+        """Answers with a piece of a snapshot, or with SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE."""
         try:
             size, data = self._store.read_chunk(effect.snapshot, effect.response.position, effect.max_bytes)
             response = replace(effect.response, size=size, data=data)
@@ -71,9 +70,9 @@ class LogReader:
         self._world.reply(effect.reply_to, response)
 
     def silent_witness(self) -> ChainResponse:
-        """The answer to a question about the chain at an offset that is damaged here.
+        """The answer to a question about the chain at an offset that this node cannot read.
 
-        A witness whose own disk is damaged there has nothing to say, and that is no reason to die.
+        The node gives no testimony about the chain at a damaged offset, and continues.
         """
         shape, core = self._log.shape, self._core
         return ChainResponse(

@@ -1,14 +1,16 @@
-"""What a node writes into its own log: proposals, control records, what the leader has sent, and when all that is made durable.
+"""Writes the node's log: proposals, control records, the leader's batches, and the flushes that make all records durable.
 
-*The core knows the log that there is.* Each growth is told to the core at once, except proposals: all of a turn's are told
-together (`take_unreported`). Told of each, it would answer a waiting follower with the first and let it come back for the rest
-a flush later.
+*The core always knows the present log.* The writer reports each growth at once, except proposals: the node reports all proposals
+of a turn together (`take_unreported`). Counter-example, if each proposal were reported at once:
+    1. leader 1 appends the proposal of client A: the core answers the waiting fetch of follower 2 with A's batch;
+    2. leader 1 appends the proposals of clients B and C in the same turn;
+    3. follower 2 receives B and C only with its next fetch, one flush later.
 
-*Nothing is written past a full disk* (`space`). What there is no room for is not in the log, and whoever wanted it hears of it
-or asks again; only a vote is written at any price. Fetches are held meanwhile, for their answers could not be kept.
+*A full disk takes no record* (`space`). A record without room is not in the log: a client gets a refusal, a follower fetches
+again later. Only a vote is written in any case. Meanwhile the node holds its own fetches, because it could not keep the answers.
 
-*One flush in flight.* What is appended meanwhile shares the next one: group commit that grows with load by itself. The
-leader's followers fetch and flush at the same time as the leader does.
+*One flush at a time.* Batches appended during a flush share the next flush, so the group commit grows with the load. The followers
+fetch and flush while the leader flushes.
 """
 
 import contextlib
@@ -36,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogWriter:
-    """The writing hand of one node. `step` tells the core, and carries out what follows from it."""
+    """Writes one node's log. `step` gives the core an input, and carries out the effects."""
 
     def __init__(
         self,
@@ -54,21 +56,21 @@ class LogWriter:
         self._space = space
         self._step = step
         self._held: list[tuple[NodeId, FetchRequest | FetchSnapshotRequest]] = []
-        """Fetches that are not sent, because what came could not be kept."""
+        """Fetches that are not sent now, because the node could not keep the answers."""
         self._unreported = False
         self._flushing = False
 
     def save_election(self, state: ElectionState, now_ms: int) -> None:
-        """Durable when this returns."""
+        """Makes `state` durable before returning."""
         self._space.write_at_any_price(lambda: election_file.save(self._directory, state), now_ms)
 
     # --- growing ---------------------------------------------------------------------------------------------------
 
     def append_proposal(self, batch: Batch, now_ms: int) -> None:
-        """As leader: `batch`, which was sealed for the log's end as it is now.
+        """Appends a leader's `batch`, which was sealed for the present end of the log.
 
         Raises:
-            Refused: there is no room; nothing was appended, and this node leads no longer than this turn.
+            Refused: the disk has no room; nothing was appended, and the leader resigns in this turn.
         """
         try:
             self._space.write(lambda: self._log.write(batch), now_ms)
@@ -78,19 +80,25 @@ class LogWriter:
         self._unreported = True
 
     def take_unreported(self) -> bool:
-        """Whether anything was proposed since the core was last told how far the log goes. It is told now."""
+        """True if a proposal was appended since the last report to the core. The caller must report the log now."""
         unreported, self._unreported = self._unreported, False
         return unreported
 
     def append_control(self, record: LeaderChange | Voters, epoch: int, now_ms: int, wall_ms: int) -> Batch | None:
-        """As leader; the core is still to be told (`report`). None: no room, and this node leads no longer than this turn."""
+        """Appends a leader's control record. The caller must `report` the growth to the core.
+
+        None: the disk has no room, and the leader resigns in this turn.
+        """
         try:
             return self._space.write(lambda: self._log.append([record], epoch, wall_ms), now_ms)
         except NoRoom:
             return None
 
     def append_fetched(self, batches: Sequence[Batch], now_ms: int) -> None:
-        """As follower. The core is told how far it came: of what there is no room for, the leader hears with the next fetch."""
+        """Appends the leader's batches on a follower, and reports the new end of the log to the core.
+
+        Batches without room are not appended; the follower's next fetch asks for them again.
+        """
         log = self._log
 
         def append() -> None:
@@ -102,26 +110,26 @@ class LogWriter:
         except LogFormatError as e:
             if isinstance(e, CorruptLog):
                 raise
-            # Whole, as its CRC says, but of another history: this disk is all right, it is the leader's that is not trusted.
+            # The batch has a right CRC, but belongs to another history: the node distrusts the leader, not its own disk.
             logger.error("node %d: the leader's batches are refused: %s", self._node_id, e)
             self._step(raft.BatchesRefused(str(e)))
         else:
             self.report(batches[0].base_offset)
 
     def report(self, begin: Offset) -> None:
-        """Tells the core that the log has grown from `begin`, and what it says there about the voter set."""
+        """Tells the core that the log has grown from `begin`, with the new records about voters and leaders."""
         quorum_records: tuple[tuple[Offset, QuorumRecord], ...] = tuple(
             entry for entry in self._log.control_records() if entry[0] >= begin
         )
         self._step(raft.Appended(self._log.shape, quorum_records))
 
     def truncate(self, end: Offset) -> None:
-        """As follower: what is from `end` on is not the leader's."""
+        """Cuts a follower's log at `end`: the leader has other records from `end` on."""
         self._log.truncate(end)
         self._step(raft.Truncated(self._log.shape))
 
     def write_chunk(self, snapshot: OffsetAndEpoch, position: int, data: bytes, now_ms: int) -> None:
-        """A piece of the leader's snapshot, with which this log will begin."""
+        """Writes a piece of the leader's snapshot, at whose end the log will start."""
         store = self._store
         try:
             self._space.write(lambda: store.write_part(snapshot, position, data), now_ms)
@@ -129,17 +137,17 @@ class LogWriter:
             store.discard_parts()
             self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
         except PositionOutOfRange as e:
-            # The repair of the log has used the one download that there can be, meanwhile: this one begins anew.
+            # The repair of the log has replaced the only download meanwhile: the core's download begins again.
             self._step(raft.SnapshotInstallFailed(snapshot, str(e), is_damaged=False))
 
     # --- without room ----------------------------------------------------------------------------------------------
 
     def hold(self, destination: NodeId, request: FetchRequest | FetchSnapshotRequest) -> None:
-        """`request` is not sent now."""
+        """Holds `request` back instead of sending it."""
         self._held.append((destination, request))
 
     def release_held(self) -> None:
-        """There may be room again: to the core, the fetches that were held have timed out, and it fetches anew."""
+        """Reports the held fetches to the core as timed out, so that the core fetches again: the disk may have room now."""
         held, self._held = self._held, []
         for destination, request in held:
             self._step(raft.RequestFailed(destination, request, raft.Failure.TIMED_OUT))
@@ -147,7 +155,7 @@ class LogWriter:
     # --- flushing --------------------------------------------------------------------------------------------------
 
     def flush_if_grown(self) -> FlushJob | None:
-        """The flush for all that was appended, unless one is in flight."""
+        """The job that flushes all appended records; None if a flush is running, or if all records are durable."""
         shape = self._log.shape
         if self._flushing or shape.flushed_end >= shape.end:
             return None
@@ -155,10 +163,10 @@ class LogWriter:
         return FlushJob(self._log.begin_flush())
 
     def finish_flush(self, job: FlushJob, error: Exception | None) -> None:
-        """The flush has come back.
+        """Takes the result of a flush.
 
         Raises:
-            NodeStopped: it failed. It is never tried again: the kernel may have marked the lost pages clean.
+            NodeStopped: the flush failed. A flush is never repeated: the kernel may have marked the lost pages clean.
         """
         if error is not None:
             raise NodeStopped(f"flush failed: {error}; what was written may be lost, so this node stops") from error

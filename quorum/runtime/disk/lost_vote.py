@@ -1,12 +1,14 @@
-"""A directory that has forgotten its vote: `quorum-state` is gone or unreadable, although the directory has been in use.
+"""Gives a directory that has forgotten its vote a new id: `quorum-state` is missing or damaged, although a node has run here.
 
-Whom this directory voted for, and in which epochs, is not known any more; asked again, it could vote a second time in one
-epoch, and that makes two leaders. Its log may be whole, but as this voter it must never speak again (KIP-853: a replica is
-its node id *and* its directory id). So the directory gets another id, durably, before anything else is done. Under that it
-has promised nothing and is not in the voter set: it fetches as an observer, and votes again only when it has been admitted
-under the new id, by an operator or by itself where `controller.quorum.auto.join.enable` says so.
+A node that has forgotten its votes could vote a second time in the same epoch, so two leaders could be elected. The log may be
+whole, but the node must never vote again as the same voter. A voter is its node id *and* its directory id (KIP-853), so the
+directory gets a new id, durably, before any other step. Example with voters 1, 2 and 3:
+    1. node 1 has voted for 2 in epoch 5; then its `quorum-state` is lost;
+    2. node 1 restarts with a new directory id: as this replica it has promised nothing, and is not in the voter set;
+    3. node 1 fetches as an observer; candidate 3 of epoch 5 gets no vote from node 1;
+    4. an operator admits the new id as a voter, or node 1 joins by itself if `controller.quorum.auto.join.enable` is set.
 
-A lone voter is refused instead: there is nobody who could admit it.
+The start of a lone voter is refused instead, because no other voter could admit the new id.
 """
 
 import logging
@@ -34,12 +36,12 @@ def begin_as_another(
     voters: VoterSet,
     new_directory_id: NewDirectoryId | None,
 ) -> tuple[Identity, ElectionState]:
-    """Gives the directory another id, and a vote that it has not used: in the log's last epoch at least.
+    """Gives the directory a new id and an unused vote, in the last epoch of the log.
 
-    After a crash in between the vote is still missing, and the next start gives it yet another id.
+    After a crash between the two writes the vote is still missing, and the next start gives the directory yet another id.
 
     Raises:
-        CorruptLog: if that would help nobody, or ids may not be given here (None).
+        CorruptLog: the node is the only voter, or `new_directory_id` is None.
     """
     former = ReplicaKey(identity.node_id, identity.directory_id)
     if new_directory_id is None or voters.keys == (former,):

@@ -1,14 +1,18 @@
-"""What a node does about its disk, beside writing its log: it looks for damage, has it mended, and makes room.
+"""Takes care of the node's disk, beside the writing of the log: finds damage, starts its repair, and makes room.
 
-    scrub --finds--> damage <--finds-- whoever reads
+    scrub --finds--> damage <--finds-- each read of the log
                        |
-                     repair: what is missing is fetched from other voters      space: who gives way when the disk is full
+                     repair: fetches lost batches from other voters            space: handles a full disk
 
-About once a second it looks whether its directory is still there: a file that was removed while it is open takes writes and
-flushes for ever, and a node under which somebody ran `rm -rf` would go on voting and acknowledging without a memory. Each vote
-and each flush finds that out by itself (`metadata_log.disk.files`), and an idle node within that second.
+*A removed directory stops the node.* A file that was removed while open takes writes and flushes for ever. So a node whose
+directory was deleted by `rm -rf` would go on voting and acknowledging without a memory. Each vote and each flush checks the
+directory (`metadata_log.disk.files`); an idle node checks about once a second.
 
-While something is missing, or there is no room to go on, the node is not fit to lead (`quorum.core.protocol.disk_trust`).
+While the log has a damaged range, or the disk has no room, the node is not fit to lead (`quorum.core.protocol.disk_trust`).
+Example: the scrub of leader 1 finds a bad batch at offset 40.
+    1. `finish_scrub` calls `found_damage`: the log notes the damaged range [40, 45), and `is_fit_to_lead` is False;
+    2. the node tells the core, and the leader resigns;
+    3. `repair` fetches [40, 45) from voter 2; the range is whole again, and node 1 may lead again.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +31,11 @@ from quorum.runtime.protocol.requests import DiskStatus
 from snapshots.format import parse_name
 
 LOOK_MS = 1_000
-"""How long an idle node may take to notice that its directory was removed."""
+"""How long an idle node waits between two checks of its directory."""
 
 
 class Disk:
-    """One node's. Owned by its thread."""
+    """The care for one node's disk. Only the node's thread uses this object."""
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class Disk:
         return not self._log.damage and not self.space.is_short
 
     def cannot_keep_what(self, request: FetchRequest | FetchSnapshotRequest) -> bool:
-        """Whether what would be the answer has to wait: for room, or for the one download that there can be."""
+        """True if the answer to `request` could not be kept now: the disk is full, or the repair uses the only download."""
         return self.space.is_short or (self.repair.is_loading and isinstance(request, FetchSnapshotRequest))
 
     def next_deadline_ms(self) -> int | None:
@@ -67,10 +71,10 @@ class Disk:
         return soonest(self._look_ms, *own)
 
     def check_in_place(self, now_ms: int) -> None:
-        """Looks whether the directory is still this node's, if it is time to.
+        """Checks, about once a second, that the directory is still in its place.
 
         Raises:
-            Removed: stop the process.
+            Removed: the directory or a file was removed; the process must stop.
         """
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
@@ -78,10 +82,10 @@ class Disk:
             self._log.check_in_place()
 
     def found_damage(self, error: CorruptLog) -> None:
-        """Takes note of what is damaged. The repair begins by itself.
+        """Notes the damage. The repair begins by itself.
 
         Raises:
-            CorruptLog: it is nothing that could be mended.
+            CorruptLog: the damage cannot be repaired.
         """
         self._log.note_damage(error)
 
@@ -90,20 +94,20 @@ class Disk:
         self._last_damage = what
 
     def finish_scrub(self, job: ScrubJob, error: Exception | None) -> OffsetAndEpoch | None:
-        """A slice was read again; gives a snapshot that turned out to be damaged.
+        """Takes the result of a scrub job. Returns the snapshot of the slice if the job has found the snapshot damaged.
 
         Raises:
-            CorruptLog: damage that could not be mended.
-            Exception: `error`, if it says nothing of what was written.
+            CorruptLog: the log has damage that cannot be repaired.
+            Exception: `error`, if the error says nothing about the data.
         """
         counts = self.scrub.finished(job)
         if not counts or error is None or isinstance(error, FileNotFoundError):
-            return None  # intact; or retired, or mended, since the pass began
+            return None  # intact; or the file was deleted or repaired since the pass began
         if not isinstance(error, CorruptLog):
             raise error
         snapshot = parse_name(job.extent.name)
         if snapshot is None:
-            # (Retention may have dropped it while it was read; what is damaged there is nobody's loss.)
+            # Retention may have deleted the segment during the read; damage in a deleted segment does not matter.
             if any(each.name == job.extent.name for each in self._log.extents()):
                 self.found_damage(error)
             return None

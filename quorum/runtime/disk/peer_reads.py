@@ -1,6 +1,6 @@
-"""What a controller gives another one whose disk has lost it: batches of its log, pieces of its snapshots.
+"""Reads batches of the log and pieces of snapshots for another controller whose disk has lost them.
 
-Whoever leads: the asker takes nothing but what it can prove, or what is committed.
+Any voter may answer, leader or not: the asking node takes only batches that it can prove, or a snapshot, whose content is committed.
 """
 
 from metadata_log.format.batch import Batch
@@ -11,18 +11,20 @@ from quorum.core.protocol.messages import ReadLogRequest, ReadLogResponse, ReadS
 from snapshots.store import PositionOutOfRange, SnapshotNotFound, SnapshotStore
 
 READ_BYTES_MAX = 1 << 20
-"""At most this much in one answer, except for a single batch, which has its own limit."""
+"""Maximum number of bytes in an answer; a single batch may be longer, up to its own limit."""
 
 
 def read_log(request: ReadLogRequest, log: LogView, *, epoch: Epoch, leader_id: NodeId | None) -> ReadLogResponse:
-    """What this node gives of what was asked for: whole batches that are durable here.
+    """Returns whole durable batches of the requested range, committed or not.
 
-    Committed or not: whoever asks takes nothing but the very bytes that it had, proven by the chain. Counter-example to giving
-    only what is known to be committed: of three, one is gone, one has damage, and the third holds what is missing but has never
-    heard that it is committed. The damaged one must not lead, the third is not far enough to, and so nobody ever commits.
+    The asking node takes only the bytes that it had before, proven by the chain, so uncommitted batches do no harm.
+    Counter-example, if a voter gave only batches that it knows to be committed:
+        1. voter 1 of {1, 2, 3} is gone for good; voter 2 has a damaged range [40, 45), and its log ends at 50;
+        2. voter 3 has the log up to 45, but has never learnt that [40, 45) is committed, so voter 3 gives nothing;
+        3. voter 2 must not lead with damage, and voter 3 cannot win with its shorter log: no leader, for ever.
 
     Raises:
-        CorruptLog: it is damaged here too, and nobody knew.
+        CorruptLog: the range is damaged on this node, too, which was not known before.
     """
     start = log.shape.start.offset
     until = min(request.end_offset, log.shape.flushed_end)
@@ -41,7 +43,7 @@ def read_log(request: ReadLogRequest, log: LogView, *, epoch: Epoch, leader_id: 
 def read_snapshot(
     request: ReadSnapshotRequest, store: SnapshotStore, *, epoch: Epoch, leader_id: NodeId | None
 ) -> ReadSnapshotResponse:
-    """A piece of a snapshot that is whole here."""
+    """Returns a piece of a snapshot of this node."""
     max_bytes = max(1, min(request.max_bytes, READ_BYTES_MAX))
     try:
         size, data = store.read_chunk(request.snapshot, request.position, max_bytes)

@@ -1,7 +1,10 @@
-"""The slow second look: what lies on the disk is read again, so that rot is found while the other controllers still have it.
+"""Reads the sealed files of the disk again, slice by slice, to find damage while the other controllers still have the data.
 
-Sealed segments by CRC and chain, snapshots by CRC. One slice at a time, as a job, so many that one pass over everything takes
-about the configured time: a slice costs a millisecond, and an idle node makes one every few minutes.
+Sealed segments are checked by CRC and chain, snapshots by CRC. A slice is a job of about a millisecond. The slices are spread so
+that one pass over all files takes about `scrub_interval_ms`. Example with an interval of 24 hours:
+    1. a pass begins with three segments and a snapshot, together 288 slices: a slice is read every 5 minutes;
+    2. a slice of the second segment has a wrong CRC: the node notes the damage, and its repair begins;
+    3. the pass ends; the next pass includes all files written meanwhile.
 """
 
 from metadata_log.store.log_view import LogView
@@ -10,12 +13,13 @@ from quorum.runtime.protocol.jobs import ScrubJob
 from snapshots.store import SnapshotStore
 
 SLICE_BYTES = 256 << 10
+"""How many bytes one job reads."""
 EMPTY_PASS_MS = 60_000
-"""A log that has nothing sealed yet is looked at again after this."""
+"""How long the scrub waits while no file is sealed."""
 
 
 class Scrub:
-    """Which slice is next, and when."""
+    """Chooses the next slice and its time."""
 
     def __init__(self, log: LogView, store: SnapshotStore, interval_ms: int, now_ms: int) -> None:
         self._log = log
@@ -27,13 +31,13 @@ class Scrub:
         self._running = False
         self._generation = log.generation
         self.scrubbed_bytes = 0
-        """Since this process started; what was intact."""
+        """How many bytes were found intact since the process started."""
 
     def next_deadline_ms(self) -> int | None:
         return None if self._running or self._interval_ms == 0 else self._due_ms
 
     def next_job(self, now_ms: int) -> ScrubJob | None:
-        """The next slice, if it is due."""
+        """The job of the next slice, if due."""
         due_ms = self.next_deadline_ms()
         if due_ms is None or now_ms < due_ms:
             return None
@@ -46,7 +50,7 @@ class Scrub:
         return ScrubJob(self._store.directory, self._extents.pop(0), SLICE_BYTES)
 
     def _begin_pass(self) -> None:
-        """Everything that is there now. What is written later has the next pass."""
+        """Takes all files of this moment. Files written later belong to the next pass."""
         self._generation = self._log.generation
         snapshots = [Extent(name, 0, size, None) for name, size in self._store.files()]
         self._extents = [*self._log.extents(), *snapshots]
@@ -54,10 +58,10 @@ class Scrub:
         self._pause_ms = self._interval_ms // slices if slices else min(EMPTY_PASS_MS, self._interval_ms)
 
     def finished(self, job: ScrubJob) -> bool:
-        """A slice is done. Without a rest, its file is, too: it was read to its end, or failed.
+        """Takes a finished slice. A slice without a rest was the last slice of its file, or has failed.
 
-        False if the log was cut, replaced or mended since the pass began: what was read may have been right, and was
-        compared with what stands there no more. Then the pass begins anew.
+        False if the log was cut, replaced or repaired since the pass began: the slice was compared with an old state of the log,
+        so a difference proves no damage. Then a new pass begins.
         """
         self._running = False
         if self._log.generation != self._generation:

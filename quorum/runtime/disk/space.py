@@ -1,13 +1,18 @@
-"""A disk that is full: who gives way, in which order, and how the node goes on by itself when there is room again.
+"""Handles a full disk: frees or refuses in a fixed order, and continues by itself when the disk has room again.
 
-    1. retired segments in `archive/`, oldest first: nobody but the audit reads them;
-    2. what wanted to be written: a proposal is refused with STORAGE_ERROR, fetched batches wait on their leader, a snapshot is
+A node that cannot write for lack of room
+    1. deletes archived segments, the oldest first: only the audit reads them;
+    2. refuses the write: a proposal gets STORAGE_ERROR, fetched batches are dropped and fetched again later, and a snapshot is
        left to the next mark;
-    3. the ballast (`metadata_log.disk.ballast`), so that votes can be written. They always are, or the node stops.
+    3. releases the ballast (`metadata_log.disk.ballast`) for votes. If even a vote has no room, the node stops.
 
-Until the ballast is taken again and some room is left beside it, the node is *short of space*: it votes and answers, does not
-lead (another one may have room), and does not fetch (what came could not be kept). A failed fsync is another matter, and stops
-the node as ever.
+Until the node has taken the ballast again, and has some room besides, the node is *short of space*: it votes and answers, but
+does not lead, because another voter may have room, and does not fetch, because it could not keep the batches. Example:
+    1. the disk of leader 1 is full: leader 1 refuses a client's `CreateTopics` with STORAGE_ERROR, and resigns;
+    2. node 2 is elected: node 1 grants its vote, and writes the vote into the room of the ballast;
+    3. the operator deletes files: node 1 takes the ballast again within a second, and fetches.
+
+A failed fsync is no lack of room: it stops the node.
 """
 
 from collections.abc import Callable
@@ -18,18 +23,19 @@ from metadata_log.disk.files import Directory, is_full
 from metadata_log.store.log import Log
 
 RETRY_MS = 500
+"""How long a node that is short of space waits before it looks for room again."""
 ROOM_BYTES = 4 << 20
-"""So much must be free beside the ballast before the node goes on: else it would run into the same wall with the next batch."""
+"""How many bytes must be free beside the ballast before the node continues. Otherwise the next batch would fill the disk again."""
 
 T = TypeVar("T")
 
 
 class NoRoom(Exception):
-    """There was no room for it, and nothing of it was written that counts."""
+    """Raised when the disk has no room for a write; the write had no effect."""
 
 
 class Space:
-    """The room on this node's disk. Owned by the node's thread."""
+    """The room on the node's disk. Only the node's thread uses this object."""
 
     def __init__(self, directory: Directory, log: Log, now_ms: int, *, has_ballast: bool) -> None:
         self._directory = directory
@@ -38,13 +44,13 @@ class Space:
         self._retry_ms = now_ms + RETRY_MS
         self.is_short = not has_ballast
         self.shortages = int(self.is_short)
-        """How often this node ran out of space since it started."""
+        """How many times the disk has become full since the node started."""
 
     def next_deadline_ms(self) -> int | None:
         return self._retry_ms if self.is_short else None
 
     def look_again(self, now_ms: int) -> bool:
-        """True if it is time to try again, whether there is room now or not."""
+        """Looks for room if RETRY_MS have passed. True if the node looked, with or without success."""
         if not self.is_short or now_ms < self._retry_ms:
             return False
         self._retry_ms = now_ms + RETRY_MS
@@ -62,14 +68,14 @@ class Space:
         return True
 
     def write(self, act: Callable[[], T], now_ms: int) -> T:
-        """`act`, again and again as long as something can be dropped from the archive for it.
+        """Runs `act`, and repeats a failed `act` while an archived segment can be deleted for it.
 
         Raises:
             NoRoom: the node is short of space now.
-            OSError: something else is wrong with the disk.
+            OSError: the write failed for another reason.
         """
         if self.is_short:
-            # The ballast may have been released since: its room is kept for votes.
+            # The room of the released ballast is kept for votes.
             raise NoRoom("the disk was full a moment ago")
         while True:
             try:
@@ -86,14 +92,14 @@ class Space:
                 raise NoRoom(str(e)) from e
 
     def write_at_any_price(self, act: Callable[[], T], now_ms: int) -> T:
-        """`act`, with the ballast's room if need be.
+        """Runs `act`, in the room of the ballast if necessary.
 
         Raises:
-            OSError: even that was not enough, or something else is wrong with the disk.
+            OSError: the room of the ballast was not enough, or the write failed for another reason.
         """
         try:
             return self.write(act, now_ms)
         except NoRoom:
-            # Whoever looked again whether there is room has taken the ballast back, and all that there was.
+            # `look_again` may have taken the ballast back, and with it the last free bytes.
             self._ballast.release()
             return act()
