@@ -1,7 +1,9 @@
-"""Formatting a data directory: from then on it belongs to one node of one cluster.
+"""Formats a data directory: from then on the directory belongs to one node of one cluster.
 
-Nothing formats by itself, ever: a majority of controllers that came up with empty disks and helped themselves could elect a
-leader that has lost what was committed (KAFKA-14077).
+No node ever formats its own directory. Counter-example (KAFKA-14077) with voters 1, 2 and 3:
+    1. voters 1 and 2 have committed record 40; voter 3 lacks the record;
+    2. the disk of voter 2 is replaced; node 2 starts, formats the empty disk by itself, and counts as voter 2;
+    3. voter 1 dies: 2 and 3 elect voter 3, and the committed record 40 is lost.
 """
 
 from __future__ import annotations
@@ -21,21 +23,21 @@ CLUSTER_ID_CHARACTERS_MAX = 255
 
 
 class AlreadyFormatted(Exception):
-    """The directory belongs to somebody; the message says to whom."""
+    """Raised if the directory belongs to a node already; the message names the node."""
 
 
 class RunningCluster(NamedTuple):
-    """What a node must be formatted with that is to join a cluster: its history begins where the cluster's does."""
+    """The facts about a running cluster for the format of a joining node, whose history begins with the cluster's history."""
 
     cluster_id: str
     generation: int
     first_voters: Voters
     voters: tuple[str, ...]
-    """Who votes now, as `id@host:port`."""
+    """The present voters, as `id@host:port`."""
 
     @property
     def hint(self) -> str | None:
-        """What a new controller must be configured with to find the leader: nothing, while any of the first voters votes."""
+        """The configuration line with which a new controller finds the leader; None while any of the first voters still votes."""
         now = {entry.partition("@")[0] for entry in self.voters}
         if now.isdisjoint(str(voter.node_id) for voter in self.first_voters.voters):
             return f"controller.quorum.voters: [{', '.join(self.voters)}]"
@@ -43,7 +45,7 @@ class RunningCluster(NamedTuple):
 
 
 class InitialController(NamedTuple):
-    """One member of the first voter set, as `id@host:port:directory-id`."""
+    """A member of the first voter set, as `id@host:port:directory-id`."""
 
     node_id: NodeId
     host: str
@@ -56,10 +58,10 @@ class InitialController(NamedTuple):
 
 
 def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
-    """The first voter set, sorted by node id.
+    """Parses the first voter set, and sorts the controllers by node id.
 
     Raises:
-        ValueError: naming the entry that cannot be read, or the id that is there twice.
+        ValueError: an entry cannot be read, or an id occurs twice; the text names the entry or the id.
     """
     from service_kit.process.endpoints import parse_node_address
 
@@ -78,7 +80,7 @@ def parse_initial_controllers(text: str) -> tuple[InitialController, ...]:
 
 
 def voters_record(controllers: tuple[InitialController, ...]) -> Voters:
-    """The same as the record that opens every controller's history."""
+    """The first voter set as the record at the beginning of every controller's history."""
     return Voters(
         tuple(
             Voter(each.node_id, each.directory_id, (Endpoint(LISTENER, each.host, each.port),))
@@ -88,7 +90,7 @@ def voters_record(controllers: tuple[InitialController, ...]) -> Voters:
 
 
 def random_uuid() -> Uuid:
-    """A new id, whose text does not begin with a dash (options would)."""
+    """A new random id. Its text does not begin with a dash, so that no command takes the id for an option."""
     import secrets
 
     while True:
@@ -106,14 +108,14 @@ def format_directory(
     controllers: tuple[InitialController, ...] = (),
     directory_id: Uuid | None = None,
 ) -> Identity:
-    """Makes `path` the directory of a node of a new cluster; a controller's gets the first voter set too.
+    """Formats `path` for a node of a new cluster. A controller's directory gets the first voter set, too.
 
-    Returns what was written.
+    Returns the written identity.
 
     Raises:
-        AlreadyFormatted: it has an owner.
-        ValueError: what was asked for cannot be (a controller that is not among `controllers`, ...).
-        OSError: the directory cannot be made or written.
+        AlreadyFormatted: the directory belongs to a node already.
+        ValueError: an argument is wrong, for example a controller that is not among `controllers`.
+        OSError: the directory cannot be created or written.
     """
     _check(cluster_id, node_id, role, controllers)
     mine = {each.node_id: each.directory_id for each in controllers}.get(node_id)
@@ -122,10 +124,10 @@ def format_directory(
 
 
 def format_joining(path: Path, cluster: RunningCluster, *, node_id: NodeId, role: str) -> Identity:
-    """Makes `path` the directory of a node that joins `cluster`; a controller begins as an observer.
+    """Formats `path` for a node that joins `cluster`; a controller begins as an observer.
 
-    The directory id is new in any case. With that of a voter, an empty disk would count as the one that has promised votes
-    and holds what was committed (KAFKA-14077).
+    The directory id is always new. With a voter's directory id, an empty disk would count as the disk that has granted votes and
+    holds committed records (KAFKA-14077).
 
     Raises:
         AlreadyFormatted, ValueError, OSError: as `format_directory` does.
@@ -163,10 +165,10 @@ def _write(
     if role == "controller":
         assert first is not None
         store = SnapshotStore(directory.subdirectory(LOG_DIRECTORY))
-        # A format that was killed may have left that of other voters: it would be kept, and the controller never start.
+        # A killed format may have left a checkpoint with other voters: `write_bootstrap` would keep that, and no start succeed.
         store.drop([BOOTSTRAP_END])
         store.write_bootstrap(first)
-    write_identity(directory, identity)  # last: a directory that was half formatted is not formatted
+    write_identity(directory, identity)  # last: a directory without an identity does not count as formatted
     return identity
 
 
@@ -213,5 +215,5 @@ def _check_empty(path: Path) -> None:
 
 
 def fingerprint(genesis_chain: bytes) -> str:
-    """A few characters for people to compare: controllers of one cluster show the same."""
+    """The first characters of a hash, for people to compare: all controllers of a cluster show the same characters."""
     return hashlib.sha256(genesis_chain).hexdigest()[:12] if genesis_chain else "-"

@@ -9,8 +9,8 @@ of a turn together (`take_unreported`). Counter-example, if each proposal were r
 *A full disk takes no record* (`space`). A record without room is not in the log: a client gets a refusal, a follower fetches
 again later. Only a vote is written in any case. Meanwhile the node holds its own fetches, because it could not keep the answers.
 
-*One flush at a time.* Batches appended during a flush share the next flush, so the group commit grows with the load. The followers
-fetch and flush while the leader flushes.
+*One flush at a time.* Batches appended during a flush share the next flush, so the group commit grows with the load. The
+followers fetch and flush while the leader flushes.
 """
 
 import contextlib

@@ -1,7 +1,11 @@
-"""Opening a controller's data directory: what is found there, checked against each other, before anything speaks.
+"""Opens a controller's data directory: reads its files, and checks them against each other, before the node sends any message.
 
-What a node needs in order to vote (quorum-state, the log's shape, the voter set) is read here. The image is not: it may
-be large, and a node that is still loading it can already vote and replicate.
+A node needs `quorum-state`, the log's shape and the voter set in order to vote, so these are read here. The image may be large, so
+a job loads the image later, while the node already votes and replicates. Example: node 1 starts with a snapshot at 100 and a log
+[80, 140).
+    1. `open_directory` reads the identity, the bootstrap checkpoint, the vote, the metadata of the snapshot, and the log;
+    2. the log's chain at 100 must be the chain of the snapshot: otherwise the start fails with CorruptLog;
+    3. the node starts, votes and fetches from 140; `Opened.load` is the job that loads the image at 100 meanwhile.
 """
 
 import logging
@@ -50,15 +54,15 @@ class Opened(NamedTuple):
     voters: VoterHistory
     snapshotter: Snapshotter
     bootstrap: Voters
-    """The voter set that the cluster was formatted with; never changes."""
+    """The voter set at the formatting of the cluster; never changes."""
     has_ballast: bool
-    """Whether there was room for it (`metadata_log.disk.ballast`)."""
+    """True if the disk had room for the ballast (`metadata_log.disk.ballast`)."""
     load: LoadSnapshotJob | None
-    """To be run before the first apply: the newest snapshot. None: the image starts empty at offset 0."""
+    """The job that loads the newest snapshot, before the first apply. None: the image starts empty at offset 0."""
     part: Download | None = None
-    """A download that the last process did not finish."""
+    """A snapshot download that the last process did not finish."""
     disk_trust: DiskTrust = FULL
-    """What is left of the node's standing, given what its log has lost."""
+    """The trust in the node's disk, less than FULL if the log has lost its durable end."""
 
 
 def open_directory(
@@ -66,17 +70,16 @@ def open_directory(
 ) -> Opened:
     """Reads the directory of a formatted controller.
 
-    A log that has lost its durable end is opened without it, and `standing` says so: the node may not count before it is
-    there again. One that has forgotten its vote goes on under the id that `new_directory_id` gives (see `lost_vote`); then
-    `identity` in the result is another than the one given. A tool that only looks gives no source of ids, and is told the
-    truth instead.
+    If the log has lost its durable end, it is opened without the end, and `disk_trust` is reduced: the node does not vote until
+    it has the end again. If the vote is lost, `new_directory_id` gives a new id (see `lost_vote`), and `identity` in the result
+    has the new id. A tool that must not change the directory gives no `new_directory_id`, and gets CorruptLog in both cases.
 
     Raises:
-        UnfinishedRecovery: if an operator has begun to make something of it; the text names the command that finishes that.
-        CorruptLog: if what is there cannot be trusted; the text names the file and what to do.
-        OSError: the disk cannot read, asked twice, what cannot be done without. It may the next time.
+        UnfinishedRecovery: an operator's recovery of the directory is not finished; the text names the command that finishes it.
+        CorruptLog: the data cannot be trusted; the text names the file and the remedy.
+        OSError: the disk cannot read a necessary file, asked twice. The next start may be able to.
     """
-    # (Its removal may be durable only since `_write_again` below, which is before anybody speaks.)
+    # The removal of a finished plan may become durable only by `_write_again` below, but before the node sends a message.
     refuse_unfinished(directory)
     metadata = directory.subdirectory(LOG_DIRECTORY)
     snapshotter = Snapshotter(metadata, config.marks, config.retention)
@@ -100,7 +103,7 @@ def open_directory(
             new_directory_id=new_directory_id,
         )
         if log.lost is not None:
-            log.forget_loss()  # as this replica it has promised nothing
+            log.forget_loss()  # the replica with the new id has promised nothing
     disk_trust = FULL if log.lost is None else DiskTrust(lost=Lost(log.lost.end, election.epoch))
     found = snapshotter.store.resume_part(log.shape.end)
     part = None if found is None else Download(*found)
@@ -111,7 +114,7 @@ def open_directory(
 
 
 def _newest_load(snapshotter: Snapshotter, start: LogStart | None) -> LoadSnapshotJob | None:
-    """The newest snapshot that is whole; what is newer is damaged, which is said."""
+    """The job that loads the newest whole snapshot. Newer snapshots are damaged, and are logged."""
     load = snapshotter.newest_load_job(start.start.offset if start else 0)
     for info in snapshotter.store.list():
         if load is None or info.end > load.end:
@@ -121,23 +124,26 @@ def _newest_load(snapshotter: Snapshotter, start: LogStart | None) -> LoadSnapsh
 
 
 def _may_lose(known: SnapshotMeta, node_id: NodeId, left: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
-    """A lone voter that goes on without what it had promised has nobody to get it back from: a person has to look first."""
+    """True if the node may start without the lost end of its log, because other voters may have the end.
+
+    A lone voter cannot get the end from another voter, so an operator must decide first.
+    """
     voters = _history(known, left).latest
     return len(voters) != 1 or voters.key_of(node_id) is None
 
 
 def _never(_: Sequence[tuple[Offset, QuorumRecord]]) -> bool:
-    """A tool that only looks loses nothing."""
+    """Accepts no loss: for a tool that must not change the directory."""
     return False
 
 
 def _open_log(
     metadata: Directory, config: LogConfig, genesis_chain: bytes, newest: SnapshotMeta | None, may_lose: MayLose
 ) -> Log:
-    """The log, of this cluster's history, which goes on from the `newest` snapshot or from the beginning.
+    """Opens the log, and checks its history: it continues the `newest` snapshot, or begins with the cluster.
 
     Raises:
-        CorruptLog: it does not, or not without a gap.
+        CorruptLog: the log has another history, or a gap after the snapshot.
     """
     log = Log.open(
         metadata,
@@ -161,10 +167,10 @@ def _open_log(
 
 
 def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) -> SnapshotMeta:
-    """The bootstrap checkpoint: the voters that the cluster was formatted with, from whom its history begins.
+    """Reads the bootstrap checkpoint: the voter set at the formatting of the cluster, where the history begins.
 
     Raises:
-        CorruptLog: it is gone, or another cluster's.
+        CorruptLog: the checkpoint is missing, or belongs to another cluster.
     """
     metadata = store.directory
     bootstrap = read_twice(store.bootstrap)
@@ -184,16 +190,18 @@ def read_origin(directory: Directory, identity: Identity, store: SnapshotStore) 
 
 
 def _is_new(metadata: Directory) -> bool:
-    """Whether no log has ever been here: nothing is left of one, neither segments nor what is kept beside them.
+    """True if no log has ever been in the directory: neither segments nor the notes beside them are left.
 
-    Where only the segments and the vote are gone this node knows that it has lost something, but not since which epoch; any
-    record of the leader's would give it back its full standing, with a vote to give that it has given already.
+    Counter-example, if a directory with notes but without segments counted as new:
+        1. node 1 votes for 2 in epoch 5; then its segments and its vote are deleted, but the notes are left;
+        2. node 1 would start with an unused vote, fetch a record from the leader, and be fully trusted again;
+        3. node 1 could vote for 3 in epoch 5: a second vote.
     """
     return not any(map(is_of_a_log, metadata.names()))
 
 
 def is_of_a_log(name: str) -> bool:
-    """Whether such a file in `@metadata` says that a node has run there."""
+    """True if a file of this name in `@metadata` shows that a node has run in the directory."""
     snapshot = parse_name(name)
     if snapshot is not None:
         return snapshot[0] != BOOTSTRAP_END
@@ -201,10 +209,10 @@ def is_of_a_log(name: str) -> bool:
 
 
 def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | None, str]:
-    """What this node must not forget; None and why, if it has.
+    """Reads epoch and vote; returns None and the reason if the vote is lost.
 
-    A new directory is given its first state before it is given a log. From then on a missing file is a lost one, also where
-    the log is still empty: the node may have voted in the very first election.
+    A new directory gets its first state before its log. From then on a missing file is a lost vote, even with an empty log: the
+    node may have voted in the first election.
     """
     where = f"{directory.path_text}/{election_file.FILE_NAME}"
     try:
@@ -220,12 +228,15 @@ def _election(directory: Directory, *, is_new: bool) -> tuple[ElectionState | No
 def _write_again(
     directory: Directory, metadata: Directory, election: ElectionState | None, start: LogStart | None
 ) -> None:
-    """Makes durable what was read, which only the page cache may have.
+    """Writes the vote and the log's start again, because only the page cache may have the files just read.
 
-    The flush of a directory that fails leaves the new name there, marked clean; a later flush succeeds and proves nothing. Asked
-    again by the candidate that has its vote, the node would save nothing and say yes; after a power cut it would vote again.
-    And a log that has begun may, on the disk, be one that is still beginning, in which no segment counts. With these two their
-    directories are written, and so the names of snapshots and segments.
+    A failed flush of a directory leaves the new file name in the page cache, marked clean; a later flush succeeds without writing
+    the name. Counter-example without the second write:
+        1. node 1 saves its vote for 2; the flush of the directory fails, and the process stops;
+        2. node 1 restarts and reads the vote from the page cache; candidate 2 asks again, and node 1 says yes without a write;
+        3. the power fails, the vote is lost, and node 1 could vote for 3 in the same epoch.
+    The note of the log's start needs the same care, because without the note no segment counts. The two writes also make both
+    directories durable, with the names of all snapshots and segments.
     """
     if election is not None:
         _with_room(directory, metadata, lambda: election_file.save(directory, election))
@@ -234,7 +245,10 @@ def _write_again(
 
 
 def _with_room(directory: Directory, metadata: Directory, write: Callable[[], None]) -> None:
-    """`write`, with the room of the archive and the ballast if need be. (A start that was killed may have left no ballast.)"""
+    """Runs `write`. On a full disk, archived segments and then the ballast make room.
+
+    A killed start may have left the directory without a ballast.
+    """
     while True:
         try:
             return write()
@@ -244,9 +258,9 @@ def _with_room(directory: Directory, metadata: Directory, write: Callable[[], No
 
 
 def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes | None) -> None:
-    """A log that was copied here from another cluster is a stranger's, although every byte of it is intact.
+    """Checks that the history begins with this cluster's format. A log copied from another cluster is intact, but foreign.
 
-    With it the node would speak of epochs that this cluster never had, and depose its leader.
+    With a foreign log the node would send epochs that this cluster never had, and depose its leader.
     """
     if found != expected:
         raise CorruptLog(
@@ -256,19 +270,22 @@ def _check_origin(metadata: Directory, what: str, expected: bytes, found: bytes 
 
 
 def _history(known: SnapshotMeta, records: Sequence[tuple[Offset, QuorumRecord]]) -> VoterHistory:
-    """Who votes: what the newest snapshot says, or the bootstrap one, and what the log says above it."""
+    """The voter sets: of the newest snapshot, or of the bootstrap checkpoint, and of the log above."""
     entries = ((offset, record) for offset, record in records if isinstance(record, Voters))
     return VoterHistory.from_snapshot(known.voters, known.end.offset, entries)
 
 
 def _stand_on_snapshot(log: Log, meta: SnapshotMeta) -> None:
-    """The log starts over at the newest snapshot, which `meta` is of, if that lies beyond its end.
+    """Lets the log start anew at the newest snapshot (`meta`), if the snapshot ends beyond the log's end.
 
-    That is what a crash between the download's rename and the log's reset leaves behind.
+    A crash between the rename of a download and the reset of the log leaves such a directory behind.
+
+    Raises:
+        CorruptLog: the log and the snapshot have different chains at the snapshot's end.
     """
     end, shape = meta.end, log.shape
     is_within = shape.start.offset <= end.offset <= shape.end and not log.is_within_damage(end.offset)
-    # Of another epoch there, the log is what the leader has replaced by this snapshot; of the same, it must be the same.
+    # With another epoch at this offset, the leader has replaced the log by the snapshot. With the same epoch, both must be equal.
     if end.offset > shape.end or (is_within and shape.epoch_below(end.offset) != end.epoch):
         log.reset_to(end, meta.chain, meta.timestamp_ms)
     elif is_within and log.chain_at(end.offset) != meta.chain:

@@ -1,6 +1,7 @@
 """Reads batches of the log and pieces of snapshots for another controller whose disk has lost them.
 
-Any voter may answer, leader or not: the asking node takes only batches that it can prove, or a snapshot, whose content is committed.
+Any voter may answer, leader or not. The asking node takes batches only if their chain proves them; the content of a snapshot is
+committed in any case.
 """
 
 from metadata_log.format.batch import Batch

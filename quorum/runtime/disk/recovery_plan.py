@@ -1,10 +1,12 @@
-"""`recovery-plan`: what an operator has begun to make of this directory (`quorumctl quorum recover`), until it is finished.
+"""`recovery-plan`: the unfinished plan of `quorumctl quorum recover` for this directory.
 
-A recovery writes more than one thing: a new generation, an epoch, records that another directory holds, a voter set. Killed in
-between, it cannot be planned again from what lies there: the survivor is of the new generation by then, so that the directories
-with its missing records would be refused as left behind. So the plan is made durable before the first of those writes, and
-removed after the last. While it is there, no controller starts on the directory, and the same command does all that is left
-of exactly this plan. Every step of it may be done twice.
+A recovery writes several things: a new generation, an epoch, records of another directory, a voter set. The plan becomes durable
+before the first write, and is removed after the last write. While the plan exists, no controller starts on the directory, and the
+same command carries out the rest of exactly this plan. Every step may be repeated. Counter-example without the file:
+    1. the operator recovers from the directories of 1 and 2; node 1 survives and needs records of node 2;
+    2. the command writes the new generation into the directory of node 1, and is killed;
+    3. the operator repeats the command: node 2 now has an older generation than node 1 and would be refused, so the records of
+       node 2 would be lost.
 """
 
 import json
@@ -22,16 +24,19 @@ from metadata_log.format.records import Endpoint
 
 FILE_NAME: Final = "recovery-plan"
 DIRECTORIES_MAX: Final = 64
+"""Maximum number of directories in a plan."""
 PATH_CHARS_MAX: Final = 4096
+"""Maximum length of a path, and of any other text in a plan."""
 ENDPOINTS_MAX: Final = 16
 FILE_BYTES_MAX: Final = 8 << 20
-"""So many directories and endpoints, each character of whose names is one that JSON writes as twelve."""
+"""Maximum size of the file: the maximum number of directories and endpoints, with names of which JSON writes each character as
+twelve bytes."""
 _VERSION: Final = 1
 _NUMBER_MAX: Final = (1 << 63) - 1
 
 
 class PlannedDirectory(NamedTuple):
-    """One of the directories that the operator has named."""
+    """A directory that the operator has named."""
 
     path: str
     role: str
@@ -40,34 +45,34 @@ class PlannedDirectory(NamedTuple):
 
 
 class RecoveryPlan(NamedTuple):
-    """See the file's head."""
+    """The plan of one recovery; see the head of the file."""
 
     directories: tuple[PlannedDirectory, ...]
     survivor: PlannedDirectory
-    """Whose directory this lies in: the only voter, in the end."""
+    """The directory with this plan: the only voter after the recovery."""
     source: PlannedDirectory | None
-    """Who gives it what it lacks; None where it lacks nothing."""
+    """The directory with the records that the survivor lacks; None if the survivor lacks no record."""
     base: Offset
-    """The survivor keeps what it has below; from here to `end` the records are the source's."""
+    """The survivor keeps its records below `base`; the records [base, end) are copied from the source."""
     base_chain: bytes
     snapshot: OffsetAndEpoch | None
-    """Where its log begins anew, at this snapshot of the source's: its end. That is `base`."""
+    """The end of the source's snapshot at which the survivor's log begins anew, equal to `base`; None: the log goes on."""
     end: OffsetAndEpoch
-    """What is kept: all below."""
+    """The end of the recovered log (exclusive)."""
     end_chain: bytes
     committed_end: Offset
-    """All below is known to have been committed."""
+    """All records below this offset are known to be committed."""
     generation: int
     epoch: Epoch
     endpoints: tuple[Endpoint, ...]
-    """Where the survivor will be reached."""
+    """The addresses of the survivor after the recovery."""
     wall_ms: int
     accepts_loss: bool
-    """Its log may be opened without the end of what had been durable in it."""
+    """True if the survivor's log may be opened although it has lost its durable end."""
 
     @property
     def command(self) -> str:
-        """What completes it."""
+        """The command that completes the recovery."""
         options = (
             (("--directory" if each.role == "controller" else "--from-broker"), shlex.quote(each.path))
             for each in self.directories
@@ -76,11 +81,11 @@ class RecoveryPlan(NamedTuple):
 
 
 class UnfinishedRecovery(CorruptLog):
-    """No controller can begin with this directory. The message names the command that finishes the recovery."""
+    """Raised when a controller must not start on a directory. The message names the command that finishes the recovery."""
 
 
 def save(directory: Directory, plan: RecoveryPlan) -> None:
-    """Makes `plan` durable before it returns."""
+    """Makes `plan` durable before returning."""
     assert plan.survivor in plan.directories, plan
     fields = {
         "version": _VERSION,
@@ -109,11 +114,11 @@ def save(directory: Directory, plan: RecoveryPlan) -> None:
 
 
 def load(directory: Directory) -> RecoveryPlan | None:
-    """The plan that is not finished; None where there is none.
+    """Reads the unfinished plan; None if the directory has none.
 
     Raises:
-        UnfinishedRecovery: it is of a kind that only an older release made, and carries out.
-        CorruptLog: the file is damaged. It is written atomically, so no crash explains that.
+        UnfinishedRecovery: an older release has made the plan, and only that release can carry out the plan.
+        CorruptLog: the file is damaged. `save` writes the file atomically, so a crash is not the cause.
     """
     if not directory.exists(FILE_NAME):
         return None
@@ -127,7 +132,7 @@ def load(directory: Directory) -> RecoveryPlan | None:
         ) from e
     if (
         plan.source is None and plan.snapshot is not None
-    ):  # of a log that was damaged, all above its own snapshot went too
+    ):  # the older release dropped all records above the survivor's own snapshot
         raise UnfinishedRecovery(
             f"{where}: a recovery was begun here by an older release and is not finished: finish it with that one "
             f"({plan.command}). Or put back the copy of this directory that was made before it, and begin anew"
@@ -136,17 +141,17 @@ def load(directory: Directory) -> RecoveryPlan | None:
 
 
 def remove(directory: Directory) -> None:
-    """It is finished."""
+    """Removes the plan after the last step."""
     directory.remove(FILE_NAME)
     directory.flush()
 
 
 def refuse_unfinished(directory: Directory) -> None:
-    """For whoever is about to run on `directory`.
+    """Checks that no recovery of `directory` is unfinished, before a controller starts.
 
     Raises:
-        UnfinishedRecovery: there is a plan.
-        CorruptLog: there is one that cannot be read.
+        UnfinishedRecovery: the directory has a plan.
+        CorruptLog: the directory has a plan that cannot be read.
     """
     plan = load(directory)
     if plan is not None:

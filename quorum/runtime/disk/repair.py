@@ -1,34 +1,39 @@
-"""Mending a damaged log from what the other controllers hold: asking for it, and believing only what fits.
+"""Repairs a damaged log with batches or a snapshot of other controllers, and takes only data that fits the log.
 
-One range at a time, oldest first, from one voter at a time. What comes is kept in memory until the range is complete: only then
-can it be proven (`metadata_log.store.damage`), and only then is anything written. Whoever gives something that does not fit, or
-nothing, is passed over for the next voter; after a round of all of them the own disk is read once more, ever more rarely, and
-this rests for a while. (The only voter has nobody to ask: after one read that had failed for a moment it would never lead again.)
+The repair works on one damaged range at a time, the oldest first, and asks one voter at a time. The batches stay in memory until
+the range is complete: only then can the chain prove them (`metadata_log.store.damage`), and only then are they written.
 
-    ask each voter for the batches --all there--> the log is what it was
+    ask each voter for the batches --all received---> the log is whole again
            |
-        nobody has them --own disk gives them after all-------------> the log is what it was
-           |            --own snapshot covers them------------------> the log starts at it
-                        --another's snapshot does: download, verify--> the log starts at it
+        no voter has them --own disk reads the range after all-----> the log is whole again
+           |              --own snapshot covers the range----------> the log starts at this snapshot
+                          --a voter's snapshot does: download it --> the log starts at this snapshot
 
-What nobody's log reaches back to, nobody needs: a snapshot holds what is committed of it, and the log starts there from then on.
-The batches themselves are better, for they are history. So a snapshot takes their place only when all others have said that
-their logs start above the damage, or when round after round nobody has given anything. (Of three, one is gone for good, one
-has damage, and the third's log starts above it, or ends below: without this, nobody would lead them ever again.) A node that
-hears nobody is cut off, and waits.
+Example: node 1 of {1, 2, 3} has a damaged range [40, 45).
+    1. node 1 asks voter 2 for [40, 45); voter 2 does not answer;
+    2. node 1 asks voter 3, and receives the batch [40, 45): its chain fits to the batches before and after the range;
+    3. node 1 writes the range anew, and tells the core `LogMended`.
 
-Why a snapshot of *any* voter will do, whether it leads or not: what a snapshot holds is committed. All that this node ever
-acknowledged, or voted by, lies below the snapshot's end E or above it.
+A voter whose batches do not fit, or that sends none, is passed over. After a round of all voters the node reads its own disk once
+more, at growing intervals, and rests for a while. A lone voter has no voter to ask, so it reads its own disk only: otherwise a
+lone voter would never lead again after a read that failed for a moment.
 
-  * Below E, what it helped to commit is what the snapshot holds; the rest can never be committed any more.
-  * Above E the log is kept, batch by batch, if it continues the snapshot: at E it has the snapshot's chain. If E lies within
-    the damage the chain is believed for now, and proven when the rest of the range has been mended, so the node goes
-    on as damaged: it votes with its true end, and does not run.
-  * If the log ends below E, or has a record of another epoch just below it, nothing in it from there on is of the committed
-    history (log matching), so nothing of that can count for a commit, whoever has heard this node acknowledge it. The log
-    begins anew at E, as after any snapshot that a leader sends.
+*Batches are better than a snapshot*, because batches keep the history. A snapshot takes the place of the range only
+    (a) when all other voters have reported that their logs start above the start of the range, so their snapshots cover it;
+    (b) or after PATIENCE_ROUNDS rounds in which no voter had the batches, but at least one voter answered.
+Counter-example without (b): voter 1 of {1, 2, 3} is gone for good, node 2 has damage, and the log of 3 ends below the range. No
+voter could lead, for ever. A node that receives no answer at all is cut off, and waits.
 
-So no promise is broken, and the node's standing (`quorum.core.protocol.disk_trust`) is what it was: it is never a lost tail.
+*Any voter's snapshot may be used, leader or not*, because a snapshot holds only committed records. Say the snapshot ends at E. The
+promises of the node, its acknowledgements and votes, stay true:
+    * Below E: records that the node helped to commit are in the snapshot. Other records can never be committed any more.
+    * Above E, if the log has the snapshot's chain at E: the log continues the snapshot, and keeps all batches above E. If E lies
+      inside of the damage, the node believes the chain for now, and proves it when the rest of the range has been repaired. Until
+      then the node counts as damaged: it votes with its true end, and does not campaign.
+    * If the log ends below E, or has a record of another epoch just below E: no record of the log from there on belongs to the
+      committed history (log matching), so no acknowledgement of them counts. The log begins anew at E, as after a leader's snapshot.
+
+So the disk trust of the node (`quorum.core.protocol.disk_trust`) does not change: a repaired range is never a lost end.
 """
 
 from collections.abc import Callable, Sequence
@@ -50,14 +55,16 @@ from snapshots.reader import unreadable_is_damaged
 from snapshots.store import PositionOutOfRange
 
 READ_TIMEOUT_MS = 2_000
+"""How long the repair waits for an answer."""
 REST_MS = 1_000
-"""Between two rounds in which nobody could help."""
+"""How long the repair rests after a round of all voters in vain."""
 REST_MAX_MS = 30_000
-"""The own disk is read again ever more rarely, up to this: a range may be many megabytes, and the node's thread reads them."""
+"""Maximum time between two reads of the node's own disk. The time doubles with each read in vain, because the node's thread reads,
+and a range may have many megabytes."""
 PATIENCE_ROUNDS = 5
-"""After so many of them a snapshot takes the place of what somebody who does not answer may still have."""
+"""How many rounds in vain must pass before a snapshot takes the place of batches that a silent voter may still have."""
 NO_BOUNDARY = b""
-"""No snapshot's chain: the log has no batch that ends there."""
+"""The expected chain at an offset where no batch of the log ends. No snapshot has this chain."""
 
 Asked: TypeAlias = ReadLogRequest | ReadSnapshotRequest
 Send: TypeAlias = Callable[[NodeId, Asked, int], None]
@@ -65,7 +72,7 @@ Send: TypeAlias = Callable[[NodeId, Asked, int], None]
 
 @dataclass(slots=True)
 class _Substitute:
-    """Another's snapshot that is to take the place of what is lost."""
+    """Another voter's snapshot, which is about to take the place of the damaged range."""
 
     source: NodeId
     snapshot: OffsetAndEpoch
@@ -73,7 +80,7 @@ class _Substitute:
 
 
 class Repair:
-    """The repair of this node's log, as long as there is any to do. It sends and writes; who is told is the node's business."""
+    """Repairs one node's log while the log has damage. The caller tells the core about a repaired log."""
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class Repair:
         may_load: Callable[[], bool],
         send: Send,
     ) -> None:
-        """`may_load`: whether the core has no use for the one download that there can be."""
+        """`may_load` says if the repair may download a snapshot: a node has one download at a time, and the core comes first."""
         self._log = log
         self._snapshotter = snapshotter
         self._space = space
@@ -95,35 +102,38 @@ class Repair:
         self._send = send
         self._range: DamagedRange | None = None
         self._batches: list[Batch] = []
-        """What is here of the range, from its start on."""
+        """The received batches of the range, from its start on."""
         self._asked: Asked | None = None
         self._turns = 0
-        """How many voters were asked since the beginning; says who is next."""
+        """How many voters were passed over since the process started; selects the next voter."""
         self._refusals = 0
-        """How many in a row could not help: in this round, and"""
+        """How many voters of this round did not supply batches."""
         self._answered = self._too_old = 0
-        """of those, how many have said so, and how many hold only what lies above the range."""
+        """Of these voters, how many answered at all; and how many have a log that starts above the start of the range."""
         self._rounds = 0
         """How many rounds in a row were in vain."""
         self._own_due_ms, self._own_rest_ms = 0, REST_MS
-        """When the own disk is read again, and how long it has peace if it gives nothing then."""
+        """The time of the next read of the own disk, and the pause after that read if it fails."""
         self._offers: dict[NodeId, OffsetAndEpoch] = {}
-        """Whose snapshot would cover damage, this round."""
+        """The snapshots that would cover damage, by the voter that has offered the snapshot in this round."""
         self._refused: set[tuple[NodeId, OffsetAndEpoch]] = set()
-        """Snapshots that turned out to be of no use."""
+        """Offered snapshots that could not be used."""
         self._substitute: _Substitute | None = None
         self.is_loading = False
-        """A snapshot that is to take the place of what is lost is being verified and read."""
+        """True while a job verifies and loads the snapshot that is to take the place of the range."""
         self._resume_ms = 0
         self.mended_ranges = 0
 
     def next_deadline_ms(self) -> int | None:
-        """When to go on; None while there is nothing to mend, or an answer is awaited."""
+        """The time of the next step; None without damage, or while the repair waits for an answer or a job."""
         is_waiting = self._asked is not None or self.is_loading
         return self._resume_ms if self._log.damage and not is_waiting else None
 
     def fire(self, now_ms: int) -> bool:
-        """Asks for what is missing next, if nobody is asked already; True if there is nobody to ask, and no need to."""
+        """Sends the next request, unless a request is under way or the repair rests.
+
+        True if the node has repaired the log from its own disk. Only a node without other voters tries that at once.
+        """
         if self._asked is not None or self.is_loading or now_ms < self._resume_ms or not self._log.damage:
             return False
         if self._range not in self._log.damage:
@@ -160,7 +170,7 @@ class Repair:
         self._send(node_id, request, READ_TIMEOUT_MS)
 
     def on_failure(self, request: Asked, now_ms: int) -> bool:
-        """No answer will come to `request`. True if nobody's help is needed any more."""
+        """Takes the failure of `request`. True if the log has been repaired from the node's own disk."""
         if request is not self._asked:
             return False
         self._asked = None
@@ -172,12 +182,12 @@ class Repair:
     # --- batches ---------------------------------------------------------------------------------------------------
 
     def on_batches(self, source: NodeId, request: ReadLogRequest, response: ReadLogResponse, now_ms: int) -> bool:
-        """An answer has come; True if it has mended something.
+        """Takes an answer; True if the log has been repaired.
 
         Raises:
-            FlushFailed: stop the process.
-            CorruptLog: the log came upon damage that nobody knew of.
-            OSError: the disk is broken. (If it is full, this rests and tries again.)
+            FlushFailed: the process must stop.
+            CorruptLog: the log has further damage, which was not known before.
+            OSError: the disk is broken. On a full disk the repair rests and tries again.
         """
         if request is not self._asked:
             return False
@@ -199,16 +209,16 @@ class Repair:
         try:
             return self._put_back(damaged, batches, now_ms)
         except CorruptLog:
-            raise  # no fault of theirs: what stands around the range is damaged, too
+            raise  # the batches are right, but the log around the range is damaged, too
         except LogFormatError:
             return self._pass_over(now_ms)
 
     def _put_back(self, damaged: DamagedRange, batches: Sequence[Batch], now_ms: int) -> bool:
-        """Whether there was room for them.
+        """Writes the batches of the range; False if the disk has no room.
 
         Raises:
-            CorruptLog: there is more damage, which nobody knew of, around it.
-            LogFormatError: they are not what was lost.
+            CorruptLog: the log around the range has further damage, which was not known before.
+            LogFormatError: the batches are not the lost batches.
             OSError: the disk is broken.
         """
         try:
@@ -223,7 +233,7 @@ class Repair:
         return True
 
     def _take(self, batches: Sequence[Batch], damaged: DamagedRange) -> bool:
-        """Keeps what continues the history before the range; False if something does not, or there is nothing."""
+        """Keeps batches that continue the history before the range; False if a batch does not, or without a batch."""
         end, chain = damaged.start, damaged.chain_before
         if self._batches:
             end, chain = self._batches[-1].end_offset, self._batches[-1].chain
@@ -236,7 +246,10 @@ class Repair:
         return bool(batches)
 
     def _pass_over(self, now_ms: int) -> bool:
-        """Somebody could not help: the next one is asked; after a round, later. True if nobody's help is needed any more."""
+        """Goes on to the next voter, after a voter could not help. After a round of all voters the node tries its own disk.
+
+        True if the log has been repaired from the node's own disk.
+        """
         self._turns += 1
         self._refusals += 1
         if self._refusals < len(self._others()):
@@ -251,13 +264,16 @@ class Repair:
             self._begin_round()
 
     def _help_itself(self, now_ms: int, *, give_up: bool) -> bool:
-        """Nobody gives the batches: the own disk may, after all. If not, and they are given up, a snapshot takes their place."""
+        """Repairs the range from the node's own disk, if the disk can be read now; True if the log has changed.
+
+        With `give_up`, a snapshot takes the place of the range if the disk cannot be read.
+        """
         damaged = self._range
         if damaged is None or damaged not in self._log.damage:
-            return False  # cut off, mended, or below the log's start by now
+            return False  # meanwhile the range was cut off, repaired, or is below the log's start
         if now_ms >= self._own_due_ms:
             try:
-                # (If there is no room for it, it is here all the same, and is not given up.)
+                # On a full disk the range stays damaged, but the batches are readable, so the node does not give them up.
                 return self._put_back(damaged, self._log.read_again(damaged), now_ms)
             except CorruptLog:
                 raise
@@ -274,7 +290,7 @@ class Repair:
     # --- snapshots -------------------------------------------------------------------------------------------------
 
     def _stand_on_own(self, damaged: DamagedRange, now_ms: int) -> bool:
-        """The log starts at this node's own newest snapshot from now on, if that covers what is lost, or some of it."""
+        """Lets the log start at the node's own newest snapshot, if the snapshot covers the range or its beginning."""
         snapshot = self._log.shape.snapshot
         if snapshot is None or snapshot.offset <= damaged.start:
             return False
@@ -291,22 +307,22 @@ class Repair:
         return True
 
     def fits(self, snapshot: OffsetAndEpoch, chain: bytes) -> bool:
-        """Whether the log may start at `snapshot`: nobody knows that their histories differ.
+        """True if the log may start at `snapshot`: their histories are not known to differ.
 
         Raises:
-            CorruptLog: the log came upon damage that nobody knew of.
+            CorruptLog: the log has further damage, which was not known before.
         """
         return self._expected_chain(snapshot) in (None, chain)
 
     def _expected_chain(self, snapshot: OffsetAndEpoch) -> bytes | None:
-        """The chain that the log has at the snapshot's end; None where it does not say."""
+        """The log's chain at the snapshot's end; None if unknown, or if the snapshot replaces the log there."""
         log = self._log
         if log.contradicts(snapshot) or log.is_within_damage(snapshot.offset):
             return None
         return log.chain_at(snapshot.offset) or NO_BOUNDARY
 
     def _choose_substitute(self, now_ms: int) -> None:
-        """The newest one that is offered."""
+        """Chooses the newest of the offered snapshots for the download."""
         offers = {offer for offer in self._offers.items() if offer not in self._refused}
         if not offers:
             self._refused.clear()
@@ -328,10 +344,10 @@ class Repair:
         self._resume_ms = now_ms + REST_MS
 
     def on_piece(self, request: ReadSnapshotRequest, response: ReadSnapshotResponse, now_ms: int) -> None:
-        """A piece of a snapshot has come. The last one is followed by `next_job`.
+        """Takes a piece of a snapshot. After the last piece, `next_job` returns the job that loads the snapshot.
 
         Raises:
-            OSError: the disk is broken. (If it is full, this rests and tries again.)
+            OSError: the disk is broken. On a full disk the repair rests and tries again.
         """
         if request is not self._asked:
             return
@@ -349,7 +365,7 @@ class Repair:
             if response.data:
                 store.write_part(snapshot, request.position, response.data)
         except PositionOutOfRange:
-            self._give_up_substitute(now_ms)  # another download has taken its place meanwhile
+            self._give_up_substitute(now_ms)  # another download has replaced this download meanwhile
             return
         except OSError as e:
             if not is_full(e):
@@ -360,10 +376,10 @@ class Repair:
         substitute.is_whole = end == response.size
 
     def next_job(self, now_ms: int) -> LoadSnapshotJob | None:
-        """What is to be run next: the download is whole.
+        """The job that loads the downloaded snapshot; None if the download is not complete, or must wait.
 
         Raises:
-            CorruptLog: the log came upon damage that nobody knew of.
+            CorruptLog: the log has further damage, which was not known before.
         """
         substitute = self._substitute
         if substitute is None or not substitute.is_whole or self.is_loading:
@@ -376,7 +392,7 @@ class Repair:
         return self._snapshotter.mending_job(substitute.snapshot, expected)
 
     def load_over(self, error: Exception | None, now_ms: int) -> None:
-        """The job is done, or has failed with `error`: then the next one who offers a snapshot is asked."""
+        """Takes the end of the loading job. If the job has failed with `error`, the snapshot is not tried again in this round."""
         self.is_loading = False
         self._snapshotter.mending_over()
         substitute = self._substitute
