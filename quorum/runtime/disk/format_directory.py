@@ -177,8 +177,8 @@ def _check(cluster_id: str, node_id: NodeId, role: str, controllers: tuple[Initi
     if role == "controller" and not controllers:
         raise ValueError(
             "a controller needs to know the first voters: --initial-controllers ID@HOST:PORT:DIRECTORY-ID,..., "
-            "the same for each of them (`quorumctl storage random-uuid` makes directory ids); one that joins a running "
-            "cluster asks that: --from HOST:PORT"
+            "the same for each of them (`quorumctl storage random-uuid` makes directory ids); a controller that joins "
+            "a running cluster is formatted with --from HOST:PORT"
         )
     if role == "controller" and node_id not in [each.node_id for each in controllers]:
         known = ", ".join(str(each.node_id) for each in controllers)

@@ -75,7 +75,7 @@ class LogWriter:
         try:
             self._space.write(lambda: self._log.write(batch), now_ms)
         except NoRoom as e:
-            text = "this controller's disk is full; nothing was done, and it will not lead until there is room"
+            text = "this controller's disk is full; nothing was done, and another controller must lead until the disk has room"
             raise Refused(ErrorCode.STORAGE_ERROR, text) from e
         self._unreported = True
 

@@ -1,8 +1,8 @@
 """Opens a controller's data directory: reads its files, and checks them against each other, before the node sends any message.
 
-A node needs `quorum-state`, the log's shape and the voter set in order to vote, so these are read here. The image may be large, so
-a job loads the image later, while the node already votes and replicates. Example: node 1 starts with a snapshot at 100 and a log
-[80, 140).
+A node needs `quorum-state`, the log's shape and the voter set in order to vote, so these are read here. The image may be large,
+so a job loads the image later, while the node already votes and replicates. Example: node 1 starts with a snapshot at 100 and a
+log [80, 140).
     1. `open_directory` reads the identity, the bootstrap checkpoint, the vote, the metadata of the snapshot, and the log;
     2. the log's chain at 100 must be the chain of the snapshot: otherwise the start fails with CorruptLog;
     3. the node starts, votes and fetches from 140; `Opened.load` is the job that loads the image at 100 meanwhile.
@@ -119,7 +119,7 @@ def _newest_load(snapshotter: Snapshotter, start: LogStart | None) -> LoadSnapsh
     for info in snapshotter.store.list():
         if load is None or info.end > load.end:
             where = f"{snapshotter.store.directory.path_text}/{snapshot_name(info.end)}"
-            logger.error("%s is damaged: this node starts from what is older", where)
+            logger.error("%s is damaged: this node starts from an older snapshot, or from the log", where)
     return load
 
 
@@ -291,7 +291,7 @@ def _stand_on_snapshot(log: Log, meta: SnapshotMeta) -> None:
     elif is_within and log.chain_at(end.offset) != meta.chain:
         raise CorruptLog(
             f"{log} and the snapshot {snapshot_name(end)} are of different histories: at offset {end.offset} the snapshot's "
-            f"chain is {meta.chain.hex()[:16]}, the log's is not; put back what belongs together from a copy, or give this "
+            f"chain is {meta.chain.hex()[:16]}, the log's is not; restore both from the same copy, or give this "
             "node a new directory and let it fetch from the others"
         )
     log.note_snapshot(end)

@@ -24,14 +24,15 @@ lone voter would never lead again after a read that failed for a moment.
 Counter-example without (b): voter 1 of {1, 2, 3} is gone for good, node 2 has damage, and the log of 3 ends below the range. No
 voter could lead, for ever. A node that receives no answer at all is cut off, and waits.
 
-*Any voter's snapshot may be used, leader or not*, because a snapshot holds only committed records. Say the snapshot ends at E. The
-promises of the node, its acknowledgements and votes, stay true:
+*Any voter's snapshot may be used, leader or not*, because a snapshot holds only committed records. Say the snapshot ends at E.
+The promises of the node, its acknowledgements and votes, stay true:
     * Below E: records that the node helped to commit are in the snapshot. Other records can never be committed any more.
     * Above E, if the log has the snapshot's chain at E: the log continues the snapshot, and keeps all batches above E. If E lies
       inside of the damage, the node believes the chain for now, and proves it when the rest of the range has been repaired. Until
       then the node counts as damaged: it votes with its true end, and does not campaign.
     * If the log ends below E, or has a record of another epoch just below E: no record of the log from there on belongs to the
-      committed history (log matching), so no acknowledgement of them counts. The log begins anew at E, as after a leader's snapshot.
+      committed history (log matching), so no acknowledgement of them counts. The log begins anew at E, as after a snapshot of
+      the leader.
 
 So the disk trust of the node (`quorum.core.protocol.disk_trust`) does not change: a repaired range is never a lost end.
 """
@@ -59,8 +60,8 @@ READ_TIMEOUT_MS = 2_000
 REST_MS = 1_000
 """How long the repair rests after a round of all voters in vain."""
 REST_MAX_MS = 30_000
-"""Maximum time between two reads of the node's own disk. The time doubles with each read in vain, because the node's thread reads,
-and a range may have many megabytes."""
+"""Maximum time between two reads of the node's own disk. The time doubles with each read in vain, because the node's thread
+reads, and a range may have many megabytes."""
 PATIENCE_ROUNDS = 5
 """How many rounds in vain must pass before a snapshot takes the place of batches that a silent voter may still have."""
 NO_BOUNDARY = b""
