@@ -25,7 +25,7 @@ from metadata_log.store.log import Log
 RETRY_MS = 500
 """How long a node that is short of space waits before it looks for room again."""
 ROOM_BYTES = 4 << 20
-"""How many bytes must be free beside the ballast before the node continues, so that the next batch does not fill the disk again."""
+"""How many bytes must be free beside the ballast before the node continues, so that the next batch has room."""
 
 T = TypeVar("T")
 

@@ -379,5 +379,5 @@ def test_a_damaged_snapshot_is_passed_over_and_said_to_be(caplog: pytest.LogCapt
     opened = open_directory(again, _identity(), NodeConfig())
     assert opened.load is None
     assert caplog.messages == [
-        f"/lone/@metadata/{snapshot_name(snapshot)} is damaged: this node starts from what is older"
+        f"/lone/@metadata/{snapshot_name(snapshot)} is damaged: this node starts from an older snapshot, or from the log"
     ]

@@ -44,7 +44,7 @@ def test_an_unreadable_snapshot_is_passed_over_where_the_log_covers_it(
     opened = _started(disk)
     assert opened.load is None
     assert (opened.log.shape.start.offset, opened.log.shape.snapshot) == (0, None)
-    assert f"{snapshot_name(end)} is damaged: this node starts from what is older" in caplog.text
+    assert f"{snapshot_name(end)} is damaged: this node starts from an older snapshot, or from the log" in caplog.text
     opened.log.close()
     lone = LoneNode(disk)
     lone.run_until_idle()
