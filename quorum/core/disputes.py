@@ -67,13 +67,6 @@ def on_accused(state: QuorumState, request: FetchRequest, chain: bytes | None) -
         _open(state, request.replica, request.replica.node_id, request, chain or NO_BOUNDARY)
 
 
-def close(state: QuorumState, other: ReplicaKey) -> None:
-    """Ends a dispute: the logs agree, this follower's (`other` is itself) with its leader's, or `other`'s with this
-    leader's.
-    """
-    state.close_dispute(other)
-
-
 def _open(state: QuorumState, other: ReplicaKey, with_whom: NodeId, request: FetchRequest, chain: bytes) -> None:
     dispute = state.disputes.get(other)
     if dispute is None or not dispute.is_at(request) or (dispute.chain, dispute.with_whom) != (chain, with_whom):

@@ -64,7 +64,7 @@ def on_fetch(state: QuorumState, request: FetchRequest, reply_to: int, chain_at_
         state.reply(reply_to, state.fetch_error(ErrorCode.CHAIN_MISMATCH, request))
         disputes.on_accused(state, request, chain_at_offset)
         return
-    disputes.close(state, request.replica)
+    state.close_dispute(request.replica)
     progress.heard_fetch(request, state.shape.end, state.now_ms)
     if not progress.processes.are_in_doubt(state.now_ms - state.config.fetch_timeout_ms):
         progress.echoed(request.read_token)

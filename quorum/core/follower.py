@@ -201,7 +201,7 @@ def on_fetch_response(state: QuorumState, source: NodeId, request: FetchRequest,
             return None
     if not _continues(state, batches):
         return None
-    disputes.close(state, state.me)
+    state.close_dispute(state.me)
     state.disk.bound_loss(response.log_end)
     verified = role.verified
     if response.snapshot is None and response.diverging is None:

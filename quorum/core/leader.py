@@ -22,7 +22,7 @@ from typing import Final
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import NodeId, Offset, ReplicaKey
 from metadata_log.format.records import LeaderChange
-from quorum.core.long_poll import committed_in_epoch, complete_parked, tell_watermark
+from quorum.core.long_poll import complete_parked, high_watermark_told, tell_watermark
 from quorum.core.protocol.deadlines import soonest
 from quorum.core.protocol.effects import AppendControl, ReadsConfirmed
 from quorum.core.protocol.high_watermark import leader_high_watermark
@@ -150,7 +150,7 @@ def on_confirm_reads(state: QuorumState, leadership: Leader, token: int) -> None
 
 def begin_read_round(state: QuorumState, leadership: Leader) -> None:
     """Starts the waiting round, if no round is in flight. Answers to parked fetches carry the round's token at once."""
-    if not committed_in_epoch(state, leadership) or not leadership.reads.begin():
+    if high_watermark_told(state, leadership) is None or not leadership.reads.begin():
         return
     voters = state.latest_voters
     complete_parked(state, leadership, lambda parked: voters.contains(parked.request.replica))
@@ -195,7 +195,7 @@ def flush_deadline_ms(state: QuorumState, leadership: Leader) -> int | None:
     """
     if state.disk.unflushed_since_ms is None:
         return None
-    live = sum(is_live(state, leadership.replicas[voter]) for voter in state.latest_voters.others(state.me))
+    live = sum([is_live(state, leadership.replicas[voter]) for voter in state.latest_voters.others(state.me)])
     if live < state.latest_voters.majority:
         return None
     return state.disk.unflushed_since_ms + FLUSH_PATIENCE * state.config.check_quorum_ms

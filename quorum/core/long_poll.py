@@ -24,14 +24,10 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader, ParkedFetch
 
 
-def committed_in_epoch(state: QuorumState, leadership: Leader) -> bool:
-    """True if a record of this epoch is committed. Before, the high watermark is unknown and reads must wait."""
-    return state.known_high_watermark is not None and state.known_high_watermark > leadership.epoch_start_offset
-
-
 def high_watermark_told(state: QuorumState, leadership: Leader) -> Offset | None:
-    """A leader's high watermark: None until the leader has committed a record of its epoch."""
-    return state.known_high_watermark if committed_in_epoch(state, leadership) else None
+    """A leader's high watermark: None until the leader has committed a record of its epoch. Until then reads must wait."""
+    known = state.known_high_watermark
+    return known if known is not None and known > leadership.epoch_start_offset else None
 
 
 def complete_parked(state: QuorumState, leadership: Leader, wanted: Callable[[ParkedFetch], bool]) -> None:

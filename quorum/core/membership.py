@@ -37,7 +37,7 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, Offset, ReplicaKey
 from metadata_log.format.records import Voter, Voters
 from quorum.core import auto_join, leader, transfer
-from quorum.core.long_poll import committed_in_epoch
+from quorum.core.long_poll import high_watermark_told
 from quorum.core.protocol.effects import AppendControl
 from quorum.core.protocol.messages import (
     AddVoterRequest,
@@ -186,7 +186,7 @@ def problem_of(voter: Voter) -> str | None:
 
 
 def _not_yet(state: QuorumState, leadership: Leader) -> Refusal | None:
-    if not committed_in_epoch(state, leadership):
+    if high_watermark_told(state, leadership) is None:
         return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet; try again")
     at, high_watermark = state.voters.latest_offset, state.known_high_watermark
     if at is not None and (high_watermark is None or at >= high_watermark):
@@ -291,11 +291,8 @@ def changed(voters: VoterSet, request: VoterChange) -> Voters:
 # --- progress of a change --------------------------------------------------------------------------------------------
 
 
-def go_on(state: QuorumState) -> None:
-    """Continues the pending change as far as possible. Called at the end of every step."""
-    leadership = state.role
-    if not isinstance(leadership, Leader):
-        return
+def go_on(state: QuorumState, leadership: Leader) -> None:
+    """Continues the pending change as far as possible. Called at the end of every step of a leader."""
     if leadership.changes.pending is None:
         own = auto_join.own_update(state)
         if own is None or _not_yet(state, leadership) is not None:

@@ -50,7 +50,7 @@ from quorum.core.protocol.messages import (
 )
 from quorum.core.protocol.pending_change import last_word
 from quorum.core.protocol.testimony import Dispute
-from quorum.core.protocol.voters import VoterHistory, VoterSet
+from quorum.core.protocol.voters import VoterHistory
 from quorum.core.roles import (
     TRANSITIONS,
     Follower,
@@ -94,6 +94,7 @@ class QuorumState:
         "install",
         "join",
         "known_high_watermark",
+        "latest_voters",
         "me",
         "now_ms",
         "rng",
@@ -123,7 +124,7 @@ class QuorumState:
         self.me = me
         self.config = config
         self.shape = shape
-        self.voters = voters
+        self.take_voters(voters)
         self.rng = rng
         self.now_ms = self.started_ms = now_ms
         self.effects: list[Effect] = []
@@ -176,10 +177,6 @@ class QuorumState:
     @property
     def epoch(self) -> Epoch:
         return self.election.epoch
-
-    @property
-    def latest_voters(self) -> VoterSet:
-        return self.voters.latest
 
     @property
     def is_voter(self) -> bool:
@@ -270,8 +267,9 @@ class QuorumState:
         self.awaiting_log = False
 
     def take_voters(self, voters: VoterHistory) -> None:
-        """Adopts the voter sets of the log as changed."""
+        """Adopts the voter sets of the log as changed. The latest set counts."""
         self.voters = voters
+        self.latest_voters = voters.latest
 
     # --- inputs ---------------------------------------------------------------------------------------------------
 
@@ -338,6 +336,9 @@ class QuorumState:
         self.disputes[other] = dispute
 
     def close_dispute(self, other: ReplicaKey) -> None:
+        """Ends a dispute: the logs agree, this follower's (`other` is itself) with its leader's, or `other`'s with this
+        leader's.
+        """
         self.disputes.pop(other, None)
 
     # --- changes of role ------------------------------------------------------------------------------------------

@@ -168,9 +168,11 @@ class RaftCore:
     def _finish(self) -> list[Effect]:
         state = self._state
         if self._stopped is None:
-            membership.go_on(state)
-            follower.fetch_if_due(state)
-            auto_join.ask_if_due(state)
+            if isinstance(state.role, Leader):
+                membership.go_on(state, state.role)
+            if not isinstance(state.role, Leader):  # perhaps it has just resigned
+                follower.fetch_if_due(state)
+                auto_join.ask_if_due(state)
         return state.take_effects()
 
     def _dispatch(self, input: Input) -> None:  # noqa: A002

@@ -16,6 +16,8 @@ def next_deadline_ms(state: QuorumState) -> int | None:
     """When the next timer of the role is due; None: no timer."""
     if state.shutting_down and not isinstance(state.role, Resigned):
         return None
+    if isinstance(state.role, Leader):
+        return leader.next_deadline_ms(state, state.role)  # a leader fetches from no node
     fetch_ms = state.fetch.retry_at_ms if follower.may_fetch(state) else None
     match state.role:
         case Unattached(election_deadline_ms=deadline_ms):
@@ -24,8 +26,6 @@ def next_deadline_ms(state: QuorumState) -> int | None:
             return soonest(fetch_ms, deadline_ms, *asked.ask_at_ms.values())
         case Follower() as role:
             return soonest(fetch_ms, follower.deadline_ms(state, role), auto_join.deadline_ms(state))
-        case Leader() as leadership:
-            return soonest(fetch_ms, leader.next_deadline_ms(state, leadership))
         case Resigned(deadline_ms=deadline_ms, tell_at_ms=tell_at_ms):
             may_go_on = state.has_next_epoch and not state.shutting_down
             return soonest(fetch_ms, deadline_ms if may_go_on else None, *tell_at_ms.values())

@@ -25,7 +25,7 @@ def majority_end(ends: Iterable[Offset | None], voter_count: int) -> Offset | No
 
     `ends` are the known durable ends of voters, exclusive. None, or a missing voter: the end is not known.
     """
-    known = sorted((end for end in ends if end is not None), reverse=True)
+    known = sorted([end for end in ends if end is not None], reverse=True)
     assert len(known) <= voter_count, "an end of a replica that is no voter"
     majority = voter_count // 2 + 1
     return known[majority - 1] if len(known) >= majority else None
