@@ -1,1 +1,1 @@
-"""Bringing a cluster back that lost its majority: survey, plan, carry out."""
+"""Recovers a cluster without a majority: survey the directories, plan, carry out."""

@@ -1,19 +1,24 @@
-"""What is left of a cluster that has lost its majority for good is made a quorum of one, as planned.
+"""Carries out a recovery plan: makes the survivor of a lost majority a quorum of one.
 
-The quorum cannot help itself: even who votes is changed by a majority of the voters (KIP-853).
+A cluster without a majority cannot help itself: even a change of the voter set needs a majority of the voters (KIP-853).
 
-*A new generation.* The dead may not be dead. If their disks are found again, an old majority would be a second brain, so every
-request carries the generation and those of another one are refused. Two survivors that are recovered apart get different ones
-(`plan`). The order of the writes:
+*A new generation.* The lost nodes may come back, with an old majority, as a second quorum. So every request carries the
+generation, and nodes refuse requests of another generation.
 
-    0. recovery-plan                       from here on this node does not start, and whoever goes on does exactly the rest
-    1. meta.properties, the generation     nobody else in the world speaks to this node any more, nor it to them
-    2. quorum-state, an epoch far ahead    higher than any that the lost nodes can have come to (R4: epoch before log)
+    1. Voters 1, 2 and 3: the machines of 2 and 3 burn. The operator recovers controller 1, which gets generation 500,000.
+    2. The disks of 2 and 3 turn out to be readable, and somebody starts both. They elect a leader in generation 1.
+    3. Brokers of generation 500,000 and controller 1 refuse both. No broker ever mixes records of the two quorums.
+
+The order of the writes:
+
+    0. recovery-plan                       from here on this node does not start, and a repeated command does the rest
+    1. meta.properties, the generation     from here on all other nodes and this node refuse each other
+    2. quorum-state, an epoch far ahead    above every epoch that the lost nodes can have reached (R4: epoch before log)
     3. the missing records, if any, then the voter set: this node alone
-    4. recovery-plan is gone
+    4. recovery-plan is deleted
 
-Each step can be done again, and after a crash all of them are, in the same order: the log is cut back to where the records begin
-that another directory gives, whatever had come of them. So it ends with the same bytes as if nothing had happened.
+Every step can be repeated. After a crash the command repeats all steps in the same order, and first cuts the log back to the
+start of the source's records. So a recovery with a crash ends with the same bytes as a recovery without one.
 """
 
 from __future__ import annotations
@@ -44,12 +49,13 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def carry_out(plan: Plan) -> Offset:
-    """Makes the survivor a quorum of one, in the order that the file's head tells. Returns the new end of its log.
+    """Makes the survivor a quorum of one, in the order of the file's head. Returns the new end of its log.
 
     Raises:
-        CannotRecover: its log is not what was surveyed. What the opening has cut is noted as lost, and kept aside.
-        LogFormatError: what is to be taken over is not what was surveyed.
-        OSError, FlushFailed: the disk's. Once the plan is there, do it again, when the disk is in order.
+        CannotRecover: the survivor's log has changed since the survey. Bytes that the opening has cut are noted as lost, and
+            kept in a file with the suffix `.damaged`.
+        LogFormatError: the source's log or snapshot has changed since the survey.
+        OSError, FlushFailed: the disk failed. If the plan was written, repair the disk and repeat the command.
     """
     directory, steps = plan.survivor.directory, plan.steps
     store = SnapshotStore(directory.subdirectory(LOG_DIRECTORY))
@@ -62,7 +68,7 @@ def carry_out(plan: Plan) -> Offset:
             directory, ElectionState(steps.epoch, ReplicaKey(voter.node_id, voter.directory_id), leader_id=None)
         )
         _take_over(log, store, plan)
-        # An epoch opens with who leads it (the audit looks), and with this one the voter set changes. One batch: both or none.
+        # An epoch begins with its LeaderChange (the audit checks that). One batch: a crash keeps both records or none.
         opening = LeaderChange(voter.node_id, (voter.node_id,), (voter.node_id,))
         log.append([opening, Voters((voter,))], steps.epoch, steps.wall_ms)
         log.flush()
@@ -75,7 +81,7 @@ def carry_out(plan: Plan) -> Offset:
 
 
 def _opened(plan: Plan, store: SnapshotStore) -> Log:
-    """The survivor's log, with the last look before the first write."""
+    """Opens the survivor's log, and checks it against the plan before the first write of the plan."""
     survivor, steps = plan.survivor, plan.steps
     assert survivor.first_voters is not None, "planned without a bootstrap checkpoint"
     chain = genesis(survivor.identity.cluster_id, survivor.first_voters)
@@ -100,11 +106,16 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
 
 
 def _note_proven(metadata: Directory, proven: Flushed, durable: Flushed) -> None:
-    """Notes how far the log goes on from the survivor's snapshot, for the opening. With an older note it would take the damage
-    below for a torn tail, and cut off all behind it; with one beyond a second damage, it would take both for one.
+    """Writes the `flushed` note that the survey has used, so that the opening reads the same log.
 
-    What was `durable` beyond that, the opening takes for a torn tail, and cuts. So first it is kept aside, and noted as lost.
-    Without that: killed before the plan is there, this node would start as one that had never promised any of it, and vote.
+    With an older note the opening would take damage below for a torn tail, and cut the intact records behind it. With a later
+    note, behind a second damaged range, the opening would take both ranges for one.
+
+    The opening cuts the log at the note. If more was `durable`, that end is copied and noted as lost first:
+
+        1. Controller 1 had acknowledged records 0 to 99. Its log can be read up to 80, and the new note says 80.
+        2. The process is killed after the note and before `recovery-plan` is written. Controller 1 starts as usual.
+        3. Without `lost`, controller 1 would vote as if it had never acknowledged records 80 to 99.
     """
     note = FlushedNote(metadata)
     try:
@@ -119,7 +130,7 @@ def _note_proven(metadata: Directory, proven: Flushed, durable: Flushed) -> None
 
 
 def _keep_aside(metadata: Directory, end: Offset) -> None:
-    """The file that is cut at `end`. Whole ones behind that the opening keeps by itself, where something is noted as lost."""
+    """Copies the segment that the opening will cut at `end`. The opening itself keeps whole segments behind `end`."""
     names = [each for each in segment_names(metadata) if (base_offset_of(each) or 0) <= end]
     for name in names[-1:]:
         copy_file(metadata, name, name + DAMAGED_SUFFIX)
@@ -129,11 +140,12 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
     survivor, steps = plan.survivor, plan.steps
     if plan.is_resumed and log.shape.last_epoch > steps.epoch:
         raise CannotRecover(
-            f"{survivor.path} has been in use since its recovery was begun, and holds what came of that"
+            f"{survivor.path} has been in use since its recovery was begun, so the recovery cannot be finished: restore the copy "
+            "that was made before"
         )
     lowest = 0 if plan.own_snapshot is None else plan.own_snapshot.end.offset
     if steps.snapshot is not None or lowest == steps.base > 0:
-        return  # all of its log goes
+        return  # the whole log is dropped
     if any(lowest <= damaged.start < steps.base and not log.read_again(damaged) for damaged in log.damage):
         raise CannotRecover(f"{survivor.path} has damage inside its log: {log.damage[0]}")
     try:
@@ -144,13 +156,17 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
         fits = fits and log.end == survivor.log_end
     if not fits:
         raise CannotRecover(
-            f"{survivor.path}: its log ends at {log.end}, and is not what was read of it before. Does anything write there?"
+            f"{survivor.path}: its log ends at {log.end} now, and has changed since it was read. Nothing was recovered. Does "
+            "another process write there?"
         )
 
 
 def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
-    """Gives `log` what the source has: cut back to where they agree, then on from there; or begun anew at a snapshot. Of its own
-    damaged log the survivor keeps what goes on at its snapshot."""
+    """Gives the survivor's `log` the source's records.
+
+    The log is cut at `base`, and continued with the source's batches. It begins anew at the source's snapshot if the plan names
+    one. A survivor that keeps its own snapshot drops the damaged log below that snapshot.
+    """
     steps, source, own = plan.steps, plan.source, plan.own_snapshot
     if steps.snapshot is not None:
         assert source is not None
@@ -160,7 +176,9 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
     elif own is not None:
         log.start_at_snapshot(own.end, own.chain, own.timestamp_ms)
     while damaged := next((each for each in log.damage if each.start < steps.base), None):
-        log.repair(damaged, log.read_again(damaged))  # its bytes are there, and are proven by now
+        log.repair(
+            damaged, log.read_again(damaged)
+        )  # `_check_as_planned` has read these bytes again, and they are proven
     log.truncate(steps.base)
     for batch in () if source is None else batches_of(source):
         if steps.base <= batch.base_offset and batch.end_offset <= steps.end.offset:
@@ -169,7 +187,7 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
         assert source is not None, f"{log} after {steps}"
         raise CorruptLog(
             f"{source.path} gives its log up to {log.end} only, and gave it up to {steps.end.offset} before: its disk is "
-            "failing. Copy what can be read of it, and name the copy"
+            "failing. The recovery is not finished. Copy the readable files, and name the copy"
         )
 
 
@@ -180,14 +198,14 @@ def _copy_snapshot(store: SnapshotStore, source: Candidate, end: OffsetAndEpoch)
         try:
             size, data = theirs.read_chunk(end, position, CHUNK_BYTES)
         except (SnapshotNotFound, PositionOutOfRange) as e:
-            raise CorruptLog(f"{source.path}: {e}; it could be read before") from e
+            raise CorruptLog(f"{source.path}: {e}; the survey could read it. The recovery is not finished") from e
         store.write_part(end, position, data)
         position += len(data)
     store.complete_part(end)
 
 
 def locked(directories: Sequence[Directory]) -> ExitStack:
-    """`with locked(directories):` nobody else runs on any of them. Raises DirectoryInUse, naming the process."""
+    """Locks all directories for a `with` block. Raises DirectoryInUse if another process has locked a directory."""
     stack = ExitStack()
     try:
         for directory in directories:

@@ -1,15 +1,25 @@
-"""Which directory becomes the quorum, and what it has to be given first: decided from what was surveyed, changing nothing.
+"""Plans a recovery: chooses the survivor, the only voter of the new quorum, and the records that the survivor lacks.
 
-*Which log is the best* is Raft's rule for a vote: the highest last epoch, then the longest (5.4.1). It holds everything
-that was committed, as far as any of the others does. What was committed beyond it, by nodes that are gone, nobody can tell.
+The plan follows from the surveys alone. Planning changes nothing.
 
-*Who goes on* is the controller with the best log among those that still hold all that had been durable in them. What one of
-the others has beyond that, it is given. Only where there is no such controller may one go on that has lost something.
+*The best log* is the log that would win a vote in Raft: the highest last epoch, then the longest log (section 5.4.1). The best
+log has every committed record that any of the directories has. Lost nodes may have committed more; no directory can show that.
 
-*What is lost for certain* are ends of logs that had been durable and are in no history that is left. That is not for a program
-to shrug off: it wants a word more than `--yes`.
+*The survivor* is the controller with the best log among those that have all their durable records. If no controller has, a
+controller that can start is chosen, and only then any controller. The *source* is the directory with the best log of all, if
+that log is better than the survivor's. The survivor takes the missing records over from the source.
 
-*A recovery that was begun* is not planned again (see `recovery_plan`): it goes on with the same directories, or not at all.
+*A loss* is the end of a log that had been durable, and that the result does not contain. The operator has to accept a loss with
+an option of its own; `--yes` is not enough.
+
+Example: the voters are 1, 2 and 3. The disk of 3 is destroyed, and 2 has lost durable records to a broken disk.
+
+    1. Controller 1 has records 0 to 89. Controller 2 had 0 to 99 and can read 0 to 49. Broker 7 has 0 to 94, all committed.
+    2. Controller 1 is the survivor: it has all its durable records. Broker 7 is the source, because its log is longer.
+    3. Controller 1 takes records 90 to 94 over from broker 7. The new log ends at 95.
+    4. Records 95 to 99 were durable on controller 2, and may have been committed. They are reported as a loss.
+
+*A recovery that was begun* is not planned again (see `recovery_plan`). It is finished with the same directories, or not at all.
 """
 
 from __future__ import annotations
@@ -34,51 +44,52 @@ from quorum.runtime.disk.recovery_plan import (
 from snapshots.format import SnapshotMeta
 
 GENERATION_STEP: Final = 1 << 20
-"""Of so many generations one is a survivor's own: two have the same by a chance of one in a million. 2,000 recoveries fit below
-2^31."""
+"""How many generations a recovery may skip. Each survivor has its own number in this range: two survivors have the same number
+with a chance of one in a million. About 2,000 recoveries in a row fit below 2^31."""
 GENERATION_MAX: Final = (1 << 31) - 1
 
 
 class Loss(NamedTuple):
-    """The end of a log that had been durable, and that nobody among these has any more."""
+    """The durable end of a log that is not in the result."""
 
     path: str
     end: Offset
     """Exclusive."""
     was_committed: bool
-    """A broker had it."""
+    """True if a broker had the records: brokers receive only committed records."""
 
 
 class Plan(NamedTuple):
-    """What is to be done. `source` has what the survivor lacks; None where it lacks nothing."""
+    """A planned recovery. `source` has the records that the survivor lacks; None if the survivor lacks none."""
 
     candidates: tuple[Candidate, ...]
     survivor: Candidate
     source: Candidate | None
     losses: tuple[Loss, ...]
     is_resumed: bool
-    """It was begun before, and broken off."""
+    """True if this recovery was begun before and not finished."""
     steps: RecoveryPlan
 
     @property
     def voter(self) -> Voter:
+        """The survivor, as the only voter."""
         identity = self.survivor.identity
         return Voter(identity.node_id, identity.directory_id, self.steps.endpoints)
 
     @property
     def own_snapshot(self) -> SnapshotMeta | None:
-        """That of the survivor, if its log goes on at that, and goes below, where it is damaged or none is left."""
+        """The survivor's own snapshot, if its log will start there because the log below is damaged or missing; else None."""
         survivor, steps = self.survivor, self.steps
         stands = steps.snapshot is None and survivor.start < survivor.intact_from <= steps.base
         return survivor.snapshot if stands else None
 
 
 def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int) -> Plan:
-    """What is to be done. `endpoint`: where the survivor will be reached.
+    """Plans the recovery. `endpoint`: the survivor's future address; None: the address in the log.
 
     Raises:
-        CannotRecover: the directories are not of one cluster and generation, contradict each other, none can go on, or another
-            recovery was begun in one of them.
+        CannotRecover: the directories are not of one cluster and generation, or contradict each other; or no controller can
+            start; or another recovery was begun in one of the directories.
     """
     if any(each.unfinished is not None for each in candidates):
         return _resumed(candidates, endpoint)
@@ -122,7 +133,7 @@ def _named(candidate: Candidate) -> PlannedDirectory:
 
 
 def _preference(candidate: Candidate) -> tuple[Epoch, Offset, Offset, int, Uuid]:
-    """The best log first. Of equal ones that which begins earliest; the rest makes the order of the options mean nothing."""
+    """Returns the sort key of the best log: rank, then the earliest start. The ids make the order of the options irrelevant."""
     identity = candidate.identity
     return (*candidate.rank, -candidate.intact_from, -identity.node_id, identity.directory_id)
 
@@ -140,6 +151,7 @@ def _survivor(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def format_a_new_one(first_voters: Voters | None) -> str:
+    """Returns the advice to format an empty directory as the survivor."""
     initial = "as the cluster was formatted in the beginning"
     if first_voters is not None:
         each = (
@@ -149,7 +161,7 @@ def format_a_new_one(first_voters: Voters | None) -> str:
         initial = f"with --initial-controllers {','.join(each)}"
     return (
         f"Format an empty directory for a controller (`quorumctl storage format`, {initial}), and name it with --directory "
-        "too: it takes over what the others still hold"
+        "too: it takes over the records of the other directories"
     )
 
 
@@ -169,7 +181,7 @@ def _check_belong_together(candidates: Sequence[Candidate]) -> None:
                     _check_not_done(done, _voters(done, done))
             raise CannotRecover(
                 f"{each.path} is of generation {each.identity.generation}, and another one of {newest}: it was left behind by "
-                "an earlier recovery, and what it holds does not count any more. Leave it out"
+                "an earlier recovery, and its records do not count any more. Leave it out"
             )
 
 
@@ -186,8 +198,11 @@ def _check_not_done(survivor: Candidate, voters: Voters | None) -> None:
 
 
 def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> None:
-    """What brokers and snapshots hold was committed: a log that lacks any of it, or has something else there, is no log of this
-    cluster. Nor is one of two that are equally good and not the same."""
+    """Refuses directories that contradict each other.
+
+    Records of brokers and snapshots are committed, so the result must contain them. Two logs with the same last epoch and the
+    same length must be equal.
+    """
     wanted = [(each, *each.committed) for each in candidates if each.committed[0] > 0]
     held = _held(result, {(offset, chain) for _, offset, chain in wanted})
     for each, offset, chain in wanted:
@@ -205,14 +220,13 @@ def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> No
 
 
 def _held(candidate: Candidate, places: set[tuple[Offset, bytes]]) -> set[tuple[Offset, bytes]]:
-    """Those of these places that are in its history."""
+    """Returns the places that are in the candidate's history."""
     return {place for place in places_of(candidate) if place in places}
 
 
 def _losses(candidates: Sequence[Candidate], result: Candidate) -> tuple[Loss, ...]:
-    committed_end = max(
-        each.committed[0] for each in candidates
-    )  # all below it is in `result`, and nothing else counts there
+    # Every record below `committed_end` is in `result`. Other records below it were never committed: no loss.
+    committed_end = max(each.committed[0] for each in candidates)
     suspects = [each for each in candidates if not each.is_back or each.durable.end > each.end]
     durable = {each.path: (each.durable.end, each.durable.chain) for each in suspects}
     held = _held(result, set(durable.values()))
@@ -224,12 +238,16 @@ def _losses(candidates: Sequence[Candidate], result: Candidate) -> tuple[Loss, .
 
 
 def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes, OffsetAndEpoch | None]:
-    """Where the survivor goes on with what it is given: the last place at which both have the same history; or a snapshot at
-    which it begins anew, where the logs do not meet, the better one is damaged below its snapshot, or the survivor has none that
-    it could start from.
+    """Returns the place from which the survivor takes the source's records: offset, chain, and a snapshot or None.
+
+    Without a source, the place is the end of the survivor's log.
+
+    Without a snapshot, the place is the last place that both histories share. With a snapshot, the survivor's log begins anew
+    at the source's snapshot. That is needed if the two logs share no place, if the source is damaged below its snapshot, or if
+    the survivor cannot start from its own log.
 
     Raises:
-        CannotRecover: there is neither.
+        CannotRecover: there is no shared place and no usable snapshot.
     """
     giver = source or survivor
     agreed: tuple[Offset, bytes] | None = (survivor.end, survivor.chain) if source is None else None
@@ -269,10 +287,11 @@ def _no_snapshot(candidate: Candidate) -> str:
 
 
 def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
-    """Later than any that there was; and it is the survivor's own.
+    """Returns a generation later than all generations in the directories. The survivor's directory id chooses the number.
 
-    Two people recover two survivors, each without the other's knowledge. In one and the same generation, a broker that asks now
-    this quorum and now that one would be given records of both; as it is, the later one keeps it, and it says so.
+    1. After a network partition, operator A recovers controller 1, and operator B recovers controller 2, from generation 1.
+    2. With generation 2 for both, broker 7 could fetch records of both quorums, and mix two histories.
+    3. With numbers of their own, broker 7 follows the later generation, and refuses and logs the other quorum.
     """
     own = int.from_bytes(hashlib.sha256(survivor.identity.directory_id).digest()[:8]) % GENERATION_STEP
     generation = 1 + max(each.identity.generation for each in candidates) + own
@@ -282,23 +301,23 @@ def _generation(candidates: Sequence[Candidate], survivor: Candidate) -> int:
 
 
 def _epoch(candidates: Sequence[Candidate]) -> Epoch:
-    """Later than any that there was, and with another one after it, for the survivor has to be elected.
+    """Returns an epoch above every epoch that the lost nodes can have reached, with another epoch left for the election.
 
-    It is as far on as any node lets itself be taken at once. The lost nodes can have come further only by three days of elections
-    that all failed (`epochs`).
+    The new epoch is as far ahead as a node accepts in one step. Lost nodes can have a higher epoch only after three days of
+    failed elections (`epochs`).
     """
     known = max(max(each.epoch, each.vote_epoch or 0) for each in candidates)
     epoch = known + reach(known)
     if epoch == known or not reach(epoch):
         raise CannotRecover(
-            f"one of these stands in epoch {known}, and there is none to go on in: the last one is {EPOCH_MAX}. Leave out the "
-            "directory that says so; nothing was changed"
+            f"one of these directories is in epoch {known}, and a recovery needs a later epoch: the last one is {EPOCH_MAX}. "
+            "Nothing was changed. Leave that directory out"
         )
     return epoch
 
 
 def _voters(result: Candidate, survivor: Candidate) -> Voters | None:
-    """The newest voter set in that history."""
+    """Returns the newest voter set in the history of `result`."""
     voters, known_end = survivor.first_voters, 0
     if result.snapshot is not None:
         voters, known_end = result.snapshot.voters, result.snapshot.end.offset
@@ -317,13 +336,13 @@ def _endpoints(survivor: Candidate, voters: Voters | None, endpoint: Endpoint | 
     endpoints = next((each.endpoints for each in known if each.node_id == node_id), ())
     if not endpoints:
         raise CannotRecover(
-            f"controller {node_id} was no voter, so nothing says where it is reached: add --endpoint HOST:PORT"
+            f"controller {node_id} was no voter, so the log has no address for it: add --endpoint HOST:PORT"
         )
     return endpoints
 
 
 def _check_bounds(steps: RecoveryPlan) -> None:
-    """What could not be read again is not written."""
+    """Refuses a plan that would be too large to be read again from its file."""
     if len(steps.directories) > DIRECTORIES_MAX:
         raise CannotRecover(f"{len(steps.directories)} directories; {DIRECTORIES_MAX} are possible")
     texts = [each.path for each in steps.directories] + [each.host for each in steps.endpoints]
@@ -333,24 +352,24 @@ def _check_bounds(steps: RecoveryPlan) -> None:
         )
 
 
-# --- going on --------------------------------------------------------------------------------------------------------
+# --- finishing a recovery that was begun ------------------------------------------------------------------------------
 
 
 def _resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None) -> Plan:
-    """What was begun, with the same directories, wherever they lie now."""
+    """Returns the plan that was begun. The directories have to be the same; their paths may have changed."""
     survivor, *others = [each for each in candidates if each.unfinished is not None]
     steps = survivor.unfinished
     assert steps is not None
     how = f"To finish it: {steps.command}"
     if others:
         raise CannotRecover(
-            f"in {survivor.path} and in {others[0].path} a recovery was begun and not finished, and there can be one quorum "
-            f"only. Leave one of them out, for ever. {how}"
+            f"in {survivor.path} and in {others[0].path} a recovery was begun and not finished, and there can be only one "
+            f"quorum. Leave one of the two out, for ever. {how}"
         )
     if steps.survivor[1:] != _named(survivor)[1:]:
         raise CannotRecover(
-            f"{survivor.path} holds the plan of a recovery of another directory, {steps.survivor.path}: put the copy back that "
-            "was made before"
+            f"{survivor.path} holds the plan of a recovery of another directory, {steps.survivor.path}: restore the "
+            "copy of it that was made before"
         )
     wanted, given = (
         {each[1:]: each.path for each in steps.directories},
@@ -362,23 +381,23 @@ def _resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None) -> Plan
     ]
     if endpoint is not None and steps.endpoints != (endpoint,):
         planned = steps.endpoints[0]
-        differences.append(f"it is to be reached at {planned.host}:{planned.port}")
+        differences.append(f"the planned endpoint is {planned.host}:{planned.port}")
     if differences:
         raise CannotRecover(
             f"in {survivor.path} a recovery was begun and not finished, and it can only be finished as it was begun: "
-            f"{'; '.join(differences)}. {how}. To begin another one, put the copy of {survivor.path} back that was made before"
+            f"{'; '.join(differences)}. {how}. To begin another one, restore the copy of {survivor.path} that was made before"
         )
     source = None if steps.source is None else _unchanged_source(candidates, survivor, steps, how)
     if survivor.vote_epoch is not None and survivor.vote_epoch > steps.epoch:
         raise CannotRecover(
-            f"{survivor.path} has been in use since its recovery was begun, which therefore cannot be finished: put the copy "
-            "back that was made before"
+            f"{survivor.path} has been in use since its recovery was begun, so the recovery cannot be finished: restore the copy "
+            "that was made before"
         )
     return Plan(tuple(candidates), survivor, source, (), True, steps)
 
 
 def _unchanged_source(candidates: Sequence[Candidate], survivor: Candidate, steps: RecoveryPlan, how: str) -> Candidate:
-    """Who still has what is to be taken over; of a directory and its copy, either."""
+    """Returns the directory, or a copy of it, that still has the records to take over."""
     assert steps.source is not None
     wanted = {(steps.base, steps.base_chain), (steps.end.offset, steps.end_chain)}
     for each in candidates:
@@ -391,6 +410,6 @@ def _unchanged_source(candidates: Sequence[Candidate], survivor: Candidate, step
         ):
             return each
     raise CannotRecover(
-        f"{steps.source.path} does not hold any more what {survivor.path} was taking over from it. Put back what was there. "
-        f"{how}. Or put the copy of {survivor.path} back that was made before, and begin anew"
+        f"{steps.source.path} does not have the records any more that {survivor.path} was taking over. Restore its files. "
+        f"{how}. Or restore the copy of {survivor.path} that was made before, and begin anew"
     )

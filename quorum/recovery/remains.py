@@ -1,11 +1,20 @@
-"""What is left of a log on a disk, read as a start would read it (`metadata_log.store.recovery`), and changed by nobody.
+"""The readable parts of a log on a disk. Reads as a start would read (`metadata_log.store.recovery`), and changes nothing.
 
-It is read over what is damaged, where what comes behind proves itself. So it comes in runs. Of use are those that lead without a
-gap to an end: the first one, and the one that goes on where the newest snapshot ends.
+The reader goes on behind damage if intact batches behind the damage prove their place in the history. A *run* is a part of the
+log without a gap. Two runs are useful: the first run, and the run that contains the end of the newest snapshot, because the
+snapshot replaces every record below its end.
 
-    first run     damaged        damaged       damaged
-    [ intact    |~~~~~~~~| intact   |   intact  |~~~~~| intact ]
-                                    snapshot    end             behind that nothing is of use
+    first run     damaged            damaged
+    [ intact    |~~~~~~~~|  intact  |~~~~~~~~| intact ]
+                               ^    |
+                       snapshot     the log counts up to here
+
+Example: controller 1 has records 0 to 99 and a snapshot at 60. Records 20 to 29 and 80 to 89 are damaged.
+
+    1. The runs are [0, 20), [30, 80) and [90, 100).
+    2. Records 0 to 19 are readable: `first` is [0, 20).
+    3. The second run contains 60. With the snapshot, history is known up to 80: `last` is [60, 80).
+    4. The run [90, 100) is useless: nothing on this disk has records 80 to 89.
 """
 
 from __future__ import annotations
@@ -26,7 +35,7 @@ from snapshots.format import SnapshotMeta
 
 
 class Place(NamedTuple):
-    """A place in history, and what lies below: the last record's epoch, the chain."""
+    """A place in history: the offset, and the epoch and chain of the record before it."""
 
     offset: Offset
     epoch: Epoch
@@ -34,33 +43,33 @@ class Place(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What is there without a gap."""
+    """A part of the log without a gap."""
 
     start: Place
     end: Place
 
 
 def place_of(snapshot: SnapshotMeta | None) -> Flushed | None:
-    """The place in the log that a snapshot vouches for."""
+    """Returns the end and chain of a snapshot; None without a snapshot."""
     return None if snapshot is None else Flushed(snapshot.end.offset, snapshot.chain)
 
 
 class Remains:
-    """One pass over a log: `batches`, all that are intact, in order. From then on the rest says what was found."""
+    """One pass over a log. Read all of `batches` first; the other methods and fields are complete after that."""
 
     def __init__(
         self, metadata: Directory, proven: Flushed | None, first_chain: bytes, snapshot: SnapshotMeta | None
     ) -> None:
         self.proven = proven
-        """Up to here it was durable once, for whoever reads it."""
+        """The durable end that this pass assumes: the `flushed` note, or a later place that the snapshot proves."""
         self.damages: list[str] = []
         self.stop: str | None = None
-        """Why it was read no further. A torn tail is no damage."""
+        """The reason why the pass ended before the end of the files; None if it reached the end. (A torn tail is no damage.)"""
         self.runs: list[Run] = []
         self._standing: int | None = None
-        """Which run goes on at the snapshot's end."""
+        """Index of the run that contains the snapshot's end, with the snapshot's chain."""
         self._epoch_instead: Epoch | None = None
-        """That of the log at the snapshot's end, where it has something else there."""
+        """Epoch of the log at the snapshot's end, if the log has another record than the snapshot there."""
         self._metadata = metadata
         self._snapshot = None if snapshot is None else Place(*snapshot.end, snapshot.chain)
         noted = read_start(metadata)
@@ -68,13 +77,14 @@ class Remains:
         is_new = noted is None and not segment_names(metadata) and (proven is None or proven.end == 0)
         self.log_start: Offset = begin.start.offset
         self._begin_at(Place(*begin.start, begin.chain))
-        # Where a reset had begun, no segment counts.
+        # After the begin of a reset no segment counts.
         self._recovery = None if begin.resetting or is_new else Recovery(metadata, noted, proven, place_of(snapshot))
         self._is_noted = noted is not None
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def batches(self) -> Iterator[Batch]:
+        """Yields all intact batches, in order."""
         recovery = self._recovery
         if recovery is None:
             return
@@ -103,10 +113,10 @@ class Remains:
         self._begin_at(Place(*header.start, header.previous_chain))
         self.log_start = recovery.start.start.offset
         if not self._is_noted and self.log_start > 0:
-            self.damages.append(f"its log should start at 0, and what stands before {self.log_start} is missing")
+            self.damages.append(f"its log should start at 0, and the records before {self.log_start} are missing")
 
     def _begin_at(self, place: Place) -> None:
-        """What was read before is below the log's start: nobody misses what is damaged there."""
+        """Begins anew at the log's start. Damage below the log's start does not matter."""
         self.runs.clear()
         self._standing = self._epoch_instead = None
         self._begin_run(place)
@@ -130,7 +140,10 @@ class Remains:
                 self._epoch_instead = place.epoch
 
     def _step_over(self, damaged: DamagedRange, recovery: Recovery) -> Iterator[Batch]:
-        """What of it the disk gives after all: all, or all above the snapshot's end, where the chain is known again."""
+        """Reads a damaged range again, and yields its batches if the disk returns them now.
+
+        If the range contains the snapshot's end, the part above that end is enough: the snapshot has the chain there.
+        """
         start, snapshot = recovery.start, self._snapshot
         behind = Place(damaged.end, damaged.epoch_after, damaged.chain_after)
         if damaged.end <= start.start.offset:
@@ -158,7 +171,7 @@ class Remains:
     # --- judging ---------------------------------------------------------------------------------------------------
 
     def lost(self) -> Flushed | None:
-        """What had been durable and cannot be read any more, as a start would judge it."""
+        """Returns the end of the records that were durable and cannot be read, as a start would judge; None if all can."""
         try:
             if self._recovery is not None:
                 self._recovery.settle(may_lose=lambda: False)
@@ -170,33 +183,36 @@ class Remains:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it was not read to its end without a gap."""
+        """True if the log has a gap, or could not be read to its end."""
         return self.stop is not None or len(self.runs) > 1
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the snapshot has replaced it: a leader gives one where it has another epoch, and a start lets the log go."""
+        """True if the log has another epoch at the snapshot's end: the snapshot is from a leader, and a start drops the log."""
         return self._snapshot is not None and self._epoch_instead not in (None, self._snapshot.epoch)
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether the snapshot is of another history. With both, no controller starts."""
+        """True if log and snapshot have the same epoch and different chains. No controller starts with both."""
         return self._snapshot is not None and self._epoch_instead == self._snapshot.epoch
 
     @property
     def ends_below_snapshot(self) -> bool:
-        """Whether there is nothing at the snapshot's end: damage, or no log any more."""
+        """True if the log has no readable record at the snapshot's end: the log is damaged there, or ends below."""
         snapshot = self._snapshot
         is_above = snapshot is not None and snapshot.offset > self.runs[0].start.offset
         return is_above and self._standing is None and self._epoch_instead is None
 
     def first(self) -> Run:
-        """What begins where the log does."""
+        """Returns the run at the log's start; an empty run if the snapshot has replaced the log."""
         first = self.runs[0]
         return first._replace(end=first.start) if self.is_replaced else first
 
     def last(self) -> Run:
-        """What leads to the end: the first one too, or what goes on where the snapshot ends, if only that."""
+        """Returns the run with the last useful record: from the snapshot's end on, or the first run.
+
+        The run is empty if only the snapshot is left.
+        """
         snapshot = self._snapshot
         if self._standing is not None and self._standing > 0:
             assert snapshot is not None

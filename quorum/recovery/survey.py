@@ -1,6 +1,11 @@
-"""What one data directory still holds, read as it lies there: by whom, from where to where, how far proven, where damaged.
+"""Surveys one data directory for a recovery: identity, vote, readable log, newest snapshot, damage. Changes nothing.
 
-Changes nothing.
+Example: the directory of controller 2, after a crash with a broken disk.
+
+    1. meta.properties says controller 2, generation 1. quorum-state says epoch 7.
+    2. The log has records 0 to 99 of epochs 1 to 7, and the `flushed` note says 100. Records 40 to 49 cannot be read.
+    3. The newest snapshot ends at 60. So the candidate has start 0, log_end 40, intact_from 60, end 100.
+    4. `is_whole` is False, because records 40 to 49 were durable. `is_startable` is True: the log begins at 0.
 """
 
 from __future__ import annotations
@@ -25,41 +30,41 @@ from snapshots.store import SnapshotStore, genesis
 
 
 class CannotRecover(Exception):
-    """Nothing was changed. The message says what is in the way."""
+    """The recovery was refused and changed nothing. The message names the reason."""
 
 
 class Candidate(NamedTuple):
-    """One directory, as it lies there."""
+    """The survey of one directory."""
 
     directory: Directory
     identity: Identity
     vote_epoch: Epoch | None
-    """That of quorum-state; None where there is none that can be read."""
+    """Epoch in quorum-state; None if there is no readable quorum-state."""
     first_voters: Voters | None
-    """Those that the cluster was formatted with; None of a broker, and where nothing says so any more."""
+    """Voters that the cluster was formatted with; None for a broker, and if the bootstrap checkpoint cannot be read."""
     start: Offset
     start_chain: bytes
     log_end: Offset
-    """From `start` on all below is intact in the log."""
+    """Every record in [start, log_end) is intact."""
     intact_from: Offset
-    """From here on all below `end` is: `start`, or the newest snapshot's end, where the log is damaged or ends below that."""
+    """Every record in [intact_from, end) is intact: `start`, or the newest snapshot's end if the log has a gap below it."""
     end: Offset
     epoch: Epoch
     chain: bytes
     proven: Flushed | None
-    """What is to be noted as durable for whoever reads the log: where that is what the snapshot proves, it leads over damage."""
+    """Durable end for reading this log: the `flushed` note, or a later place if batches continue the newest snapshot up to it."""
     durable: Flushed
-    """All below was durable once, as noted, or as what is intact behind damage tells."""
+    """Every record below was durable once: the `flushed` or `lost` note says so, or an intact batch behind damage."""
     is_back: bool
-    """Whether nothing is noted as `lost`, or the very history that was is there again."""
+    """True if there is no note `lost`, or if the log has the lost history again."""
     snapshot: SnapshotMeta | None
     is_startable: bool
-    """Whether its log begins at 0, or a whole snapshot of that history reaches up to its beginning. On no other a node starts."""
+    """True if a node can start: the log begins at 0, or a whole snapshot of the same history reaches the log's start."""
     damage: str | None
     is_whole: bool
-    """Whether all that was durable here is still here. A torn tail never was."""
+    """True if every record that was durable here can be read. (A torn tail never was durable.)"""
     unfinished: RecoveryPlan | None
-    """What this directory was being made into when that was broken off."""
+    """Plan of a recovery that was begun in this directory and not finished."""
 
     @property
     def path(self) -> str:
@@ -71,26 +76,29 @@ class Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[Epoch, Offset]:
-        """Raft 5.4.1."""
+        """Last epoch and length of the log: the order of logs in Raft's votes (section 5.4.1)."""
         return (self.epoch, self.end)
 
     @property
     def committed(self) -> tuple[Offset, bytes]:
-        """All below was committed, as this directory proves; and the chain there."""
+        """Offset below which every record was committed, as this directory proves, and the chain at that offset.
+
+        A broker receives only committed records, and a snapshot has only committed records.
+        """
         if not self.is_controller:
             return self.end, self.chain
         return (0, b"") if self.snapshot is None else (self.snapshot.end.offset, self.snapshot.chain)
 
     def can_tell(self, offset: Offset) -> bool:
-        """Whether a place of its history at `offset` would be among its `places_of`."""
+        """True if `places_of` is complete around `offset`. False inside damage: the history is unknown there."""
         return self.start <= offset <= self.log_end or offset >= self.intact_from
 
 
 def survey(directory: Directory) -> Candidate:
-    """Reads a directory that nobody runs on; changes nothing.
+    """Reads a directory that no process uses, and changes nothing.
 
     Raises:
-        CannotRecover: it is nobody's, or too little of it can be read.
+        CannotRecover: the directory is not formatted, or too little of it can be read.
     """
     path = directory.path_text
     try:
@@ -104,34 +112,34 @@ def survey(directory: Directory) -> Candidate:
         raise CannotRecover(f"{path}: {e}") from e
     except OSError as e:
         raise CannotRecover(
-            f"{path} cannot be read: {e}. If its disk is broken, copy what can be read of it, and name the copy"
+            f"{path} cannot be read: {e}. Nothing was changed. If its disk is broken, copy the readable files, and name the copy"
         ) from e
 
 
 class _Reading(NamedTuple):
-    """A log that was read to its end."""
+    """A log that was read to its end, and its durable ends."""
 
     log: Remains
     is_back: bool
     durable: list[Flushed]
-    """How far it had been, as a start would judge that."""
+    """Every known end up to which the log was durable, as a start would judge."""
 
 
 def _read(metadata: Directory, note: Flushed | None, first_chain: bytes, snapshot: SnapshotMeta | None) -> _Reading:
-    """Read as far as the note leads, or, if that is further, as what goes on at the snapshot."""
+    """Reads the log with the `flushed` note, or with the batches that continue the snapshot, if these lead further."""
     lost = read_lost(metadata)
     log = Remains(metadata, note, first_chain, snapshot)
     is_back = _holds(log, lost)
     durable = [each for each in (note, lost, log.lost()) if each is not None]
     if snapshot is not None and log.is_broken:
-        # Behind damage above an older note, as a power cut brings it back, or without a note, nothing is looked for.
+        # Without a note, or with an older note (a power cut can bring one back), the pass above ended at the damage.
         proven = continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))
         if proven.end > snapshot.end.offset:
             again = Remains(metadata, proven, first_chain, snapshot)
             is_back_again = _holds(again, lost)
             if again.last().end.offset > log.last().end.offset:
                 log, is_back = again, is_back_again
-    if log.is_replaced:  # what stood there was never committed
+    if log.is_replaced:  # the replaced records were never committed
         durable = [each for each in (lost,) if each is not None]
     else:
         durable += [Flushed(each.end.offset, each.end.chain) for each in log.runs[1:]]
@@ -149,7 +157,7 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
         damages.append("its newest snapshot has replaced its log")
     first, last = log.first(), log.last()
     if first_chain and first.start.offset == 0 and first.start.chain != first_chain:
-        damages.append("its log is another cluster's")
+        damages.append("its log is the log of another cluster")
     damages += log.damages
     is_covered = log.log_start == 0 or (snapshot is not None and snapshot.end.offset >= log.log_start)
     if not is_covered:
@@ -157,7 +165,7 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
     if log.is_contradicted:
         damages.append("its newest snapshot is not of its log's history")
     if not is_back or furthest.end > last.end.offset:
-        damages.append(f"lost what was durable up to {furthest.end}")
+        damages.append(f"lost durable records below {furthest.end}")
     return Candidate(
         directory=directory,
         identity=identity,
@@ -182,7 +190,7 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
 
 
 def _holds(log: Remains, lost: Flushed | None) -> bool:
-    """Whether what was lost once is there again. Reads all of `log`."""
+    """Reads all of `log`. Returns True if the log has the lost history again, or nothing was lost."""
     is_there = lost is None
     for batch in log.batches():
         is_there = is_there or lost == (batch.end_offset, batch.chain)
@@ -190,7 +198,7 @@ def _holds(log: Remains, lost: Flushed | None) -> bool:
 
 
 def _origin(directory: Directory, identity: Identity, metadata: Directory) -> tuple[Voters | None, bytes, list[str]]:
-    """The voters that the cluster was formatted with, the chain that its history begins with, and what is wrong with them."""
+    """Returns the voters that the cluster was formatted with, the first chain of its history, and problems with both."""
     if identity.role != "controller":
         return None, b"", []
     try:
@@ -209,7 +217,7 @@ def _vote_epoch(directory: Directory) -> Epoch | None:
 
 
 def batches_of(candidate: Candidate) -> Iterator[Batch]:
-    """Its intact batches in order: of its log from the beginning up to `log_end`, and from `intact_from` up to `end`."""
+    """Yields the candidate's intact batches, in order: those in [start, log_end) and those in [intact_from, end)."""
     metadata = candidate.directory.subdirectory(LOG_DIRECTORY)
     for batch in Remains(metadata, candidate.proven, candidate.start_chain, candidate.snapshot).batches():
         is_of_use = batch.end_offset <= candidate.log_end or batch.base_offset >= candidate.intact_from
@@ -218,7 +226,7 @@ def batches_of(candidate: Candidate) -> Iterator[Batch]:
 
 
 def places_of(candidate: Candidate) -> Iterator[tuple[Offset, bytes]]:
-    """The places in its history that it can prove, ascending: each offset with the chain there."""
+    """Yields the proven places of the candidate's history, ascending: each offset with its chain."""
     yield candidate.start, candidate.start_chain
     ahead = None
     if candidate.snapshot is not None and candidate.intact_from > candidate.start:
@@ -241,7 +249,7 @@ def _read_note(metadata: Directory) -> Flushed | None:
     finally:
         note.close()
     if note.unread is not None:
-        raise note.unread  # it may say more than the bytes, and what it says could be left out of the account
+        raise note.unread  # the note may name a later end than the batches: a survey without it could hide a loss
     return durable
 
 

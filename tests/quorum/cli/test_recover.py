@@ -388,7 +388,7 @@ def test_a_log_that_has_lost_its_end_says_so_and_only_gives(tmp_path: Path) -> N
     words = ("--directory", lossy, "--directory", whole)
     report = recover(*words, "--dry-run", "-o", "json")
     document = json.loads(report.stdout)
-    assert document["candidates"][0]["damage"] == "lost what was durable up to 9"
+    assert document["candidates"][0]["damage"] == "lost durable records below 9"
     assert document["losses"] == [{"path": str(lossy), "durable_end_offset": 9, "was_committed": False}]
     before = contents(lossy, whole)
     refused = recover(*words, "--yes")
@@ -486,7 +486,7 @@ def test_what_was_begun_is_completed_with_the_same_directories_or_not_at_all(tmp
     for words, text in (
         (("--directory", path, "--directory", other), f"{store} is missing"),
         ((*all_of_them, "--directory", third), f"{third} is no part of it"),
-        ((*all_of_them, "--endpoint", "c1:9009"), "it is to be reached at 127.0.0.1:9001"),
+        ((*all_of_them, "--endpoint", "c1:9009"), "the planned endpoint is 127.0.0.1:9001"),
     ):
         refused = recover(*words, "--yes")
         assert refused.exit_code == 4 and text in refused.stderr, refused.stderr
@@ -510,7 +510,7 @@ def test_a_source_that_has_changed_meanwhile_is_refused(tmp_path: Path) -> None:
     whole = segment.read_bytes()
     segment.write_bytes(whole[: whole.index(batches(gone)[-1].data)])
     refused = recover("--directory", behind, "--from-broker", store, "--yes")
-    assert refused.exit_code == 4 and "does not hold any more what" in refused.stderr, refused.stderr
+    assert refused.exit_code == 4 and "does not have the records any more that" in refused.stderr, refused.stderr
     segment.write_bytes(whole)
     moved = store.rename(tmp_path / "mounted-elsewhere")
     assert recovered("--directory", behind, "--from-broker", moved)["kept_end_offset"] == 9
@@ -522,7 +522,7 @@ def test_two_recoveries_that_were_begun_are_not_both_completed(tmp_path: Path) -
     for path in paths:
         begun(path)
     refused = recover("--directory", paths[0], "--directory", paths[1], "--yes")
-    assert refused.exit_code == 4 and "there can be one quorum only" in refused.stderr
+    assert refused.exit_code == 4 and "there can be only one quorum" in refused.stderr
 
 
 def test_two_survivors_that_are_recovered_apart_are_of_two_generations(tmp_path: Path) -> None:

@@ -35,5 +35,5 @@ def test_where_no_epoch_is_left_nothing_is_changed(tmp_path: Path, left: int) ->
     before = contents(path)
     refused = recover("--directory", path, "--yes")
     assert refused.exit_code == 4
-    assert f"stands in epoch {EPOCH_MAX - left}, and there is none to go on in" in refused.stderr
+    assert f"is in epoch {EPOCH_MAX - left}, and a recovery needs a later epoch" in refused.stderr
     assert contents(path) == before

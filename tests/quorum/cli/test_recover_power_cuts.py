@@ -98,7 +98,7 @@ def test_a_note_that_the_disk_does_not_give_is_not_done_without() -> None:
     flip_bit_in(directory, batches(directory)[-1])
     assert survey(directory).durable.end == len(NEW)
     directory.subdirectory(LOG_DIRECTORY).break_sector(FLUSHED_NAME, 0)
-    with pytest.raises(CannotRecover, match="copy what can be read of it"):
+    with pytest.raises(CannotRecover, match="copy the readable files"):
         survey(directory)
 
 
