@@ -12,11 +12,12 @@ at another address has the log record that address (KIP-853's UpdateVoter). `con
 controllers whose recorded addresses are wrong, while no majority can record the new ones. For example:
 
     1. The hosts of controllers 1, 2 and 3 are renamed at once. No voter reaches another one at its recorded address.
-    2. The operator gives each of them `controller.quorum.voters: [1@new1:9001, 2@new2:9001, 3@new3:9001]`, and starts them.
-    3. They elect a leader, and each has the log record its new address. The line can go.
+    2. The operator gives each controller `controller.quorum.voters: [1@new1:9001, 2@new2:9001, 3@new3:9001]`, and
+       starts the controllers.
+    3. The controllers elect a leader, and each has the log record its new address. The operator can delete the line.
 
-A new controller also asks these addresses for the leader. It needs them where all voters are gone that the cluster was formatted
-with.
+A new controller also asks these addresses for the leader. It needs the addresses if every voter that the cluster was formatted
+with has been replaced.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Between protobuf and what operators and tools ask of the cluster. Translates; decides nothing.
+"""Translates between protobuf and the requests and answers of AdminService. Decides nothing.
 
 Reading answers are made from `quorum.controller.views` and from the node's status; both are plain values.
 """
@@ -50,7 +50,7 @@ from quorum.wire.convert.errors import BadMessage, error, leader_hint
 from snapshots.store import SnapshotInfo
 
 ENTRIES_MAX = 10_000
-"""No request names more topics, resources or operations: no decision could hold them."""
+"""Maximum number of topics, resources or operations in one request. More would not fit into one decision."""
 
 _OPERATIONS = {
     admin_pb2.ConfigOperation.SET: ConfigOperationKind.SET,
@@ -61,7 +61,7 @@ _OPERATIONS = {
 
 
 def at_most(count: int, what: str) -> None:
-    """Raises BadMessage where a request names more than any decision could hold."""
+    """Raises BadMessage if a request names more than ENTRIES_MAX."""
     if count > ENTRIES_MAX:
         raise BadMessage(f"{count} {what} in one request; at most {ENTRIES_MAX}: send several requests")
 
@@ -349,7 +349,7 @@ def _replica(replica: ReplicaView) -> admin_pb2.ReplicaStatus:
 def to_list_snapshots_response(
     node_id: int, snapshots: Iterable[tuple[SnapshotInfo, bytes]]
 ) -> admin_pb2.ListSnapshotsResponse:
-    """Each snapshot with its SHA-256, or with nothing where that was not taken."""
+    """Translates snapshots, each with its SHA-256; an empty SHA-256 means that none was computed."""
     return admin_pb2.ListSnapshotsResponse(
         node_id=node_id, snapshots=[_snapshot(info, sha256) for info, sha256 in snapshots]
     )

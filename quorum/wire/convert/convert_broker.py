@@ -1,4 +1,4 @@
-"""Between protobuf and what brokers ask of the active controller. Translates; decides nothing."""
+"""Translates between protobuf and the requests of brokers to the active controller. Decides nothing."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ _RESULTS: dict[FetchResult, Any] = {
 
 
 def to_broker_state(state: BrokerState) -> Any:
-    """The state as it travels."""
+    """Returns the state as generated messages take it."""
     return _STATES[state]
 
 
@@ -65,7 +65,7 @@ def from_register(message: broker_pb2.RegisterBrokerRequest) -> RegisterBrokerCo
 def from_metadata_fetch(message: broker_pb2.MetadataFetchRequest) -> MetadataFetch:
     at_most(LOG_DIRS_MAX, len(message.offline_log_dirs), "offline_log_dirs")
     if min(message.offset, message.epoch, message.max_wait_ms, message.max_bytes, message.part_position) < 0:
-        raise BadMessage("offset, epoch, max_wait_ms, max_bytes and part_position are not negative")
+        raise BadMessage("offset, epoch, max_wait_ms, max_bytes and part_position must not be negative")
     return MetadataFetch(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,

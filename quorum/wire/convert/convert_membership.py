@@ -20,20 +20,20 @@ from quorum.wire.convert.errors import BadMessage, wire_code
 from service_kit.process.endpoints import HOST_CHARS_MAX, PORT_MAX
 
 ENDPOINTS_MAX: Final = 16
-"""Of one voter. They stand in the log and in every snapshot."""
+"""Maximum number of endpoints of one voter. The log and every snapshot contain all endpoints."""
 LISTENER_CHARACTERS_MAX: Final = 64
 
 
-# --- words ---------------------------------------------------------------------------------------------------------
+# --- parts of messages ---------------------------------------------------------------------------------------------
 
 
 def endpoint(message: common_pb2.Endpoint, what: str) -> Endpoint:
     """Returns an endpoint that can be called, or raises BadMessage: an unreachable voter would count in every majority."""
     found = from_endpoint(message)
     if not found.host or len(found.host) > HOST_CHARS_MAX:
-        raise BadMessage(f"{what}: a host of {len(found.host)} characters; 1 to {HOST_CHARS_MAX} are possible")
+        raise BadMessage(f"{what}: a host has 1 to {HOST_CHARS_MAX} characters, and this one has {len(found.host)}")
     if not 0 < found.port <= PORT_MAX:
-        raise BadMessage(f"{what}: port {found.port}; 1 to {PORT_MAX} are possible")
+        raise BadMessage(f"{what}: a port is 1 to {PORT_MAX}, and this one is {found.port}")
     if len(found.listener) > LISTENER_CHARACTERS_MAX:
         raise BadMessage(f"{what}: a listener's name has at most {LISTENER_CHARACTERS_MAX} characters")
     return found
@@ -42,7 +42,7 @@ def endpoint(message: common_pb2.Endpoint, what: str) -> Endpoint:
 def from_voter(message: voter_pb2.Voter) -> Voter:
     at_most(ENDPOINTS_MAX, len(message.endpoints), "endpoints of a voter")
     if not message.endpoints:
-        raise BadMessage("a voter without endpoints; others have to reach it")
+        raise BadMessage("the voter has no endpoint: name the address at which other voters reach it")
     key = from_replica(message.replica)
     if key.node_id < 0:
         raise BadMessage(f"node id {key.node_id}; ids begin at 0")
@@ -141,7 +141,7 @@ def to_mutation_response(response: QuorumChangeResponse, hint: LeaderHint) -> ad
         case ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise Refused(ErrorCode.NOT_CONTROLLER, response.message or "this controller does not lead", hint)
         case ErrorCode.REQUEST_TIMED_OUT if response.offset is None:
-            # Nothing was written, and to a client REQUEST_TIMED_OUT says that something may have been.
+            # Nothing was written. For a client REQUEST_TIMED_OUT would mean that the change may have happened.
             raise Refused(ErrorCode.NOT_READY, response.message, hint)
         case _:
             raise Refused(response.error, response.message or response.error.name, hint)

@@ -38,11 +38,11 @@ from quorum.wire.convert.errors import BadMessage, wire_code
 
 UUID_BYTES = 16
 BATCHES_BYTES_MAX = 4 << 20
-"""Maximum size of an answer's batches; gRPC lets no more through."""
+"""Maximum size of an answer's batches: gRPC's limit for a whole message."""
 SUCCESSORS_MAX = 1_000
 
 
-# --- words ---------------------------------------------------------------------------------------------------------
+# --- parts of messages ---------------------------------------------------------------------------------------------
 
 
 def uuid(value: bytes, what: str) -> Uuid:
@@ -53,14 +53,14 @@ def uuid(value: bytes, what: str) -> Uuid:
 
 
 def chain(value: bytes, what: str) -> bytes:
-    """Returns the chain value. Raises BadMessage unless it has 32 bytes, or none where the sender knows none."""
+    """Returns the chain value, empty if the sender does not know it. Raises BadMessage for any length but 0 and 32."""
     if len(value) not in (0, 32):
         raise BadMessage(f"{what} has {len(value)} bytes; a chain has 32")
     return value
 
 
 def at_most(limit: int, count: int, what: str) -> None:
-    """Raises BadMessage where a message names more than `limit` of something."""
+    """Raises BadMessage if `count` is above `limit`."""
     if count > limit:
         raise BadMessage(f"{count} {what}; at most {limit}")
 
@@ -90,12 +90,12 @@ def to_snapshot_id(snapshot: OffsetAndEpoch) -> common_pb2.SnapshotId:
 
 
 def join(batches: Iterable[Batch]) -> bytes:
-    """Whole batches, end to end, as they lie in the log."""
+    """Returns whole batches, end to end, as the log has them."""
     return b"".join([batch.data for batch in batches])
 
 
 def split(data: bytes) -> tuple[Batch, ...]:
-    """The batches in `data`, each with its CRC checked."""
+    """Returns the batches in `data`. The CRC of each batch was checked."""
     if len(data) > BATCHES_BYTES_MAX:
         raise BadMessage(f"{len(data)} bytes of batches; at most {BATCHES_BYTES_MAX}")
     try:
@@ -109,10 +109,12 @@ def to_part(part: BatchPart) -> common_pb2.BatchPart:
 
 
 def from_part(message: common_pb2.BatchPart) -> BatchPart:
-    """Raises BadMessage if it cannot be a part of any batch."""
+    """Returns the part of a batch. Raises BadMessage if position, size and data contradict each other."""
     part = BatchPart(message.position, message.size, message.data)
     if not part.is_sound:
-        raise BadMessage(f"{len(part.data)} bytes at {part.position} of a batch of {part.size}")
+        raise BadMessage(
+            f"a part has {len(part.data)} bytes at position {part.position} of a batch of {part.size} bytes"
+        )
     return part
 
 
@@ -129,7 +131,10 @@ def sender(identity: Identity) -> voter_pb2.Sender:
 
 
 def _sender_as(replica: ReplicaKey, me: voter_pb2.Sender) -> voter_pb2.Sender:
-    """`me`, but under the key of `replica`: a node that may not acknowledge fetches under another (`core.standing`)."""
+    """Returns `me` with the key of `replica`: a node that may not acknowledge fetches under a random key.
+
+    See `quorum.core.protocol.disk_trust`.
+    """
     if me.replica.directory_id == replica.directory_id:
         return me
     return voter_pb2.Sender(cluster_id=me.cluster_id, replica=to_replica(replica), generation=me.generation)
