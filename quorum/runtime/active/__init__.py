@@ -1,1 +1,1 @@
-"""The active controller: from a request to a batch, and what waits for its commit."""
+"""The active controller: from a request to a batch, and the answers that wait for the commit."""

@@ -1,9 +1,12 @@
-"""What only the active controller does: decide commands, confirm reads, keep sessions; its brokers it feeds in `broker_feed`.
+"""The work of the active controller: decides commands, confirms reads, keeps the brokers' sessions (`broker_feed` answers brokers).
 
-A node that was elected is not active yet. It becomes active once it has committed the first record of its epoch and
-applied all below it: then its image is everything that was ever promised, and the controller may decide by it (KIP-595:
-leadership is announced to the state machine only after it has consumed past the epoch's start). What arrives in between
-waits; brokers are told "not ready", which is neither "out of range" nor "diverged".
+An elected node is not active yet. It becomes active after it has committed the first record of its epoch, and has applied all
+records below: then its image contains every promise of earlier leaders, and the controller may decide by the image (KIP-595: the
+state machine learns of its leadership only after it has passed the start of the epoch). Counter-example with leader 1:
+    1. leader 1 acknowledges `orders` at offset 40, and dies; node 2 is elected, and has applied only the records below 40;
+    2. a client asks node 2 to create `orders`; if node 2 decided now, `orders` would be created a second time;
+    3. instead node 2 holds the request, applies 40, becomes active, and answers that the topic exists.
+A broker that fetches before step 3 receives "not ready", which tells it to wait, and neither to drop records nor to load a snapshot.
 """
 
 import contextlib
@@ -47,23 +50,26 @@ from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import Answer, BrokerFetch, Read, ReplyTo, Submission, World
 
 EARLY_MAX = 10_000
-"""Requests held while a new leader is not active yet; more are refused."""
+"""Maximum number of requests that a leader holds until it is active; further requests are refused."""
 BACKLOG_PER_TURN_MAX = 128
+"""Maximum number of held requests that a new active controller takes in a turn."""
 BACKLOG_RECORDS_PER_TURN_MAX = 1_000
-"""Of the requests that were held a new active controller takes so many a turn, and none after they wrote so much: 128 topics of
-10,000 partitions would be six seconds of work, and by then somebody else would lead."""
+"""How many records held requests may write before the rest waits for the next turn.
+
+For example, 128 topics of 10,000 partitions take six seconds; in that time another node would be elected."""
 INTERNAL_DEADLINE_MS = 60_000
+"""The deadline of commands that no client has sent."""
 MARK_REASON_CHARS_MAX = 1_000
-"""A mark must fit into a batch, or it would stop the log, and stays in it for ever."""
+"""Maximum length of a mark's reason. A mark must fit into a batch, and stays in the log for ever."""
 
 Pending: TypeAlias = CommandReply | SnapshotMarked | Refused | None
 
 
 class ActiveController:
-    """One per node, switched on and off with leadership. Lives inside the node's turn; never blocks.
+    """The active controller of a node, switched on and off with the leadership. It runs inside of turns, and never blocks.
 
-    The methods that decide (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed where this node must not go
-    on leading (see `decisions`); the asker has its answer by then.
+    The deciding methods (`begin`, `take`, `fetch`, `fire_timers`, `settle`) raise DecisionFailed if the node must resign (see
+    `decisions`). The client or broker has its answer by then.
     """
 
     def __init__(
@@ -118,9 +124,9 @@ class ActiveController:
         self._early = EarlyRequests()
         self._follow_ups: deque[FollowUp] = deque()
         self._backlog: deque[ClientRequest] = deque()
-        """What came early, and what came while that was not done."""
+        """Requests from before the node was active, and later requests that arrived before the backlog was empty."""
         self._unfinished: set[Uuid] = set()
-        """Ids of requests that are decided in several batches, the last of which is not written yet."""
+        """The ids of requests that take several batches, and whose last batch is not written yet."""
         self._read_token = 0
         self._mark_pending = False
         self._now_ms = 0
@@ -128,7 +134,7 @@ class ActiveController:
     # --- leadership ------------------------------------------------------------------------------------------------
 
     def begin(self, epoch: Epoch, now_ms: int) -> None:
-        """The committed image is everything: this node is the active controller of `epoch`."""
+        """Makes the node the active controller of `epoch`. The committed image must have reached the end of the log."""
         assert not self.on
         assert self._state.applied == self._log.shape.end, "nothing but the epoch's own first record was appended"
         self.on = True
@@ -142,7 +148,10 @@ class ActiveController:
         self._backlog.extend(self._early.take_all())
 
     def end(self, why: str, hint: LeaderHint) -> None:
-        """Leadership is over: who waits is told what is known, and what was proposed is dropped."""
+        """Ends the leadership: every waiting client is refused, and the proposed image is dropped.
+
+        A client whose records are in the log hears that the change may have happened; any other client, that nothing was done.
+        """
         for early in self._early.take_all():
             self._world.reply(early.reply_to, Refused(ErrorCode.NOT_CONTROLLER, why, hint))
         if not self.on:
@@ -170,7 +179,7 @@ class ActiveController:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def take(self, event: ClientRequest, now_ms: int) -> None:
-        """A request of a client, while this node leads."""
+        """Takes a client's request while the node leads."""
         self._now_ms = now_ms
         if self.on and self._backlog:
             self._backlog.append(event)
@@ -202,7 +211,7 @@ class ActiveController:
             self._wait(event.reply_to, end, SnapshotMarked(end), event.deadline_ms, wrote=True)
 
     def _submit(self, asked: FollowUp) -> None:
-        """A request that is not begun: decided, unless it was before."""
+        """Decides a new request; a request that was decided before gets its earlier outcome."""
         if asked.identity is None:
             self._decide(asked.command, asked.reply_to, asked.deadline_ms)
         elif asked.identity.request_id in self._unfinished:
@@ -231,13 +240,13 @@ class ActiveController:
         *,
         wrote: bool = False,
     ) -> None:
-        """Decides one step. `wrote`: the steps before it are in the log."""
+        """Decides one step of a command. `wrote`: earlier steps have records in the log."""
         try:
             decision, end = self._deciding.decide(command, self._now_ms, identity, is_asked=reply_to is not None)
         except DecisionFailed as failed:
             self._finished(identity)
             if reply_to is not None:
-                # At once: had it to wait, the resignation would answer it with NOT_CONTROLLER, and clients repeat that.
+                # Answer at once: a waiting caller would get NOT_CONTROLLER from the resignation, and clients repeat after that.
                 told = unknown_outcome(f"cut short: {failed}") if wrote else failed.refusal()
                 self._world.reply(reply_to, told)
             if failed.spoils:
@@ -245,7 +254,7 @@ class ActiveController:
             return
         except Refused as refused:
             self._finished(identity)
-            # A refusal, too, has seen what may not be committed ("already exists"): it waits like an answer.
+            # A refusal such as "already exists" may depend on uncommitted records, so a refusal waits like an answer.
             if reply_to is not None:
                 refusal = unknown_outcome(f"cut short: {refused.message}") if wrote else refused
                 self._wait_confirmed(reply_to, refusal, deadline_ms, wrote=wrote)
@@ -286,7 +295,7 @@ class ActiveController:
         self._deferred.add(Deferred(reply_to, offset, reply, token, wrote), deadline_ms)
 
     def _wait_confirmed(self, reply_to: ReplyTo, reply: Pending, deadline_ms: int, *, wrote: bool = False) -> None:
-        """Until all that is pending is committed, and a majority says that this node still leads."""
+        """Defers the reply until all present records are committed, and a majority has confirmed the leadership."""
         self._read_token += 1
         self._wait(reply_to, self._log.shape.end, reply, deadline_ms, wrote=wrote, token=self._read_token)
         self._confirm_reads(self._read_token)
@@ -297,9 +306,7 @@ class ActiveController:
     # --- brokers ---------------------------------------------------------------------------------------------------
 
     def fetch(self, event: BrokerFetch, epoch: Epoch, now_ms: int) -> None:
-        """A broker's fetch, while this node leads `epoch`: note the contact, decide what it changes, then give news or wait
-        for some.
-        """
+        """Takes a broker's fetch while the node leads `epoch`: notes the contact, decides its changes, then serves the fetch."""
         self._now_ms = now_ms
         fetch = event.fetch
         if not self.on:
@@ -330,7 +337,7 @@ class ActiveController:
     # --- time and commits ------------------------------------------------------------------------------------------
 
     def fire_timers(self, now_ms: int) -> None:
-        """Deadlines of callers and brokers; then one thing that the controller finds due by itself."""
+        """Refuses requests past their deadlines, answers waiting brokers, then decides at most one due command of its own."""
         self._now_ms = now_ms
         for early in self._early.expired(now_ms):
             text = "this controller was just elected and is not active yet; nothing was done, try again"
@@ -347,7 +354,7 @@ class ActiveController:
             self._decide(due, None, now_ms + INTERNAL_DEADLINE_MS)
 
     def settle(self, now_ms: int, wall_ms: int) -> None:
-        """The end of a turn: go on with long decisions, answer who can be answered, wake brokers, mark a snapshot."""
+        """Ends a turn: continues long decisions, answers callers with committed records, wakes brokers, marks a snapshot."""
         self._now_ms = now_ms
         if self._follow_ups:
             self._go_on(self._follow_ups.popleft())
@@ -383,13 +390,13 @@ class ActiveController:
             self.make_snapshot(due.reason)
 
     def make_snapshot(self, reason: str) -> None:
-        """Every node writes a snapshot where the log ends now, unless one is under way."""
+        """Appends a mark, so that every node writes a snapshot at the log's end, unless a mark is pending."""
         if not self._mark_pending:
-            with contextlib.suppress(Refused):  # the disk is full; the next leader finds it due, too
+            with contextlib.suppress(Refused):  # the disk is full; the next leader finds the mark due, too
                 self._mark(reason)
 
     def mark_passed(self) -> None:
-        """The pending mark is committed."""
+        """Takes note that the pending mark is committed."""
         self._mark_pending = False
 
     @property

@@ -1,10 +1,13 @@
-"""The brokers that an active controller feeds: a fetch is answered with news at once, or waits for some.
+"""Answers the brokers' fetches on the active controller: with new records at once, or after a wait.
 
-*Each broker waits with one fetch, and all for the same thing: the next commit.* A few are woken by it at once. Many are woken
-together after a linger, so that a burst of commits costs one answer each, not one for each commit.
+*Each broker waits with one fetch, and all brokers wait for the next commit.* Up to WAKE_AT_ONCE_MAX brokers are answered at the
+commit. More brokers are answered together a little later, so that a burst of commits costs one answer for each broker. Example with
+100 waiting brokers and `broker_linger_ms` = 20:
+    1. a commit at 0 ms begins the linger; the commits at 5 ms and 12 ms follow;
+    2. at 20 ms each of the 100 brokers receives one answer with the batches of all three commits.
 
-*With every answer the broker is told its standing*, and is given a lease if it may serve: not by what is committed alone, but
-also by what is decided and on its way (`Controller.may_serve`).
+*Every answer carries the broker's standing*, and a lease if the broker may serve. The lease depends on the proposed image, too, not
+only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
 """
 
 from collections.abc import Callable
@@ -23,11 +26,11 @@ from quorum.runtime.protocol.requests import MetadataFetch, MetadataFetched, Ref
 from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, World
 
 WAKE_AT_ONCE_MAX = 32
-"""Up to so many waiting brokers are woken at once; more are woken together after a linger."""
+"""Maximum number of waiting brokers that are answered at the commit; more brokers are answered together after a linger."""
 
 
 class BrokerFeed:
-    """Lives inside an `ActiveController`, which notes the contact before it hands the fetch on."""
+    """Serves fetches for an `ActiveController`, which notes the broker's contact first."""
 
     def __init__(
         self,
@@ -50,22 +53,22 @@ class BrokerFeed:
         self._parked = ParkedFetches()
         self._epoch: Epoch = 0
         self._woken_at: Offset = 0
-        """All below it was offered to who waited."""
+        """All records below this offset were offered to the waiting brokers."""
         self._wake_deadline_ms: int | None = None
 
     def begin(self, epoch: Epoch) -> None:
-        """This node is the active controller of `epoch`."""
+        """Starts to serve brokers in `epoch`."""
         self._epoch = epoch
         self._woken_at = self._state.applied
 
     def end(self, refusal: Refused) -> None:
-        """It is so no more; who waits is told."""
+        """Answers every waiting fetch with `refusal`, because the leadership has ended."""
         for parked in self._parked.wake_all():
             self._world.reply(parked.reply_to, refusal)
         self._wake_deadline_ms = None
 
     def serve(self, event: BrokerFetch, now_ms: int) -> None:
-        """News, or another position to fetch from; or the fetch waits."""
+        """Answers a fetch with new records or with another position to fetch from; otherwise the fetch waits."""
         fetch = event.fetch
         try:
             verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
@@ -98,7 +101,7 @@ class BrokerFeed:
     def _answer(self, parked: ParkedFetch) -> None:
         fetch = parked.fetch
         if fetch.offset < self._log.shape.start.offset:
-            # It was there when the fetch came. Before a linger was over, a mark's snapshot has let retention drop it.
+            # The offset was in the log when the fetch arrived. During the linger, retention has deleted the beginning of the log.
             verdict = metadata_feed.position_verdict(fetch, self._log, self._state.applied)
             assert verdict is not None, f"offset {fetch.offset} is below the log's start"
             self._world.reply(parked.reply_to, self._with_standing(verdict, fetch))
@@ -119,7 +122,7 @@ class BrokerFeed:
         self._world.reply(parked.reply_to, answer)
 
     def _step_down_damaged(self, error: CorruptLog, reply_to: ReplyTo) -> None:
-        """What was asked for is damaged here; others have it."""
+        """Notes damage in the requested range, and refuses the fetch: the next leader can read the range."""
         self._found_damage(error)
         text = "this controller has found damage in its log, and will not lead until it is mended"
         self._world.reply(reply_to, Refused(ErrorCode.NOT_CONTROLLER, text))
@@ -127,7 +130,7 @@ class BrokerFeed:
     # --- waking ----------------------------------------------------------------------------------------------------
 
     def settle(self, now_ms: int) -> bool:
-        """Wakes who waits, now or soon, if there is news. Returns whether there was."""
+        """Answers the waiting brokers, now or after a linger, if new records are committed. True if new records are committed."""
         if self._state.applied <= self._woken_at:
             return False
         if len(self._parked) <= WAKE_AT_ONCE_MAX:
@@ -137,7 +140,7 @@ class BrokerFeed:
         return True
 
     def fire_timers(self, now_ms: int) -> None:
-        """Who has waited for long enough is answered without news; after a linger all are woken."""
+        """Answers fetches past their deadline without records; after a linger, answers all fetches."""
         for parked in self._parked.expired(now_ms):
             self._answer(parked)
         if self._wake_deadline_ms is not None and self._wake_deadline_ms <= now_ms:

@@ -3,19 +3,22 @@
     decide --> stage --> seal -->|--> append --> propose
      nothing is in the log yet   |   the log has the batch, and the image must follow
 
-*Left of the line* an accident costs one request. The active controller refuses it with UNKNOWN_SERVER_ERROR, counts it, logs it
-with its traceback, and shows it as a problem. *Right of the line* log and image may disagree: the process stops, and opens the
-log anew.
+*Left of the line* an unexpected error (an accident) costs one request. The active controller refuses the request with
+UNKNOWN_SERVER_ERROR, counts the accident, logs the traceback, and shows a problem. *Right of the line* log and image may disagree:
+the process stops, and a restart opens the log anew.
 
-An accident may leave the controller's soft state half changed. The first slice of a fencing bars the broker and moves the
-walk on; if its second half raises, the walk has passed partitions whose changes nobody has written. So after an accident in a
-decision of that kind (`DECIDED_BY_IMAGE_ALONE` names the others), or in one that nobody asked for, the leader resigns: the
-next one builds its soft state from the image.
+An accident may leave the controller's soft state half changed. For example, the first slice of a fencing bars the broker and moves
+the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their changes.
+So the leader resigns after an accident in such a decision (`DECIDED_BY_IMAGE_ALONE` names the harmless decisions), and after an
+accident in a decision that no client or broker asked for. The next leader builds its soft state from the image.
 
-An example. A request for topic "x" meets a mistake in this program: KeyError. Its client hears UNKNOWN_SERVER_ERROR and does
-not ask again; the next request finds the same leader. Broker 7's fetch meets another: the broker is refused, and the leader
-resigns. Broker 7 does ask again, of the next leader, and that one resigns, too. A controller decides nothing more for that
-broker for a minute, so three controllers resign at most three times a minute; meanwhile the others are served.
+Example with controllers 1, 2 and 3, leader 1:
+    1. a client's request for topic "x" meets a bug in this program, a KeyError: the client receives UNKNOWN_SERVER_ERROR, does
+       not repeat the request, and node 1 leads on;
+    2. a fetch of broker 7 meets another bug: leader 1 refuses the fetch, and resigns;
+    3. broker 7 asks the next leader 2, which resigns, too, and then leader 3;
+    4. each of the three controllers decides nothing for broker 7 for a minute. So the three resign at most three times a minute,
+       and serve all other brokers meanwhile.
 """
 
 import logging
@@ -39,30 +42,31 @@ from quorum.runtime.protocol.requests import Refused
 logger = logging.getLogger(__name__)
 
 SHUNNED_MS: Final = 60_000
-"""For so long a controller decides nothing for a broker whose request has made it resign."""
+"""How long a controller decides nothing for a broker, after a request of the broker has made the controller resign."""
 SHOWN_MS: Final = 600_000
 """How long an accident is shown among the node's problems."""
 LOG_INTERVAL_MS: Final = 1_000
-"""One traceback in so long; a client that knows a poisonous request must not fill the disk with them."""
+"""How long no second traceback is logged, so that a client with a harmful request cannot fill the disk."""
 COMMAND_CHARS_MAX: Final = 200
+"""Maximum length of a command in the log line of an accident."""
 
 
 class DecisionFailed(Exception):
-    """Something unexpected was raised; nothing was appended. The text says what, in a line."""
+    """Raised after an unexpected error in a decision; nothing was appended. The text is the error, in one line."""
 
     def __init__(self, text: str, *, spoils: bool) -> None:
         super().__init__(text)
         self.spoils = spoils
-        """The controller's soft state may be half changed: this node must not go on leading, and resigns."""
+        """True if the controller's soft state may be half changed, so that the node must resign."""
 
     def refusal(self) -> Refused:
-        """The answer to the asker."""
+        """The answer to the client or broker."""
         text = f"this controller made a mistake ({self}); nothing was done, and its log says more: do not repeat the request"
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
 class Accidents:
-    """The decisions that failed, since this process started."""
+    """The failed decisions since the process started."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,9 +76,9 @@ class Accidents:
         self._shunned_until_ms: dict[NodeId, int] = {}
 
     def note(self, command: Command | None, error: Exception, now_ms: int, *, spoils: bool) -> DecisionFailed:
-        """Counts and logs the accident, and remembers whose request it was if the leader resigns for it.
+        """Counts and logs an accident, and remembers the broker if its request makes the leader resign.
 
-        Without a `command` it happened while the controller looked for what is due.
+        Without a `command` the accident happened while the controller looked for due commands.
         """
         self.count += 1
         name = "the look for what is due" if command is None else type(command).__name__
@@ -91,7 +95,7 @@ class Accidents:
         return DecisionFailed(self._last, spoils=spoils)
 
     def check_not_shunned(self, broker_id: NodeId, now_ms: int) -> None:
-        """Raises Refused where an earlier request of that broker made this controller resign, less than SHUNNED_MS ago."""
+        """Raises Refused if an earlier request of the broker made the controller resign less than SHUNNED_MS ago."""
         until_ms = self._shunned_until_ms.get(broker_id, 0)
         if until_ms <= now_ms:
             return
@@ -102,7 +106,7 @@ class Accidents:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
     def problem(self, now_ms: int) -> str:
-        """That decisions failed, in one sentence; empty `SHOWN_MS` after the last one."""
+        """The failed decisions, in one sentence; empty `SHOWN_MS` after the last accident."""
         if not self.count or now_ms - self._last_ms >= SHOWN_MS:
             return ""
         times = "a decision" if self.count == 1 else f"{self.count} decisions"
@@ -110,7 +114,7 @@ class Accidents:
 
 
 class Prepared(NamedTuple):
-    """A decision that has done nothing yet. Without records there is neither delta nor batch."""
+    """A decision that is not written yet. A decision without records has neither delta nor batch."""
 
     decision: Decision
     delta: MetadataDelta | None = None
@@ -145,11 +149,13 @@ class Deciding:
     def decide(
         self, command: Command, now_ms: int, identity: RequestIdentity | None = None, *, is_asked: bool = True
     ) -> tuple[Decision, Offset | None]:
-        """The decision, and the end of the batch of its records; None if there are none. `is_asked`: by a client, or broker.
+        """Decides, and appends the records. Returns the decision, and the end of its batch (None without records).
+
+        `is_asked` is True for a command of a client or broker.
 
         Raises:
-            Refused: nothing was done. A client's mistake costs nobody the leader (KAFKA-14996).
-            DecisionFailed: likewise; the mistake is this program's.
+            Refused: nothing was done. A client's mistake never costs the leadership (KAFKA-14996).
+            DecisionFailed: nothing was done, because of a bug in this program.
         """
         if isinstance(command, BrokerContact | RegisterBrokerCommand):
             self.accidents.check_not_shunned(command.broker_id, now_ms)
@@ -158,7 +164,7 @@ class Deciding:
             prepared = self._prepare(command, now_ms, identity)
         except ControllerError as e:
             raise Refused(e.code, e.message) from e
-        except Exception as e:  # whatever it is, nothing was appended: it is told, and costs one request
+        except Exception as e:  # nothing was appended: the error is logged, and costs one request
             if isinstance(e, BatchTooLarge) and not spoils:
                 raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
             raise self.accidents.note(command, e, now_ms, spoils=spoils) from e
@@ -168,7 +174,7 @@ class Deciding:
         return prepared.decision, end
 
     def due(self, now_ms: int) -> Command | None:
-        """What the controller finds due by itself. Raises DecisionFailed."""
+        """The command that the controller itself finds due, if any. Raises DecisionFailed."""
         try:
             return self._controller.due(self._state.proposed, now_ms)
         except Exception as e:  # as above
@@ -188,7 +194,7 @@ class Deciding:
         return Prepared(decision, delta, self._seal(records))
 
     def _write(self, prepared: Prepared) -> Offset | None:
-        """Raises Refused: there is no room for it, and this node leads no longer than this turn."""
+        """Appends the batch. Raises Refused: the disk has no room, and the node resigns in this turn."""
         batch = prepared.batch
         if batch is None:
             return None

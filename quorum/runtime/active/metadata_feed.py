@@ -1,9 +1,11 @@
-"""What a broker's fetch is answered with, given where the broker stands and what is committed here.
+"""The content of the answer to a broker's fetch, from the broker's position and the committed log.
 
-A broker is only ever given committed batches: from the very offset that it asked for, never past the high watermark; whole ones,
-or one in parts where it is larger than what was asked for (`metadata_log.format.pieces`). So what brokers hold is
-always a prefix of the
-one history, and a leader change never takes anything back.
+A broker receives committed batches only, from the requested offset on, and never past the high watermark. A batch larger than the
+requested bytes is sent in parts (`metadata_log.format.pieces`). So each broker's log is always a prefix of the one committed
+history, and a change of leader never takes records back. Example with high watermark 50 and log start 20:
+    1. broker 101 fetches from 40 with the right chain: it receives the batches in [40, 50);
+    2. broker 102 fetches from 10: it is told to load the snapshot;
+    3. broker 103 fetches from 60, from the history of another cluster: it is told where its log diverges.
 """
 
 from metadata_log.format.batch import Batch
@@ -16,11 +18,11 @@ from quorum.runtime.image.state_machine import StateMachine
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched, Refused
 
 ANSWER_BYTES_MAX = 2 << 20
-"""At most this much in one answer, whatever the broker asks for: half of gRPC's default receive limit."""
+"""Maximum number of bytes in an answer: half of gRPC's default receive limit."""
 
 
 def position_verdict(fetch: MetadataFetch, log: LogView, high_watermark: Offset) -> MetadataFetched | Refused | None:
-    """Whether the broker must change its position first; None if it stands on this log's committed history."""
+    """The answer that makes the broker change its position; None if its position is in the committed history of the log."""
     shape = log.shape
     if fetch.offset == 0 and shape.snapshot is not None:
         return _use_snapshot(shape.snapshot, high_watermark)
@@ -28,8 +30,8 @@ def position_verdict(fetch: MetadataFetch, log: LogView, high_watermark: Offset)
         assert shape.snapshot is not None, "a log that starts above 0 stands on a snapshot"
         return _use_snapshot(shape.snapshot, high_watermark)
     if fetch.offset > high_watermark:
-        # Everything that any broker was ever given was committed, and an active controller's high watermark covers
-        # all that was committed before its epoch. A broker above it holds another history.
+        # Every broker receives committed records only, and the high watermark of an active controller covers all records
+        # committed before its epoch. So a broker above the high watermark has another history.
         diverging = min(shape.end_of_epoch(fetch.epoch), OffsetAndEpoch(high_watermark, shape.last_epoch))
         return MetadataFetched(FetchResult.DIVERGED, 0, high_watermark, diverging=diverging)
     if fetch.offset == 0:
@@ -59,9 +61,9 @@ def deltas(
     standing: BrokerStanding,
     lease_ms: int,
 ) -> MetadataFetched:
-    """The committed batches from the broker's offset on, as many as fit; none if there is nothing new.
+    """The answer with the committed batches from the broker's offset on, as many as fit; empty without new records.
 
-    Delivers up to what this node has *applied*, so that the standing and the digest are never older than the batches.
+    The answer ends at the node's *applied* offset, so that standing and digest are never older than the batches.
     """
     applied = state.applied
     found: tuple[Batch, ...] = ()

@@ -1,9 +1,12 @@
-"""Who waits for what: answers that wait for a commit, reads that wait for a confirmation, fetches that wait for news, and
-requests that wait for a new leader to be active. Each has a deadline.
+"""Holds waiting callers, each with a deadline: answers wait for a commit, reads for a confirmation, brokers' fetches for news, and
+early requests for the start of a new active controller.
 
-An answer leaves when what it tells of is committed *and applied here*. A decision that wrote nothing, and a read, wait
-for two things: the offset that was pending when they were made (they have seen uncommitted state), and a round in which
-a majority says that this node still leads (it may be deposed and not know it).
+An answer leaves when its records are committed *and applied on this node*. A read, and a decision without records, wait for two
+things: the offset at the end of the log when they were made, because they may have seen uncommitted records; and a round in which
+a majority confirms the leadership. Counter-example without the confirmation:
+    1. leader 1 is paused; node 2 is elected, and deletes the topic `orders`;
+    2. leader 1 wakes up, does not know of the election, and gets a read of `orders`;
+    3. leader 1 would show a topic whose deletion was acknowledged before the read.
 """
 
 import heapq
@@ -21,7 +24,7 @@ from quorum.runtime.protocol.world import Read, ReplyTo, SnapshotWanted, Submiss
 
 
 class Waiter(Protocol):
-    """Somebody who waits until `done`."""
+    """A waiting caller, until `done`."""
 
     done: bool
 
@@ -30,7 +33,7 @@ W = TypeVar("W", bound=Waiter)
 
 
 class Deadlines(Generic[W]):
-    """Waiters by deadline. Those that are done meanwhile need not be taken out."""
+    """Waiting callers by deadline. A caller that is done need not be removed."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, W]] = []
@@ -41,7 +44,7 @@ class Deadlines(Generic[W]):
         heapq.heappush(self._heap, (deadline_ms, self._count, waiter))
 
     def expired(self, now_ms: int) -> Iterator[W]:
-        """Those whose time is up; they are done."""
+        """Yields the callers whose deadline has passed, and marks each caller as done."""
         while self._heap and (self._heap[0][0] <= now_ms or self._heap[0][2].done):
             waiter = heapq.heappop(self._heap)[2]
             if not waiter.done:
@@ -59,21 +62,21 @@ class Deadlines(Generic[W]):
 
 @dataclass(slots=True)
 class Deferred:
-    """One caller. `reply` is None for a read, whose answer is the image at that time."""
+    """A caller whose answer waits. `reply` is None for a read: the answer is the image at the time of the answer."""
 
     reply_to: ReplyTo
     offset: Offset
-    """Applied up to here (exclusive) before the answer leaves."""
+    """The node must have applied all records below this offset before the answer leaves."""
     reply: CommandReply | SnapshotMarked | Refused | None
     token: int = 0
-    """The read round that must be confirmed; 0: none."""
+    """The number of the read round that must be confirmed; 0: none."""
     wrote: bool = False
-    """Records of this caller are in the log: if leadership ends now, nobody knows what becomes of them."""
+    """True if the log has records of the caller: if the leadership ends now, the outcome is unknown."""
     done: bool = False
 
 
 class DeferredAnswers:
-    """Callers in the order of their offsets, with deadlines."""
+    """The deferred answers, in the order of their offsets, with deadlines."""
 
     def __init__(self) -> None:
         self.deadlines: Deadlines[Deferred] = Deadlines()
@@ -86,11 +89,11 @@ class DeferredAnswers:
         self.deadlines.add(deferred, deadline_ms)
 
     def confirm(self, token: int) -> None:
-        """Every read round up to `token` is confirmed."""
+        """Takes note that every read round up to `token` is confirmed."""
         self._confirmed = max(self._confirmed, token)
 
     def ready(self, applied: Offset) -> Iterator[Deferred]:
-        """Those that may be answered now, in order. One that waits for its round does not hold up those behind it."""
+        """Yields the callers that may be answered now, in order. A caller that waits for its round does not delay later callers."""
         unconfirmed: list[Deferred] = []
         while self._queue and self._queue[0].offset <= applied:
             deferred = self._queue.popleft()
@@ -104,7 +107,7 @@ class DeferredAnswers:
         self._queue.extendleft(reversed(unconfirmed))
 
     def drain(self) -> Iterator[Deferred]:
-        """All of them: leadership is over."""
+        """Yields and removes all callers, because the leadership has ended."""
         for deferred in self._queue:
             if not deferred.done:
                 deferred.done = True
@@ -115,13 +118,13 @@ class DeferredAnswers:
 
 
 def unknown_outcome(why: str) -> Refused:
-    """The records are in some log; whether they stay is not known."""
+    """The refusal of a caller whose records are in a log, and may or may not be committed."""
     return Refused(ErrorCode.REQUEST_TIMED_OUT, f"{why}: the request may have taken effect; look before you repeat it")
 
 
 @dataclass(slots=True)
 class ParkedFetch:
-    """A broker's fetch that has nothing to bring yet."""
+    """A broker's fetch that waits for new records."""
 
     fetch: MetadataFetch
     reply_to: ReplyTo
@@ -130,7 +133,7 @@ class ParkedFetch:
 
 
 class ParkedFetches:
-    """Brokers waiting for news, one fetch each. All wait for the same thing: the next commit."""
+    """The waiting fetches, at most a single fetch of each broker. All wait for the next commit."""
 
     def __init__(self) -> None:
         self.deadlines: Deadlines[ParkedFetch] = Deadlines()
@@ -140,7 +143,7 @@ class ParkedFetches:
         return len(self._by_broker)
 
     def park(self, parked: ParkedFetch) -> ParkedFetch | None:
-        """Returns the broker's earlier fetch, if one still waited: it is to be answered now, empty."""
+        """Adds a fetch. Returns the broker's earlier waiting fetch, if any: the caller must answer that fetch now, empty."""
         earlier = self._by_broker.get(parked.fetch.broker_id)
         if earlier is not None:
             earlier.done = True
@@ -167,14 +170,14 @@ ClientRequest: TypeAlias = Submission | Read | SnapshotWanted
 
 @dataclass(slots=True)
 class EarlyRequest:
-    """What a client wants of a leader that is not active yet."""
+    """A client's request to a leader that is not active yet."""
 
     event: ClientRequest
     done: bool = False
 
 
 class EarlyRequests:
-    """Clients that wait for a new leader to become active, in the order in which they came."""
+    """The requests that wait until a new leader is active, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.deadlines: Deadlines[EarlyRequest] = Deadlines()
@@ -193,7 +196,7 @@ class EarlyRequests:
             yield early.event
 
     def take_all(self) -> list[ClientRequest]:
-        """All of them; nobody waits any more."""
+        """Returns and removes all requests."""
         events = [early.event for early in self._by_caller.values()]
         self._by_caller.clear()
         self.deadlines.clear()
@@ -201,12 +204,12 @@ class EarlyRequests:
 
 
 class FollowUp(NamedTuple):
-    """The rest of a decision that takes several batches, or a request that waits for another of the same id to be done."""
+    """The rest of a decision that takes several batches, or a repeated request that waits for the first of the same id."""
 
     command: Command
     reply_to: ReplyTo | None
     deadline_ms: int
     identity: RequestIdentity | None = None
     wrote: bool = False
-    """Some of it is in the log: whatever follows, it can't be said any more that nothing was done."""
+    """True if the log has some records of the decision, so that no later answer may say that nothing was done."""
     is_begun: bool = True
