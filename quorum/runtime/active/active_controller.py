@@ -1,12 +1,12 @@
-"""The work of the active controller: decides commands, confirms reads, keeps the brokers' sessions (`broker_feed` answers brokers).
+"""The active controller: decides commands, confirms reads, keeps the brokers' sessions, and answers brokers (`broker_feed`).
 
 An elected node is not active yet. It becomes active after it has committed the first record of its epoch, and has applied all
 records below: then its image contains every promise of earlier leaders, and the controller may decide by the image (KIP-595: the
 state machine learns of its leadership only after it has passed the start of the epoch). Counter-example with leader 1:
-    1. leader 1 acknowledges `orders` at offset 40, and dies; node 2 is elected, and has applied only the records below 40;
+    1. leader 1 acknowledges `orders` at offset 40, and dies; node 2, which has record 40 but has not applied it, is elected;
     2. a client asks node 2 to create `orders`; if node 2 decided now, `orders` would be created a second time;
     3. instead node 2 holds the request, applies 40, becomes active, and answers that the topic exists.
-A broker that fetches before step 3 receives "not ready", which tells it to wait, and neither to drop records nor to load a snapshot.
+A broker that fetches too early receives "not ready": the broker waits, and neither drops records nor loads a snapshot.
 """
 
 import contextlib

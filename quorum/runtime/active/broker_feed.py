@@ -1,13 +1,13 @@
 """Answers the brokers' fetches on the active controller: with new records at once, or after a wait.
 
 *Each broker waits with one fetch, and all brokers wait for the next commit.* Up to WAKE_AT_ONCE_MAX brokers are answered at the
-commit. More brokers are answered together a little later, so that a burst of commits costs one answer for each broker. Example with
-100 waiting brokers and `broker_linger_ms` = 20:
+commit. More brokers are answered together a little later, so that a burst of commits costs one answer for each broker. Example
+with 100 waiting brokers and `broker_linger_ms` = 20:
     1. a commit at 0 ms begins the linger; the commits at 5 ms and 12 ms follow;
     2. at 20 ms each of the 100 brokers receives one answer with the batches of all three commits.
 
-*Every answer carries the broker's standing*, and a lease if the broker may serve. The lease depends on the proposed image, too, not
-only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
+*Every answer carries the broker's standing*, and a lease if the broker may serve. The lease depends on the proposed image, too,
+not only on the committed image (`Controller.may_serve`): a broker whose fencing is decided gets no lease, even before the commit.
 """
 
 from collections.abc import Callable
@@ -124,7 +124,7 @@ class BrokerFeed:
     def _step_down_damaged(self, error: CorruptLog, reply_to: ReplyTo) -> None:
         """Notes damage in the requested range, and refuses the fetch: the next leader can read the range."""
         self._found_damage(error)
-        text = "this controller has found damage in its log, and will not lead until it is mended"
+        text = "this controller has found damage in its log, and resigns; nothing was done, ask the next leader"
         self._world.reply(reply_to, Refused(ErrorCode.NOT_CONTROLLER, text))
 
     # --- waking ----------------------------------------------------------------------------------------------------

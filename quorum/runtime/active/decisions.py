@@ -4,11 +4,11 @@
      nothing is in the log yet   |   the log has the batch, and the image must follow
 
 *Left of the line* an unexpected error (an accident) costs one request. The active controller refuses the request with
-UNKNOWN_SERVER_ERROR, counts the accident, logs the traceback, and shows a problem. *Right of the line* log and image may disagree:
-the process stops, and a restart opens the log anew.
+UNKNOWN_SERVER_ERROR, counts the accident, logs the traceback, and shows a problem. *Right of the line* log and image may
+disagree: the process stops, and a restart opens the log anew.
 
-An accident may leave the controller's soft state half changed. For example, the first slice of a fencing bars the broker and moves
-the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their changes.
+An accident may leave the controller's soft state half changed. For example, the first slice of a fencing bars the broker and
+moves the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their changes.
 So the leader resigns after an accident in such a decision (`DECIDED_BY_IMAGE_ALONE` names the harmless decisions), and after an
 accident in a decision that no client or broker asked for. The next leader builds its soft state from the image.
 

@@ -5,7 +5,7 @@ requested bytes is sent in parts (`metadata_log.format.pieces`). So each broker'
 history, and a change of leader never takes records back. Example with high watermark 50 and log start 20:
     1. broker 101 fetches from 40 with the right chain: it receives the batches in [40, 50);
     2. broker 102 fetches from 10: it is told to load the snapshot;
-    3. broker 103 fetches from 60, from the history of another cluster: it is told where its log diverges.
+    3. broker 103 fetches from 60, so its log has another history: the answer says where the two histories diverge.
 """
 
 from metadata_log.format.batch import Batch

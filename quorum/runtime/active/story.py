@@ -2,7 +2,7 @@
 
     1  A decision is appended as a batch that ends at offset 500: its happenings wait for 500.
     2  The high watermark reaches 500 and the batch is applied: the happenings are counted, and handed out by `take`.
-    3  If the leadership ends before step 2, nobody knows whether the batch will be committed: its happenings are dropped.
+    3  If the leadership ends before step 2, the fate of the batch is unknown: its happenings are dropped.
 
 So a line in the log of any controller is always true of the cluster. In the third case the records still say why a broker
 changed its state (`reason` in the broker's record), if the next leader commits them.
@@ -18,7 +18,7 @@ from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.tallies import Tallies
 
 TOLD_KEPT: Final = 1_000
-"""Maximum number of happenings that wait for `take`. The oldest are dropped when there are more, after they were counted."""
+"""Maximum number of counted happenings that wait for `take`; the oldest are dropped above this number."""
 
 
 class Told(NamedTuple):
@@ -28,7 +28,7 @@ class Told(NamedTuple):
     offset: Offset
     """The end of its batch: the records stand below. `quorumctl log dump` shows them."""
     request: RequestIdentity | None
-    """The client's request that led to it; None where no request with an id did."""
+    """The client's request with an id that caused the happening, if any."""
 
 
 class Story:
@@ -40,11 +40,11 @@ class Story:
         self._told: deque[Told] = deque(maxlen=TOLD_KEPT)
 
     def appended(self, happenings: Sequence[Happening], offset: Offset, request: RequestIdentity | None) -> None:
-        """A decision stands in the log, in a batch that ends at `offset`."""
+        """Keeps the happenings of a decision until its batch, which ends at `offset`, is committed."""
         self._waiting.extend([Told(happening, offset, request) for happening in happenings])
 
     def applied(self, offset: Offset) -> None:
-        """All below `offset` is committed, and applied here."""
+        """Takes note that all records below `offset` are committed and applied: counts their happenings."""
         while self._waiting and self._waiting[0].offset <= offset:
             told = self._waiting.popleft()
             self._count(told.happening)
@@ -56,7 +56,7 @@ class Story:
             self._tallies.brokers_fenced.add(1, str(happening.broker_id), happening.why.value)
 
     def drop(self) -> None:
-        """The leadership is over: nobody knows what becomes of the batches that are not committed yet."""
+        """Drops the waiting happenings, because the leadership has ended and the fate of their batches is unknown."""
         self._waiting.clear()
 
     def take(self) -> list[Told]:

@@ -1,5 +1,5 @@
-"""Holds waiting callers, each with a deadline: answers wait for a commit, reads for a confirmation, brokers' fetches for news, and
-early requests for the start of a new active controller.
+"""Holds waiting callers, each with a deadline. Answers wait for a commit, reads for a confirmation, brokers' fetches for new
+records, and early requests for the start of a new active controller.
 
 An answer leaves when its records are committed *and applied on this node*. A read, and a decision without records, wait for two
 things: the offset at the end of the log when they were made, because they may have seen uncommitted records; and a round in which
@@ -93,7 +93,7 @@ class DeferredAnswers:
         self._confirmed = max(self._confirmed, token)
 
     def ready(self, applied: Offset) -> Iterator[Deferred]:
-        """Yields the callers that may be answered now, in order. A caller that waits for its round does not delay later callers."""
+        """Yields the callers that may be answered now, in order. A caller without its round does not delay later callers."""
         unconfirmed: list[Deferred] = []
         while self._queue and self._queue[0].offset <= applied:
             deferred = self._queue.popleft()
