@@ -8,9 +8,9 @@ UNKNOWN_SERVER_ERROR, counts the accident, logs the traceback, and shows a probl
 disagree: the process stops, and a restart opens the log anew.
 
 An accident may leave the controller's soft state half changed. For example, the first slice of a fencing bars the broker and
-moves the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their changes.
-So the leader resigns after an accident in such a decision (`DECIDED_BY_IMAGE_ALONE` names the harmless decisions), and after an
-accident in a decision that no client or broker asked for. The next leader builds its soft state from the image.
+moves the walk over the partitions on; if the second half raises an error, the walk has passed partitions without writing their
+changes. So the leader resigns after an accident in such a decision (`DECIDED_BY_IMAGE_ALONE` names the harmless decisions), and
+after an accident in a decision that no client or broker asked for. The next leader builds its soft state from the image.
 
 Example with controllers 1, 2 and 3, leader 1:
     1. a client's request for topic "x" meets a bug in this program, a KeyError: the client receives UNKNOWN_SERVER_ERROR, does
