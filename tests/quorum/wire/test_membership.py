@@ -102,11 +102,11 @@ async def test_a_change_is_asked_of_whoever_leads(client: AdminClient, node: Fak
 @pytest.mark.parametrize(
     ("endpoints", "why"),
     [
-        ([], "without endpoints"),
-        ([("CONTROLLER", "", 9001)], "a host of 0 characters"),
-        ([("CONTROLLER", "h" * 254, 9001)], "a host of 254 characters"),
-        ([("CONTROLLER", "c4", 0)], "port 0"),
-        ([("CONTROLLER", "c4", 65_536)], "port 65536"),
+        ([], "the voter has no endpoint"),
+        ([("CONTROLLER", "", 9001)], "characters, and this one has 0"),
+        ([("CONTROLLER", "h" * 254, 9001)], "characters, and this one has 254"),
+        ([("CONTROLLER", "c4", 0)], "a port is 1 to 65535, and this one is 0"),
+        ([("CONTROLLER", "c4", 65_536)], "a port is 1 to 65535, and this one is 65536"),
         ([("L" * 65, "c4", 9001)], "at most 64"),
         ([("CONTROLLER", "c4", 9001)] * 17, "at most 16"),
     ],
