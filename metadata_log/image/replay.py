@@ -78,8 +78,9 @@ class Replay:
     """The image of one node, which follows one log."""
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
-        self._image = image
-        self._end = image.provenance
+        self.image = image
+        """The last published image."""
+        self.end = image.provenance
         """The end of the last accepted batch. Inside a transaction this is ahead of the image."""
         self._transaction: str | None = None
         self._delta: MetadataDelta | None = None
@@ -93,14 +94,9 @@ class Replay:
         self._publishers: list[Publisher] = []
 
     @property
-    def image(self) -> MetadataImage:
-        """The last published image."""
-        return self._image
-
-    @property
     def offset(self) -> Offset:
         """The base offset of the next batch."""
-        return self._end.offset
+        return self.end.offset
 
     @property
     def transaction(self) -> str | None:
@@ -126,14 +122,14 @@ class Replay:
         if self._stopped is not None:
             raise self._stopped
         self._check_order(batches)
-        before = self._image
+        before = self.image
         for batch in batches:
             try:
                 self._take(batch)
             except ReplayStopped as e:
                 self._stopped = e
                 break
-        self._settle(self._end)
+        self._settle(self.end)
         result = self._publish(before)
         if self._stopped is not None:
             self._stopped.result = result
@@ -144,8 +140,8 @@ class Replay:
         """Continue from `image`, which the controller that wrote the log has built already. O(1); publishers are not
         called.
         """
-        self._image = image
-        self._end = image.provenance
+        self.image = image
+        self.end = image.provenance
         self._transaction = self._delta = self._stopped = None
         self._redo.clear()
 
@@ -163,7 +159,7 @@ class Replay:
 
     def install(self, image: MetadataImage) -> MetadataImage:
         """Replace the image by one that was loaded elsewhere, in slices or on another thread, and publish it."""
-        before = self._image
+        before = self.image
         self.adopt(image)
         self._changed = [Changes.between(before, image)]
         self._publish(before, reloaded=True)
@@ -172,7 +168,7 @@ class Replay:
     # --- inside ---
 
     def _check_order(self, batches: Sequence[Batch]) -> None:
-        expected = self._end.offset
+        expected = self.end.offset
         for batch in batches:
             if batch.base_offset != expected:
                 raise LogFormatError(
@@ -190,11 +186,11 @@ class Replay:
             self._take_plain(batch.base_offset, cast(list[MetadataRecord], records))
         else:
             self._take_transactional(batch, cast(list[MetadataRecord], records))
-        self._end = provenance
+        self.end = provenance
 
     def _replay(self, base_offset: Offset, records: Iterable[MetadataRecord]) -> None:
         if self._delta is None:
-            self._delta = MetadataDelta(self._image)
+            self._delta = MetadataDelta(self.image)
         replay = self._delta.replay
         for offset, record in enumerate(records, base_offset):
             replay(record, offset)
@@ -215,8 +211,8 @@ class Replay:
         """Apply a batch with a marker inside. The image is finished first, so that replay can return to it after an
         error.
         """
-        self._settle(self._end)
-        image, transaction, changes_before = self._image, self._transaction, len(self._changed)
+        self._settle(self.end)
+        image, transaction, changes_before = self.image, self._transaction, len(self._changed)
         try:
             for offset, record in enumerate(records, batch.base_offset):
                 if type(record) in _MARKERS:
@@ -224,7 +220,7 @@ class Replay:
                 else:
                     self._replay(offset, (record,))
         except (InvalidRecord, ReplayStopped) as e:
-            self._image, self._transaction, self._delta = image, transaction, None
+            self.image, self._transaction, self._delta = image, transaction, None
             del self._changed[changes_before:]
             raise ReplayStopped(e.offset, e.reason) from e
         if self._transaction is None:
@@ -251,31 +247,31 @@ class Replay:
             if isinstance(record, SnapshotMark) and self._transaction is None:
                 provenance = Provenance(offset + 1, batch.epoch, batch.last_timestamp_ms)
                 self._settle(provenance)
-                self._marks.append(MarkedImage(provenance.end, self._image, record.reason))
+                self._marks.append(MarkedImage(provenance.end, self.image, record.reason))
 
     def _settle(self, provenance: Provenance) -> None:
         """Move the image up to `provenance`. Inside a transaction the image stays."""
         if self._transaction is not None:
             return
         if self._delta is not None:
-            self._image = self._delta.finish(provenance)
+            self.image = self._delta.finish(provenance)
             self._changed.append(self._delta.changed)
             self._delta = None
             self._redo.clear()
-        elif self._image.provenance != provenance:
-            self._image = evolved(self._image, {"provenance": provenance})
+        elif self.image.provenance != provenance:
+            self.image = evolved(self.image, {"provenance": provenance})
 
     def _publish(self, before: MetadataImage, *, reloaded: bool = False) -> ReplayResult:
         changed = self._changed[0] if self._changed else Changes()
         for later in self._changed[1:]:
             changed.add(later)
         result = ReplayResult(
-            before, self._image, changed, tuple(self._marks), tuple(self._control_records), reloaded
+            before, self.image, changed, tuple(self._marks), tuple(self._control_records), reloaded
         )  # fmt: skip
         self._changed = []
         self._marks.clear()
         self._control_records.clear()
-        if self._image is not before or result.control_records:
+        if self.image is not before or result.control_records:
             for publisher in self._publishers:
                 publisher(result)
         return result

@@ -88,7 +88,10 @@ class Segments:
 
     def damaged_at(self, offset: Offset) -> DamagedRange | None:
         """Return the damaged range that includes the record at `offset`."""
-        return next((each for each in self.ranges if each.start <= offset < each.end), None)
+        for each in self.ranges:
+            if each.start <= offset < each.end:
+                return each
+        return None
 
     def adopt(self, pieces: list[Piece], ranges: list[DamagedRange]) -> None:
         """Replace all pieces and ranges by those of a recovery or a repair."""

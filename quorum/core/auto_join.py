@@ -76,11 +76,12 @@ def deadline_ms(state: QuorumState) -> int | None:
 
 def ask_if_due(state: QuorumState) -> None:
     """Sends the request if due. Called at the end of every step."""
-    at_ms = deadline_ms(state)
-    if at_ms is None or at_ms > state.now_ms:
+    if state.join.asked is not None or state.join.ask_at_ms > state.now_ms:
         return
     wish = _wish(state)
-    assert wish is not None and isinstance(state.role, Follower)
+    if wish is None:
+        return
+    assert isinstance(state.role, Follower)
     state.join.sent(wish)
     state.send(state.role.leader_id, wish)
 

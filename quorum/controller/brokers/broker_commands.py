@@ -231,7 +231,7 @@ class Brokers:
     def next_deadline_ms(self) -> int | None:
         """The time to call `due`; possibly too early."""
         deadlines = (self.sessions.next_deadline_ms(), self._departures.next_deadline_ms())
-        return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
+        return min([deadline_ms for deadline_ms in deadlines if deadline_ms is not None], default=None)
 
     # --- contact ---------------------------------------------------------------------------------------------------
 

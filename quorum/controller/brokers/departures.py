@@ -117,5 +117,6 @@ class Departures:
 
     def next_deadline_ms(self) -> int | None:
         """The time to call `stalled`."""
-        walks = [departure.walk for departure in self._by_broker.values()]
-        return min([walk.last_step_ms for walk in walks]) + STALLED_WALK_MS if walks else None
+        if not self._by_broker:
+            return None
+        return min(departure.walk.last_step_ms for departure in self._by_broker.values()) + STALLED_WALK_MS

@@ -30,6 +30,8 @@ class VoterSet:
 
     voters: tuple[Voter, ...]
     keys: tuple[ReplicaKey, ...] = field(init=False, repr=False, compare=False)
+    majority: int = field(init=False, repr=False, compare=False)
+    """The least number of voters such that any two groups of this size share a voter."""
     _others: dict[ReplicaKey, tuple[ReplicaKey, ...]] = field(
         init=False, repr=False, compare=False, default_factory=dict
     )
@@ -40,15 +42,11 @@ class VoterSet:
         assert len(set(ids)) == len(ids), f"a node id twice in {ids}"
         keys = tuple(ReplicaKey(voter.node_id, voter.directory_id) for voter in self.voters)
         object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "majority", len(keys) // 2 + 1)
 
     @property
     def ids(self) -> tuple[NodeId, ...]:
         return tuple(voter.node_id for voter in self.voters)
-
-    @property
-    def majority(self) -> int:
-        """The least number of voters such that any two groups of this size share a voter."""
-        return len(self.voters) // 2 + 1
 
     def contains(self, replica: ReplicaKey) -> bool:
         """True if exactly this replica is a voter.

@@ -72,7 +72,7 @@ class StateMachine:
     @property
     def applied(self) -> Offset:
         """One past the last applied record. (Inside an open transaction this is ahead of `committed`'s provenance.)"""
-        return self._replay.offset
+        return self._replay.end.offset
 
     @property
     def proposed(self) -> MetadataImage:
