@@ -135,7 +135,7 @@ class DevCluster:
     # --- all of them -----------------------------------------------------------------------------------------------
 
     async def up(self, timeout_s: float = UP_TIMEOUT_S) -> dict[str, str]:
-        """Starts every stopped node, and waits until the controllers follow a leader and every broker is Online.
+        """Starts every stopped node, and waits until the controllers follow a leader and every broker is online.
 
         A node whose data directory was wiped, or belongs to another node, is left out if the other controllers are a majority.
 
@@ -185,9 +185,9 @@ class DevCluster:
     async def wait_until_healthy(
         self, timeout_s: float = UP_TIMEOUT_S, *, without: Container[DevNode] = frozenset()
     ) -> None:
-        """Waits until every controller follows the leader and knows the high watermark, and every broker reports Online.
+        """Waits until every controller follows the leader and knows the high watermark, and every broker reports online.
 
-        Each broker is asked for its own state: the controllers still report a broker Online that was killed a moment ago. The
+        Each broker is asked for its own state: the controllers still report a broker online that was killed a moment ago. The
         nodes in `without` do not run and are not waited for.
 
         Raises:
@@ -228,7 +228,7 @@ class DevCluster:
         brokers = [node for node in nodes if node.role == "broker"]
         asked = [await ask_broker(dial(node.endpoint)) for node in brokers]
         missing = [node.name for node, status in zip(brokers, asked, strict=True) if not is_serving(status)]
-        return f"{', '.join(missing)} not yet Online" if missing else None
+        return f"{', '.join(missing)} not yet online" if missing else None
 
     # --- a single node ---------------------------------------------------------------------------------------------
 

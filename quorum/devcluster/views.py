@@ -2,7 +2,7 @@
 
 A node is well when its process runs and is not paused, and
   * a controller answers, follows a leader, reports no problem, and, if its node id votes, votes with its present directory;
-  * a broker reports that it is Online and may serve. (The controllers still report Online for a broker killed a moment ago.)
+  * a broker reports that it is online and may serve. (The controllers still report online for a broker killed a moment ago.)
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def up(
 ) -> None:
     """Starts a cluster and waits for its health.
 
-    A healthy cluster has a leader, and every broker is Online.
+    A healthy cluster has a leader, and every broker is online.
 
     The first run makes the cluster; a later run starts the same cluster again. A node with a wiped directory is left out if the
     other nodes can run without it; then the output names the way back, and the exit code is 10.
