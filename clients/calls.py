@@ -6,8 +6,8 @@ Each call has one deadline. For example:
     1. The client sends CreateTopics with request id R to controller 1, which commits the topic and dies before it answers.
     2. The client sends the same request with R to controller 2, which leads now. Controller 2 finds R, and returns the first
        answer.
-    3. Had controller 2 refused the request, or had the deadline come first, the client would raise `MayHaveHappened`: the first
-       attempt may still arrive. The caller then looks (list, describe).
+    3. In another run controller 2 refuses the request, or the deadline comes first. The client raises `MayHaveHappened`, because
+       the first attempt may still arrive. The caller then looks for the topic (list, describe).
 """
 
 import asyncio

@@ -3,8 +3,8 @@
 *The store never goes back in time.* New batches continue exactly at the position. The store is dropped and fetched anew if an
 answer shows a gap, a history that diverges from the store's, or a snapshot that is not ahead of the store.
 
-*The store does one piece of work at a time.* While the store works, its position is about to change, so the contents of fetch
-answers are not for the store.
+*The store does one piece of work at a time.* While the store works, its position is about to change, so the store does not
+take the batches of a fetch answer.
 
 *A large batch arrives in parts* (`metadata_log.format.pieces`). The parts are kept here, and the store gets the whole batch. A
 committed batch is the same at every controller, so the parts may come from several controllers.

@@ -1,6 +1,7 @@
 """Valid topic names: Kafka's rule, because directories and metrics have the names of topics.
 
-Controllers refuse other names. A broker tells a client that asks for such a topic that waiting does not help.
+Controllers refuse to create a topic with another name. If a client asks a broker for the metadata of such a topic, the broker
+answers INVALID_TOPIC_EXCEPTION: nobody can create the topic later, so the client need not ask again.
 """
 
 import re

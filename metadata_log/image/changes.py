@@ -1,7 +1,7 @@
-"""The difference between two images: used by publishers, for soft state, and for brokers whose leaders moved.
+"""The difference between two images. A broker's cache uses it to find deleted topics and changed brokers.
 
-`Changes` names entities, not values; readers look up values in the image before or after. Several changes can be added.
-Example: one delta creates topic A, and a later delta deletes A again. The sum of the two changes does not name A.
+`Changes` names entities, not values; readers look up values in the image before or after. `add` joins the changes of two
+steps. Example: one delta creates topic A, and a later delta deletes A again. The sum of the two changes does not name A.
 
 A delta fills in its `Changes` during replay. After a snapshot was loaded, `between` compares two whole images field by
 field. An image field without a place of its own here is one of the `others`.

@@ -1,7 +1,10 @@
-"""When this node's certificate expires, for the metrics page: an alert some weeks before is what keeps a cluster together.
+"""The time at which this node's certificate expires, for the metrics page.
 
-The answer comes from a handshake of the node with itself (`certificate_names`), which takes milliseconds and reads files. So a
-background task asks once an hour, in a thread. Files that were replaced show within that hour.
+An operator sets an alert some weeks before that time, and renews the certificates before the nodes refuse each other.
+
+The node reads the time in a handshake with itself (`certificate_names`). A handshake takes milliseconds and reads files, so a
+background task makes one each hour, in a thread. For example, an operator replaces the files at 12:10, and the task runs at 12:00
+and 13:00: the metric has the new time from 13:00 on.
 """
 
 import asyncio
@@ -15,7 +18,7 @@ INTERVAL_S: Final = 3_600.0
 
 
 class CertificateExpiry:
-    """The newest answer."""
+    """The result of the newest handshake."""
 
     def __init__(self, tls: TlsFiles | None) -> None:
         self._tls = tls

@@ -1,7 +1,7 @@
-"""Convert scanned batches to rows of the tables in `schema`. No Spark here, because `dump` works without Spark.
+"""Convert scanned batches to rows of the tables in `schema`. This file does not import Spark: `dump` works without Spark.
 
-A batch or record that cannot be decoded becomes a row with an error in the tables for people. The tables for folding
-leave it out, so a job that folds checks the table `batches` first.
+A batch or record that cannot be decoded becomes a row with an error in the tables `batches` and `records`. The table
+`entities` leaves the batch or record out, so a job that folds `entities` to an image checks the table `batches` first.
 """
 
 import json
