@@ -10,7 +10,7 @@ replicas is balanced. Restarts undo the balance, because the controller takes no
 
 The election is clean: a preferred replica that is outside the ISR, or not active, is not elected, and its partition does not
 change. The controller decides a request slice by slice, each slice one batch, so that no turn is long. If another controller
-becomes active between two slices, the client sends the request again; partitions that were elected before get ELECTION_NOT_NEEDED.
+becomes active between two slices, the client sends the request again; partitions that were done get ELECTION_NOT_NEEDED.
 """
 
 from metadata_log.format.errors import ErrorCode
