@@ -132,7 +132,10 @@ class Calls:
         """Asks controllers until the active one answers, or the deadline comes."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self.timeout_s
-        backoff_s, last = BACKOFF_FIRST_S, AdminError(ErrorCode.NOT_CONTROLLER, "nobody was asked")
+        backoff_s, last = (
+            BACKOFF_FIRST_S,
+            AdminError(ErrorCode.NOT_CONTROLLER, "no controller was asked before the deadline"),
+        )
         lost: AdminError | None = None
         is_stale = not self._high_watermark
         while (left_s := deadline_s - loop.time()) > 0:

@@ -109,7 +109,7 @@ async def _run(config: QuorumConfig, node_config: NodeConfig, logs: Logs) -> int
         access=config.access,
         calls=calls,
     )
-    # Last of all the dialer goes: until the server has gone, calls may be on their way through it.
+    # The dialer closes last: until the server has stopped, forwarded calls may use its channels.
     async with dialer, AsyncExitStack() as stack:
         stack.enter_context(handling_signals(lambda number: asked_to_stop.set_result(number.name)))
         port = await stack.enter_async_context(_running(loop, serving))

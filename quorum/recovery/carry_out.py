@@ -147,7 +147,9 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
     if steps.snapshot is not None or lowest == steps.base > 0:
         return  # the whole log is dropped
     if any(lowest <= damaged.start < steps.base and not log.read_again(damaged) for damaged in log.damage):
-        raise CannotRecover(f"{survivor.path} has damage inside its log: {log.damage[0]}")
+        raise CannotRecover(
+            f"{survivor.path} has damage inside its log: {log.damage[0]}. Nothing was recovered. Run this again"
+        )
     try:
         fits = log.chain_at(steps.base) == steps.base_chain
     except LogFormatError as e:

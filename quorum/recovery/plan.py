@@ -193,7 +193,7 @@ def _check_not_done(survivor: Candidate, voters: Voters | None) -> None:
     if alone and survivor.is_whole and survivor.is_back and survivor.vote_epoch is not None:
         raise CannotRecover(
             f"nothing is to be recovered: controller {identity.node_id} in {survivor.path} is the only voter already, of "
-            f"generation {identity.generation}. Start it, it leads alone"
+            f"generation {identity.generation}. Start it: it leads alone"
         )
 
 
@@ -209,13 +209,13 @@ def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> No
         if result.can_tell(offset) and (offset, chain) not in held:
             raise CannotRecover(
                 f"{each.path} holds committed records up to {offset} that are not those of {result.path}, although its log is "
-                "the better one by epoch and length: one of the two is not of this history. Leave it out, or ask why"
+                "the better one by epoch and length: one of the two is not of this history. Find out which one, and leave it out"
             )
     for each in candidates:
         if each.rank == result.rank and each.end > 0 and each.chain != result.chain:
             raise CannotRecover(
                 f"{each.path} and {result.path} both end at {each.end} in epoch {each.epoch}, and differ: one of the two is "
-                "not of this history. Leave it out, or ask why"
+                "not of this history. Find out which one, and leave it out"
             )
 
 
@@ -266,7 +266,7 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
         why = (
             "was it formatted with other initial controllers than the cluster?"
             if survivor.end == 0
-            else "leave one out"
+            else "leave one of the two out"
         )
         raise CannotRecover(f"{survivor.path} and {giver.path} have no history in common: {why}")
     snapshot = giver.snapshot
@@ -274,7 +274,9 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
         raise CannotRecover(_no_snapshot(survivor if giver.is_startable else giver))
     place = (snapshot.end.offset, snapshot.chain)
     if not _held(giver, {place}):
-        raise CannotRecover(f"{giver.path} has a snapshot at {snapshot.end} that is not of its log's history")
+        raise CannotRecover(
+            f"{giver.path} has a snapshot at {snapshot.end} that is not of its log's history. Leave this directory out"
+        )
     return (*place, snapshot.end)
 
 
@@ -344,11 +346,11 @@ def _endpoints(survivor: Candidate, voters: Voters | None, endpoint: Endpoint | 
 def _check_bounds(steps: RecoveryPlan) -> None:
     """Refuses a plan that would be too large to be read again from its file."""
     if len(steps.directories) > DIRECTORIES_MAX:
-        raise CannotRecover(f"{len(steps.directories)} directories; {DIRECTORIES_MAX} are possible")
+        raise CannotRecover(f"{len(steps.directories)} directories were named; at most {DIRECTORIES_MAX} are allowed")
     texts = [each.path for each in steps.directories] + [each.host for each in steps.endpoints]
     if max(map(len, texts)) > PATH_CHARS_MAX or len(steps.endpoints) > ENDPOINTS_MAX:
         raise CannotRecover(
-            f"a path or host of more than {PATH_CHARS_MAX} characters, or a voter with more than {ENDPOINTS_MAX} endpoints"
+            f"a path or host has more than {PATH_CHARS_MAX} characters, or the voter has more than {ENDPOINTS_MAX} endpoints"
         )
 
 

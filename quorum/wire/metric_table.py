@@ -186,7 +186,7 @@ LOG_ROWS: Final = (
     _Row(
         "snapshot_end_offset",
         Kind.GAUGE,
-        "Offset after the last record that the newest snapshot stands for; NaN if there is none.",
+        "Offset after the last record that the newest snapshot contains; NaN if there is none.",
         lambda of: None if of.snapshot is None else of.snapshot.end.offset,
     ),
     _Row(

@@ -196,7 +196,9 @@ class Peers:
             async with asyncio.timeout(PROBE_TIMEOUT_S):
                 _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
         except ConnectionRefusedError:
-            logger.info("controller %d is gone: %s:%d refuses connections", node_id, endpoint.host, endpoint.port)
+            logger.info(
+                "controller %d is not running: %s:%d refuses connections", node_id, endpoint.host, endpoint.port
+            )
             self._refused(node_id)
         except OSError:
             return  # unreachable or too slow: the timers decide, as for a paused node
