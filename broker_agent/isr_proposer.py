@@ -2,7 +2,7 @@
 
 There is one such task, so one request is in flight. The task makes proposals from the newest image, sends them, and takes the
 answer. It starts again when the cache, the state or the lease has changed, or at the next deadline. The requests go to the
-controller that the session uses; the session also looks for another controller.
+controller that the session uses. If that controller does not answer, the session looks for another one.
 """
 
 import asyncio

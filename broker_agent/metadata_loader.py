@@ -4,7 +4,7 @@ One thread owns the store (applying, loading, flushing). A second thread writes 
 partitions must delay neither applying nor the heartbeat. The threads report back to the event loop with inputs for the session.
 
 The loader swaps the cache on the event loop before the session learns that the work is done. So a client that sees this broker
-Online also finds the broker unfenced in the cache.
+online also finds the broker unfenced in the cache.
 
 The cache never goes back in time. After a store was dropped, clients see the old view until the new store has reached its offset:
 

@@ -1,6 +1,6 @@
 """One broker process: opens the directory, runs the agent, serves each listener, and answers health checks and systemd.
 
-The ports are bound before the broker registers, because the registration names them. Until the broker is Online, the servers
+The ports are bound before the broker registers, because the registration names them. Until the broker is online, the servers
 refuse clients with the reason.
 """
 

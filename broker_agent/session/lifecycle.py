@@ -7,12 +7,12 @@
        |                    |    +-----fenced, unregistered---+                      |
        +---stop requested---+----------------------SIGTERM---------------------------+
 
-A *lapsed lease* is not a fifth state. To the controller the broker is still Online (or Stopping). To clients the broker behaves
+A *lapsed lease* is not a fifth state. To the controller the broker is still online (or stopping). To clients the broker behaves
 as if it were fenced, until a confirmed answer arrives or the controller reports that it has fenced the broker. For example:
 
-    1. Broker 101 is Online. Its network fails. After 5 s the lease ends, and the broker refuses its clients.
+    1. Broker 101 is online. Its network fails. After 5 s the lease ends, and the broker refuses its clients.
     2. The network is back after 7 s, within the session of 9 s. An answer renews the lease, and the broker serves again.
-    3. Had the network been back after 10 s, the answer would have said Fenced, and the broker would have become Fenced.
+    3. If the network is back only after 10 s, the answer says fenced, and the broker becomes FENCED.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ class Registration:
     def __init__(self, timeout_ms: int) -> None:
         self.broker_epoch: int | None = None
         self.unfenced = False
-        """True if the controller's last answer said Online or Stopping."""
+        """True if the controller's last answer said online or stopping."""
         self._timeout_ms = timeout_ms
         self._previous_incarnations: tuple[Uuid, ...] = ()
         self.was_registered = False

@@ -26,6 +26,7 @@ class SessionConfig:
 
     lease_mode: LeaseMode = LeaseMode.STRICT
     max_wait_ms: int = 1_200
+    """How long the controller may hold a fetch of an online broker while there are no new records."""
     fenced_max_wait_ms: int = 500
     """Maximum wait of a fenced broker: shorter, so that the broker soon learns that it is unfenced."""
     max_bytes: int = 1 << 20
@@ -35,14 +36,23 @@ class SessionConfig:
     request_timeout_ms: int = 1_000
     """How long an answer may take beyond the wait that the request asked for."""
     register_timeout_ms: int = 3_000
+    """How long one registration request may take."""
     initial_registration_timeout_ms: int = 60_000
+    """How long a new process tries to register before it exits."""
     shutdown_deadline_ms: int = 15_000
+    """How long a stopping broker waits until its leaderships have moved. Then it exits."""
     shutdown_interval_ms: int = 50
+    """How long a stopping broker waits between two fetches, so that it exits soon after its leaderships have moved."""
     contact_interval_ms: int = 1_000
+    """How long the broker waits between two heartbeats while its store works."""
     fetch_interval_min_ms: int = 20
+    """Minimum time between two fetches that bring no records."""
     not_ready_interval_ms: int = 50
+    """How long the broker waits before it asks a new leader again that cannot answer yet."""
     backoff_ms: int = 50
+    """How long the broker waits after the first failure. Each further failure doubles the time."""
     backoff_max_ms: int = 1_000
+    """Maximum of the doubled wait."""
     reset_backoff_max_ms: int = 30_000
     """Maximum pause before a dropped store is fetched again. A store that is dropped again and again points to a bug, and each
     attempt costs the controller a whole image."""
