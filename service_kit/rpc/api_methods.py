@@ -6,9 +6,9 @@ elsewhere. A change that got no answer may have taken effect:
     1. A client asks controller 1 to delete the topic `orders`; controller 1 hands the request on to the leader, controller 2.
     2. Controller 2 commits the change, and crashes before it answers.
     3. Controller 1 finds DeleteTopics below, and tells its client that the request may have taken effect.
-    4. Had the client asked for ListTopics, controller 1 would tell it to ask again.
+    4. If the client asks for ListTopics instead, controller 1 tells the client to ask again.
 
-Forwarders, clients and the pages of the documentation take the word of this table. A test compares it with the .proto files, so
+Forwarders, clients and the generated page docs/api.md use this table. A test compares it with the .proto files, so
 that no method is missing and none is left over.
 """
 

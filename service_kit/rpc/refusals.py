@@ -8,8 +8,8 @@ code's name, the domain is "metaquorum", and the metadata say where the leader i
        mesh may send the request to another controller by itself.
     3. The client asks controller 2. The connection breaks. The status is UNAVAILABLE too, but has no ErrorInfo: no node has said
        that nothing was done.
-    4. Had controller 1 sent the request on, and got no answer, the status would be ABORTED with reason REQUEST_TIMED_OUT: the
-       change may have been made. No mesh repeats ABORTED by itself.
+    4. In another run controller 1 forwards the request and gets no answer. The status is ABORTED, the reason REQUEST_TIMED_OUT:
+       the change may have been made. No mesh repeats ABORTED by itself.
 
 So a refusal always carries ErrorInfo, and a status without it comes from the transport. Errors of single topics, partitions or
 resources stand in the results of an answer; streams and the services between nodes refuse in their messages.
