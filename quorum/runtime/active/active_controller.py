@@ -188,12 +188,12 @@ class ActiveController:
         elif len(self._early) < EARLY_MAX:
             self._early.add(event)
         else:
-            text = "this controller was just elected and too much is waiting already; nothing was done, try again"
+            text = f"this controller was just elected, and {EARLY_MAX:,} requests wait already; nothing was done, try again"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
 
     def _take(self, event: ClientRequest) -> None:
         if event.deadline_ms <= self._now_ms:
-            text = "the request's time was up before it was begun; nothing was done"
+            text = "the deadline of the request passed before the controller began it; nothing was done, try again"
             self._world.reply(event.reply_to, Refused(ErrorCode.NOT_READY, text))
         elif isinstance(event, Submission):
             self._submit(FollowUp(event.command, event.reply_to, event.deadline_ms, event.identity, is_begun=False))
@@ -345,7 +345,7 @@ class ActiveController:
         if not self.on:
             return
         for deferred in self._deferred.deadlines.expired(now_ms):
-            why = "no majority confirmed it in time"
+            why = "no majority has confirmed the request in time"
             unwritten = Refused(ErrorCode.NOT_READY, f"{why}; nothing was done")
             self._world.reply(deferred.reply_to, unknown_outcome(why) if deferred.wrote else unwritten)
         self._feed.fire_timers(now_ms)
@@ -380,7 +380,7 @@ class ActiveController:
         elif deadline_ms > self._now_ms:
             self._submit(next_step)
         elif reply_to is not None:
-            self._world.reply(reply_to, unknown_outcome("an earlier request of the same id was not done in time"))
+            self._world.reply(reply_to, unknown_outcome("an earlier request with the same id has not ended in time"))
 
     def _mark_if_due(self, wall_ms: int) -> None:
         if self._mark_pending:

@@ -61,7 +61,10 @@ class DecisionFailed(Exception):
 
     def refusal(self) -> Refused:
         """The answer to the client or broker."""
-        text = f"this controller made a mistake ({self}); nothing was done, and its log says more: do not repeat the request"
+        text = (
+            f"internal error of this controller ({self}); nothing was done: do not repeat the request, "
+            "and report the traceback in its log"
+        )
         return Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
@@ -100,8 +103,8 @@ class Accidents:
         if until_ms <= now_ms:
             return
         text = (
-            f"an earlier request of broker {broker_id} has made this controller resign ({self._last}); nothing was done, "
-            f"and nothing will be for {until_ms - now_ms} ms: its log says more"
+            f"an earlier request of broker {broker_id} ended in an internal error and made this controller resign "
+            f"({self._last}); nothing was done: ask again in {until_ms - now_ms} ms, and report the traceback in its log"
         )
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
