@@ -232,7 +232,7 @@ class FeatureFinalized:
 
     kind: ClassVar[str] = "feature finalized"
     feature: str
-    level: int
+    feature_level: int
 
 
 @dataclass(frozen=True, slots=True)

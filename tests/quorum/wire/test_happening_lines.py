@@ -2,11 +2,13 @@
 
 import io
 import json
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_args
 
 from quorum.controller.protocol.happenings import (
     BrokerFenced,
     BrokerRegistered,
+    FeatureFinalized,
     Happening,
     LogDirectoriesLost,
     Registration,
@@ -60,6 +62,14 @@ def test_a_clients_request_is_named() -> None:
     request = RequestIdentity(bytes(range(16)), bytes(32), "CN=alice", 0)
     (line,) = lines_of(at(90, TopicsCreated(1, 3, ("orders",)), request))
     assert (line["principal"], line["request_id"], line["first"]) == ("CN=alice", "AAECAwQFBgcICQoLDA0ODw", ["orders"])
+
+
+def test_a_happening_hides_no_field_that_every_line_has() -> None:
+    """A field `level` of a happening and the level of its line would be one field, and one of the two values would be lost."""
+    named = {field.name for happening in get_args(Happening) for field in fields(happening)}
+    assert not named & {"ts", "level", "logger", "event", "node_id", "role", "epoch", "offset", "principal", "request_id"}
+    (line,) = lines_of(at(1, FeatureFinalized("metadata.version", 7)))
+    assert (line["level"], line["feature"], line["feature_level"]) == ("info", "metadata.version", 7)
 
 
 def test_what_an_operator_should_look_at_is_a_warning() -> None:
