@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 from typing import Final
 
+from metadata_log.format.errors import ErrorCode
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
 from snapshots.store import SnapshotInfo
@@ -26,7 +27,7 @@ class SnapshotHashes:
         self._hashes: dict[SnapshotInfo, bytes] = {}
 
     async def hash_of(self, info: SnapshotInfo) -> bytes:
-        """SHA-256 of the snapshot's file. Empty for a file that is too large, or was deleted meanwhile."""
+        """SHA-256 of the snapshot's file. Empty for a file that is too large, was deleted meanwhile, or was cut short on disk."""
         found = self._hashes.get(info)
         if found is None:
             if info.size > HASHED_BYTES_MAX:
@@ -45,6 +46,9 @@ class SnapshotHashes:
         digest, position = hashlib.sha256(), 0
         while position < info.size:
             _, data = self._node.read_snapshot_chunk(info.end, position, HASH_CHUNK_BYTES)
+            if not data:
+                text = f"the snapshot {info.end} has {position:,} bytes, and had {info.size:,}; it was not hashed"
+                raise Refused(ErrorCode.STORAGE_ERROR, text)
             digest.update(data)
             position += len(data)
         return digest.digest()

@@ -274,7 +274,8 @@ def _broker_listing(listing: BrokerListing, now_ms: int) -> admin_pb2.BrokerList
         endpoints=[to_endpoint(endpoint) for endpoint in registration.endpoints],
         rack=registration.rack,
         state=to_broker_state(listing.state),
-        last_contact_age_ms=None if last_contact_ms is None else now_ms - last_contact_ms,
+        # The broker may have been heard after `now_ms`, while its partitions were counted.
+        last_contact_age_ms=None if last_contact_ms is None else max(0, now_ms - last_contact_ms),
         metadata_offset=listing.metadata_offset,
         led_partitions=listing.led_partitions,
         replicas=listing.replicas,

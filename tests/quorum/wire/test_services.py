@@ -16,8 +16,10 @@ from broker_agent import convert as broker_convert
 from clients.errors import error_of_call
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint, FeatureRange
+from metadata_log.image.metadata_image import MetadataImage
 from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotReached, Unanswered
 from quorum.cli.errors import of_admin_error
+from quorum.controller import views
 from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.convert import convert_raft as convert
@@ -109,6 +111,31 @@ async def test_snapshots_are_listed_with_the_hash_of_their_file(client: AdminCli
     (listed,) = (await client.list_snapshots()).snapshots
     assert (listed.snapshot.end_offset, listed.size) == (SNAPSHOT.offset, len(SNAPSHOT_BYTES))
     assert listed.sha256 == hashlib.sha256(SNAPSHOT_BYTES).digest()
+
+
+async def test_a_snapshot_that_was_cut_short_is_listed_without_a_hash(client: AdminClient, node: FakeNode) -> None:
+    """The file has fewer bytes than it had when it was written: a reader that waits for the others never ends."""
+    whole = node.list_snapshots()[0]
+    node.list_snapshots = lambda: (whole._replace(size=whole.size + 1),)  # type: ignore[method-assign]
+    async with asyncio.timeout(5):
+        (listed,) = (await client.list_snapshots()).snapshots
+    assert (listed.snapshot.end_offset, listed.sha256) == (SNAPSHOT.offset, b"")
+
+
+async def test_a_broker_that_is_heard_while_partitions_are_counted_was_heard_just_now(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is as of the moment before the count, and the contacts are read after the count."""
+    count = views.partition_counts
+
+    def counted(image: MetadataImage) -> views.PartitionCounts:
+        node.cluster.now_ms += 200
+        node.cluster.contact(1)
+        return count(image)
+
+    monkeypatch.setattr(views, "partition_counts", counted)
+    listed = {broker.broker_id: broker for broker in (await client.list_brokers()).brokers}
+    assert listed[1].last_contact_age_ms == 0
 
 
 async def test_five_mebibytes_are_refused_with_advice(client: AdminClient) -> None:
