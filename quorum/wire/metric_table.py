@@ -303,7 +303,7 @@ HAPPENING_ROWS: Final = (
     _Row(
         "happenings_total",
         Kind.COUNTER,
-        "Committed happenings that this node has decided, as active controller, by kind: one for each line in its log.",
+        "Committed happenings that this node has decided, as active controller, by kind. The log has lines about them.",
         lambda of: of.tallies.happenings,
         ("kind",),
     ),
