@@ -28,7 +28,7 @@ _COLUMNS = (
     Column("DATA_PLANE", "data_plane"),
 )
 
-STATE_REASONS: Final = {
+REASON_TEXTS: Final = {
     "registered": "the broker has registered, and has not yet applied its own registration",
     "caught_up": "the broker has applied its own registration",
     "stopping": "the broker has asked to shut down, and its leaderships move to other brokers",
@@ -102,7 +102,7 @@ def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
 def _lines(of: dict[str, Any]) -> Iterator[str]:
     """One broker, for people."""
     reason, left_ms, heard_ms = of["state_reason"], of["session_left_ms"], of["last_contact_age_ms"]
-    why = UNKNOWN if reason is None else f"{reason}: {STATE_REASONS.get(reason, 'a reason of a newer release')}"
+    why = UNKNOWN if reason is None else f"{reason}: {REASON_TEXTS.get(reason, 'a reason of a newer release')}"
     facts = (
         ("state", of["state"]),
         ("since", of["state_since"] or UNKNOWN),

@@ -16,7 +16,7 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint
-from quorum.cli.commands.brokers import STATE_REASONS
+from quorum.cli.commands.brokers import REASON_TEXTS
 from quorum.cli.commands.leaders import requests_for
 from quorum.controller.protocol.happenings import StateReason
 from quorum.core.protocol.problem import Problem, ProblemCode
@@ -368,7 +368,7 @@ async def test_a_broker_says_since_when_and_why_it_is_in_its_state(node: FakeNod
 
 def test_every_reason_has_a_text() -> None:
     """Whoever adds a reason says here what it means."""
-    assert {reason.value for reason in StateReason} == set(STATE_REASONS)
+    assert {reason.value for reason in StateReason} == set(REASON_TEXTS)
 
 
 async def test_snapshots_are_marked_and_listed(run: Run) -> None:
