@@ -28,7 +28,7 @@ class CertificateExpiry:
     async def keep(self, interval_s: float = INTERVAL_S) -> None:
         """Reads the certificate again and again until it is cancelled."""
         while self._tls is not None:
-            # Expired, or files half replaced: the last answer stays, and the alert on it stays, too.
-            with contextlib.suppress(TlsUnusable):
+            # Expired, or files half replaced, perhaps while they are read: the last answer stays, and the alert on it stays, too.
+            with contextlib.suppress(TlsUnusable, OSError):
                 self.at_s = await asyncio.to_thread(expiry_s, self._tls)
             await asyncio.sleep(interval_s)

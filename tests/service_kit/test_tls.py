@@ -1,6 +1,8 @@
 """What may be open to others, and certificates that cannot be read."""
 
+import asyncio
 import shutil
+import ssl
 import subprocess
 import time
 from pathlib import Path
@@ -8,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from service_kit.process.endpoints import HostPort
+from service_kit.security import certificate_expiry
 from service_kit.security.certificate_names import check_own_name, expiry_s
 from service_kit.security.node_identity import BROKER, CONTROLLER, Node, NodeNames, parse_named_node
 from service_kit.security.tls import (
@@ -49,6 +52,25 @@ def test_unreadable_certificates_are_named(tmp_path: Path) -> None:
         server_credentials(TlsFiles(good, tmp_path / "gone.pem", good))
     with pytest.raises(TlsUnusable, match=r"bad\.pem: not a PEM file"):
         channel_credentials(TlsFiles(good, key, bad))
+
+
+async def test_the_expiry_is_read_again_although_a_file_was_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are replaced one by one. A file that is gone between two looks at it must not freeze the metric for ever."""
+    failures: list[Exception] = [TlsUnusable("expired"), FileNotFoundError("gone"), ssl.SSLError("half")]
+
+    def read(_: TlsFiles) -> float:
+        if failures:
+            raise failures.pop()
+        return 2_000.0
+
+    monkeypatch.setattr(certificate_expiry, "expiry_s", read)
+    expiry = certificate_expiry.CertificateExpiry(TlsFiles(Path("c"), Path("k"), Path("a")))
+    keeping = asyncio.ensure_future(expiry.keep(interval_s=0))
+    async with asyncio.timeout(5):
+        while expiry.at_s is None and not keeping.done():
+            await asyncio.sleep(0)
+    keeping.cancel()
+    assert expiry.at_s == 2_000
 
 
 needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
