@@ -18,6 +18,7 @@ import argparse
 import cProfile
 import pstats
 import random
+import statistics
 import tempfile
 import time
 from collections import Counter
@@ -63,7 +64,7 @@ from snapshots.store import SnapshotStore
 
 TOPICS = 1_000
 PIECES = 10
-"""How many pieces the load has. The cheapest piece counts: other work of the machine made the others slower."""
+"""How many pieces the load has. The median counts: a neighbour may slow down a piece, or the yardstick beside it."""
 YARDSTICK_US = 12_000
 BROKERS = (101, 102, 103)
 CONTACT_EVERY_MS = 2_000
@@ -296,14 +297,14 @@ def measure(writes: int, at_once: int, partitions: int, profiled: str | None) ->
         for member in trio.members.values():
             member.cpu_s = 0.0
             member.counts.clear()
-        least = {member.node_id: float("inf") for member in trio.members.values()}
+        cpu_us: dict[NodeId, list[float]] = {member.node_id: [] for member in trio.members.values()}
         yardstick_us = _yardstick_us()
         for piece in range(PIECES):
             trio.load(writes // PIECES, at_once, lambda n, piece=piece: command(n + piece * writes))  # type: ignore[misc]
             before_us, yardstick_us = yardstick_us, _yardstick_us()
             scale = YARDSTICK_US / ((before_us + yardstick_us) / 2)
             for member in trio.members.values():
-                least[member.node_id] = min(least[member.node_id], member.cpu_s / (writes // PIECES) * scale)
+                cpu_us[member.node_id].append(member.cpu_s * 1e6 / (writes // PIECES) * scale)
                 member.cpu_s = 0.0
         print(f"{writes} writes, {at_once} at once" + (f", {partitions} partitions each" if partitions else ""))
         pieces = {member.node_id: Counter(member.counts) for member in trio.members.values()}
@@ -311,11 +312,11 @@ def measure(writes: int, at_once: int, partitions: int, profiled: str | None) ->
             member.profile = cProfile.Profile()
         trio.load(writes // PIECES, at_once, lambda n: command(n + PIECES * writes))
         for name, members in (("leader", [leader]), ("follower", followers)):
-            cpu_us = min(least[member.node_id] for member in members) * 1e6
+            median_us = min(statistics.median(cpu_us[member.node_id]) for member in members)
             counted: Counter[str] = sum((pieces[member.node_id] for member in members), Counter())
             per_write = ", ".join(f"{n / len(members) / writes:.2f} {what}" for what, n in sorted(counted.items()))
             calls = _calls(members[0], writes // PIECES)
-            print(f"  {name:8} {cpu_us:7.1f} us CPU a write; a write: {calls}, {per_write}")
+            print(f"  {name:8} {median_us:7.1f} us CPU a write; a write: {calls}, {per_write}")
         for name, member in (("leader", leader), ("follower", followers[0])):
             if profiled in (name, "both"):
                 pstats.Stats(member.profile).sort_stats("tottime").print_stats(45)
