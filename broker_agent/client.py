@@ -25,8 +25,8 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc
 from broker_agent import convert
 from broker_agent.session.lifecycle import FetchAnswered, FetchFailed, Input, LeaderHint, Registered, RegisterFailed
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN, FetchSize
 from metadata_log.format.ids import NodeId
-from metadata_log.format.pieces import PIECE_BYTES_MIN, PieceSize
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.dial import Reach, WrongServer, is_wrong_server
 
@@ -51,7 +51,7 @@ class SnapshotPiece(NamedTuple):
 
 
 class DownloadSizes(NamedTuple):
-    """Limits of a download: its pieces are small enough to arrive in time (`metadata_log.format.pieces`)."""
+    """Limits of a download: its pieces are small enough to arrive in time (`metadata_log.format.fetch_size`)."""
 
     min_bytes: int = PIECE_BYTES_MIN
     max_bytes: int = 1 << 20
@@ -228,7 +228,7 @@ class ControllerClient:
         except (WrongServer, OSError) as e:
             raise SnapshotUnavailable(f"{self.target}: {e}") from e
         sizes, loop = self._download_sizes, asyncio.get_running_loop()
-        pieces = PieceSize(sizes.min_bytes, sizes.max_bytes, sizes.timeout_ms)
+        pieces = FetchSize(sizes.min_bytes, sizes.max_bytes, sizes.timeout_ms)
         position, size, came_s = request.position, None, loop.time()
         while size is None or position < size:
             asked_s = loop.time()

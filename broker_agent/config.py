@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainValidator
 
 from broker_agent.session.lifecycle import LeaseMode
-from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.format.records import EXTERNAL_DATA_PLANE, NO_DATA_PLANE
 from service_kit.process.config import ConfigErrors, ConfigProblem, effective, load_config
 from service_kit.process.endpoints import NODE_ID_MAX, HostPort, Listener, parse_host_port, parse_list, parse_listener
@@ -95,7 +95,7 @@ class BrokerConfig(SecureConfig):
     metadata_fetch_snapshot_max_bytes: int = Field(1 << 20, ge=1 << 10, le=2 << 20)
     """Maximum number of bytes that one request for a piece of a snapshot asks for."""
     metadata_fetch_piece_min_bytes: int = Field(PIECE_BYTES_MIN, ge=1 << 10, le=2 << 20)
-    """Size of the first piece, and of the next piece after one that was too late (`metadata_log.format.pieces`)."""
+    """Size of the first piece, and of the next piece after one that was too late (`metadata_log.format.fetch_size`)."""
     metrics_listener: AnyAddress | None = None
     """Address that serves /livez, /readyz, /healthz and /metrics; without it they are not served."""
     log_level: Annotated[str, _word(*LEVELS)] = "info"

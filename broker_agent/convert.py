@@ -12,8 +12,8 @@ from broker_agent.cache import Node, PartitionInfo, TopicHead
 from broker_agent.session.isr_proposals import IsrProposal, ProposalResult
 from broker_agent.session.lifecycle import BrokerState, FetchAnswer, FetchRequest, FetchResult, LeaderHint
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import NodeId, OffsetAndEpoch, Uuid
-from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import RECOVERED, Endpoint, FeatureRange
 
 _RESULTS = {

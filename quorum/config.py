@@ -26,7 +26,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.format.records import Endpoint
 from metadata_log.store.log import LogConfig
 from quorum.controller.protocol.config import ControllerConfig
@@ -95,7 +95,7 @@ class QuorumSection(BaseModel):
     fetch_snapshot_max_bytes: PieceBytes = 1 << 20
     """Maximum number of bytes of a snapshot that a follower asks for at once, and that a leader sends at once."""
     fetch_piece_min_bytes: PieceBytes = PIECE_BYTES_MIN
-    """Size of a follower's first piece, and of the next piece after one that came too late (`metadata_log.format.pieces`)."""
+    """Size of a follower's first piece, and of the next piece after one that came too late (`metadata_log.format.fetch_size`)."""
 
 
 class ControllerSection(BaseModel):

@@ -3,7 +3,7 @@
 *One request is in flight at a time.* An answer counts only if its number is that of the request in flight. So a late or repeated
 answer is neither applied twice nor renews a lease. While a request is in flight no other request is due.
 
-*A fetch asks for as much as arrives in time*, over a link of any speed: see `metadata_log.format.pieces`.
+*A fetch asks for as much as arrives in time*, over a link of any speed: see `metadata_log.format.fetch_size`.
 
 *The broker never loops without a pause.* Each path to the next request has a back-off, a long poll or `fetch_interval_min_ms`.
 Only a hint to the leader is followed at once, and not twice in a row:
@@ -25,8 +25,8 @@ from broker_agent.session.lifecycle import (
     Register,
 )
 from broker_agent.session.session_config import SessionConfig
+from metadata_log.format.fetch_size import FetchSize
 from metadata_log.format.ids import Uuid
-from metadata_log.format.pieces import PieceSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class FetchSchedule:
         """When the next request goes out; None while a request is in flight, or until another event sets a time."""
         self.failures = 0
         """How many requests in a row have failed; each failure doubles the back-off."""
-        self.pieces = PieceSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
+        self.pieces = FetchSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
         """How much of the log a fetch asks for, so that the answer arrives in time."""
         self._config = config
         self._rng = rng

@@ -20,8 +20,8 @@ from enum import Enum, IntEnum, unique
 from typing import NamedTuple, TypeAlias
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, Uuid
-from metadata_log.format.pieces import BatchPart
 
 
 @unique
@@ -101,7 +101,7 @@ class FetchRequest:
     max_wait_ms: int
     max_bytes: int
     part_position: int = 0
-    """How many bytes of the batch at the position the broker already holds (`metadata_log.format.pieces`)."""
+    """How many bytes of the batch at the position the broker already holds (`metadata_log.format.fetch_size`)."""
 
 
 @dataclass(frozen=True, slots=True)

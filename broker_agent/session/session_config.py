@@ -17,7 +17,7 @@ An example of rule 2, with the defaults and a lease of 5 s:
 from dataclasses import dataclass
 
 from broker_agent.session.lifecycle import LeaseMode
-from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class SessionConfig:
     max_bytes: int = 1 << 20
     """Maximum number of bytes that a fetch asks for, of the log or of a snapshot."""
     piece_bytes_min: int = PIECE_BYTES_MIN
-    """Minimum number of bytes that a fetch asks for, however slow the link is (`metadata_log.format.pieces`)."""
+    """Minimum number of bytes that a fetch asks for, however slow the link is (`metadata_log.format.fetch_size`)."""
     request_timeout_ms: int = 1_000
     """How long an answer may take beyond the wait that the request asked for."""
     register_timeout_ms: int = 3_000

@@ -6,8 +6,8 @@ answer shows a gap, a history that diverges from the store's, or a snapshot that
 *The store does one piece of work at a time.* While the store works, its position is about to change, so the store does not
 take the batches of a fetch answer.
 
-*A large batch arrives in parts* (`metadata_log.format.pieces`). The parts are kept here, and the store gets the whole batch. A
-committed batch is the same at every controller, so the parts may come from several controllers.
+*A large batch arrives in parts* (`metadata_log.format.fetch_size`). The parts are kept here, and the store gets the
+whole batch. A committed batch is the same at every controller, so the parts may come from several controllers.
 
 *The broker's image equals the controller's image.* Now and then a fetch answer carries the digest of the controller's image at an
 offset. If the broker's image has another digest at that offset, the store is dropped. For example:
@@ -29,8 +29,8 @@ from broker_agent.session.lifecycle import (
     Position,
     ResetStore,
 )
+from metadata_log.format.fetch_size import BatchPart, PartialBatch, held_at, joined
 from metadata_log.format.ids import Offset
-from metadata_log.format.pieces import BatchPart, PartialBatch, held_at, joined
 
 Work: TypeAlias = ApplyBatches | DownloadSnapshot | ResetStore | JoinGeneration
 WorkT = TypeVar("WorkT", bound=Work)

@@ -23,7 +23,7 @@ Example, follower 2 of leader 1:
     3. Leader 1 counts itself and follower 2, commits up to 9, and answers with high watermark 9.
 
 The size of a fetch adapts to the link, so that over any link an answer arrives within the request timeout: see
-`metadata_log.format.pieces`.
+`metadata_log.format.fetch_size`.
 
 A follower which sees its leader's process gone (`PeerRefused`) does not wait for the fetch timeout. The leader's last
 answer ranked the successors, and each successor campaigns on its turn, unless the leader answers first.
@@ -33,8 +33,8 @@ from dataclasses import replace
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode, LogFormatError
+from metadata_log.format.fetch_size import BatchPart, PartialBatch, content_bytes, held_at, joined
 from metadata_log.format.ids import NodeId, Offset, OffsetAndEpoch
-from metadata_log.format.pieces import BatchPart, PartialBatch, content_bytes, held_at, joined
 from quorum.core import disputes, download, election
 from quorum.core.protocol.divergence import truncation_point
 from quorum.core.protocol.download import Download

@@ -28,7 +28,7 @@ from quorum.core.protocol.inputs import (
     DamageFound,
     DamageRepaired,
     Flushed,
-    LogMended,
+    LogRepaired,
     LogStartMoved,
     SnapshotInstalled,
     SnapshotInstallFailed,
@@ -43,7 +43,7 @@ LogReport: TypeAlias = (
     | BatchesRefused
     | Truncated
     | Flushed
-    | LogMended
+    | LogRepaired
     | LogStartMoved
     | SnapshotInstalled
     | SnapshotInstallFailed
@@ -69,7 +69,7 @@ def on_report(state: QuorumState, report: LogReport) -> None:
             state.take_shape(shape)
             if isinstance(state.role, Leader):
                 leader.advance_high_watermark(state, state.role)
-        case LogMended(shape=shape, control=control):
+        case LogRepaired(shape=shape, control=control):
             state.take_shape(shape)
             found = ((offset, record) for offset, record in control if isinstance(record, Voters))
             state.take_voters(state.voters.fill(found))

@@ -72,7 +72,7 @@ from quorum.core.protocol.inputs import (
     DamageRepaired,
     Flushed,
     Input,
-    LogMended,
+    LogRepaired,
     LogStartMoved,
     PeerRefused,
     RequestFailed,
@@ -187,7 +187,7 @@ class RaftCore:
                 dispatch.on_failure(self._state, input)
             case PeerRefused(node_id=node_id):
                 follower.on_peer_refused(self._state, node_id)
-            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogMended() | LogStartMoved():
+            case Appended() | BatchesRefused() | Truncated() | Flushed() | LogRepaired() | LogStartMoved():
                 log_reports.on_report(self._state, input)
             case SnapshotInstalled() | SnapshotInstallFailed():
                 log_reports.on_report(self._state, input)

@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Final, NamedTuple, TypeAlias
 
+from metadata_log.format.fetch_size import PartialBatch
 from metadata_log.format.ids import Epoch, NodeId, Offset, ReplicaKey
-from metadata_log.format.pieces import PartialBatch
 from quorum.core.protocol.download import Download
 from quorum.core.protocol.messages import FetchRequest
 from quorum.core.protocol.pending_change import Changes

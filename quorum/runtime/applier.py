@@ -126,7 +126,7 @@ class Applier:
             NodeStopped: the disk has no image that can be loaded.
         """
         is_broken = isinstance(error, FlushFailed) or (isinstance(error, OSError) and not is_full(error))
-        if job.mends and not is_broken:
+        if job.repairs and not is_broken:
             self._finish_repair(job, error, now_ms)
             return
         if error is not None and job.install and not is_broken:

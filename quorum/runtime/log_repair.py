@@ -1,7 +1,7 @@
 """Connects the repair of logs to the core: this node helps other nodes to repair theirs, and repairs its own.
 
 another node's ReadLog, ReadSnapshot --> peer_reads --> the reply
-replies to this node's own requests  --> repair --repaired--> core: LogMended
+replies to this node's own requests  --> repair --repaired--> core: LogRepaired
                                                --a snapshot is complete--> LoadSnapshotJob --> core: SnapshotInstalled
 the scrub's next slice               --> ScrubJob --a snapshot is damaged--> core: LogStartMoved, or a new snapshot
 """
@@ -86,12 +86,12 @@ class LogRepair:
     def _guarded(self, act: Callable[[], bool]) -> None:
         """Runs `act`. If `act` has repaired the log, the core is told; if it has found damage, the disk is told."""
         try:
-            is_mended = act()
+            is_repaired = act()
         except CorruptLog as e:
             self._disk.found_damage(e)
             return
-        if is_mended:
-            self._step(raft.LogMended(self._log.shape, tuple(self._log.control_records())))
+        if is_repaired:
+            self._step(raft.LogRepaired(self._log.shape, tuple(self._log.control_records())))
 
     def _start_loading(self, now_ms: int) -> bool:
         job = self._disk.repair.next_job(now_ms)

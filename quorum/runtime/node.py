@@ -411,7 +411,7 @@ class Node:
                 self._applier.finish_snapshot(job, error, self._now_ms)
             case LoadSnapshotJob():
                 self._applier.finish_load(job, error, self._now_ms)
-                if job.mends:
+                if job.repairs:
                     self._writer.release_held()
             case ScrubJob():
                 if self._log_repair.finish_scrub(job, error) and self.active.on:

@@ -14,8 +14,8 @@ from quorum_rpc.v1 import broker_pb2, broker_pb2_grpc, common_pb2
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import as_asked
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.pieces import as_asked
 from metadata_log.format.records import (
     FROM_OFFSET,
     BrokerRegistrationChange,

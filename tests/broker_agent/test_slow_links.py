@@ -14,8 +14,8 @@ from broker_agent.session.lifecycle import (
     FindController,
     LeaderHint,
 )
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN, BatchPart
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.pieces import PIECE_BYTES_MIN, BatchPart
 from quorum.controller.controller import ControllerConfig
 from service_kit.process.endpoints import HostPort
 from tests.broker_agent.one_broker import CHAIN, Broker, at

@@ -12,8 +12,8 @@ from functools import partial
 from typing import assert_never
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import as_asked
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.format.pieces import as_asked
 from metadata_log.format.records import Endpoint, Voter, Voters
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.disk_trust import FULL, DiskTrust, Lost

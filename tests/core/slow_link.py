@@ -1,6 +1,6 @@
 """A link with a limited rate. Messages travel one after the other, including messages no longer wanted."""
 
-from metadata_log.format import pieces
+from metadata_log.format import fetch_size
 from quorum.core.protocol.messages import FetchResponse, FetchSnapshotResponse, Response
 
 ENVELOPE_BYTES = 100
@@ -26,7 +26,7 @@ class SlowLink:
 def content_bytes(response: Response) -> int:
     match response:
         case FetchResponse(batches=batches, part=part):
-            return pieces.content_bytes(batches, part)
+            return fetch_size.content_bytes(batches, part)
         case FetchSnapshotResponse(data=data):
             return len(data)
         case _:

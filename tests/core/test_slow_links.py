@@ -3,8 +3,8 @@
 import pytest
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Config
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.effects import AppendBatches, ElectionState, SendRequest

@@ -498,7 +498,7 @@ class SimController:
 
     def start_job(self, job: Job) -> None:
         self._before_effect()
-        if isinstance(job, LoadSnapshotJob) and job.install and not job.mends:
+        if isinstance(job, LoadSnapshotJob) and job.install and not job.repairs:
             self.cluster.laws.snapshots.about_to_install(self, job.end)
         rng, boot = self._rng, self.boot
         slowest_ms = self.cluster.options.flush_max_ms if isinstance(job, FlushJob) else 50.0
@@ -529,7 +529,7 @@ class SimController:
         match done:
             case JobDone(WriteSnapshotJob(), None):
                 self.cluster.coverage["snapshot written"] += 1
-            case JobDone(LoadSnapshotJob(mends=True), None):
+            case JobDone(LoadSnapshotJob(repairs=True), None):
                 self.cluster.coverage["snapshot loaded in place of damage"] += 1
             case JobDone(LoadSnapshotJob(install=True), None):
                 self.cluster.coverage["snapshot installed by a controller"] += 1

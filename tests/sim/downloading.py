@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from broker_agent.session.lifecycle import Applied, Input, SnapshotFailed
 from metadata_log.format.errors import LogFormatError
+from metadata_log.format.fetch_size import FetchSize
 from metadata_log.format.ids import OffsetAndEpoch
-from metadata_log.format.pieces import PieceSize
 from snapshots.store import SnapshotNotFound
 from tests.sim.controllers import SimController
 
@@ -27,7 +27,7 @@ class Download:
         self._broker, self._source, self._snapshot, self._report = broker, source, snapshot, report
         self._network, self._cluster, self._boot = broker.cluster.network, broker.cluster, broker.boot
         self._timeout_ms = config.request_timeout_ms
-        self._pieces = PieceSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
+        self._pieces = FetchSize(config.piece_bytes_min, config.max_bytes, config.request_timeout_ms)
         self._position = self._asks = 0
         self._over = False
         self._came_ms = self._cluster.now_ms

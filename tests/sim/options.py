@@ -4,7 +4,7 @@ import random
 from typing import NamedTuple
 
 from broker_agent.session.session_config import SessionConfig
-from metadata_log.format.pieces import PIECE_BYTES_MIN
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.store.log import LogConfig
 from quorum.controller.controller import ControllerConfig
 from quorum.core.protocol.config import RaftConfig

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker_agent.session.lifecycle import BrokerState
+from metadata_log.format.fetch_size import KNOWN_MS
 from metadata_log.format.ids import Offset
-from metadata_log.format.pieces import KNOWN_MS
 from quorum.controller.protocol.commands import CreateTopics, NewTopic
 from quorum.core.roles import Role
 from quorum.runtime.protocol.world import Submission

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from metadata_log.format.fetch_size import PIECE_BYTES_MIN
 from metadata_log.format.ids import NodeId
-from metadata_log.format.pieces import PIECE_BYTES_MIN
 
 
 class RaftConfig(NamedTuple):
@@ -35,4 +35,4 @@ class RaftConfig(NamedTuple):
     fetch_bytes_max: int = 1 << 20
     snapshot_chunk_bytes: int = 1 << 20
     piece_bytes_min: int = PIECE_BYTES_MIN
-    """Minimum number of bytes a fetch asks for, however slow the link is (`metadata_log.format.pieces`)."""
+    """Minimum number of bytes a fetch asks for, however slow the link is (`metadata_log.format.fetch_size`)."""

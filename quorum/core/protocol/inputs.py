@@ -133,7 +133,7 @@ class LogStartMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class LogMended:
+class LogRepaired:
     """A damaged part of the log was restored. `control` lists the restored records about the voter set."""
 
     shape: LogShape
@@ -183,7 +183,7 @@ Input: TypeAlias = (
     | SnapshotInstalled
     | SnapshotInstallFailed
     | LogStartMoved
-    | LogMended
+    | LogRepaired
     | DamageFound
     | DamageRepaired
     | ConfirmReads

@@ -21,8 +21,8 @@ from typing import NamedTuple, TypeAlias
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
-from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Voter
 
 
@@ -87,7 +87,7 @@ class FetchRequest(NamedTuple):
     leader in this epoch; 0: none. `incarnation` is a new random number for each process. `digest` is the digest of the
     replica's image at `applied_offset`, empty without one; the core only carries both. `damaged`: the replica's log is
     damaged (see `disk_trust`), so the replica would not campaign. `part_position`: how many bytes of the batch at
-    `fetch_offset` the replica holds already (`metadata_log.format.pieces`); None: the replica accepts whole batches
+    `fetch_offset` the replica holds already (`metadata_log.format.fetch_size`); None: the replica accepts whole batches
     only, like an earlier release.
     """
 

@@ -8,8 +8,8 @@ Example:
     3. Leader 1 answers fetch number 18: the next fetch may leave at once (`answered`).
 """
 
+from metadata_log.format.fetch_size import FetchSize
 from metadata_log.format.ids import NodeId
-from metadata_log.format.pieces import PieceSize
 from quorum.core.protocol.config import RaftConfig
 from quorum.core.protocol.messages import FetchRequest, FetchSnapshotRequest, Request
 
@@ -25,7 +25,7 @@ class FetchState:
         """`number` is random, so that answers meant for an earlier process match no request of this one."""
         self.in_flight: tuple[NodeId, FetchRequest | FetchSnapshotRequest] | None = None
         """The one fetch in flight, and its destination."""
-        self.pieces = PieceSize(
+        self.pieces = FetchSize(
             config.piece_bytes_min, max(config.fetch_bytes_max, config.snapshot_chunk_bytes), config.request_timeout_ms
         )
         """How many bytes the next fetch asks for, of the log or of a snapshot: both use the same link."""

@@ -1,7 +1,7 @@
 """The content of the answer to a broker's fetch, from the broker's position and the committed log.
 
 A broker receives committed batches only, from the requested offset on, and never past the high watermark. A batch larger than the
-requested bytes is sent in parts (`metadata_log.format.pieces`). So each broker's log is always a prefix of the one committed
+requested bytes is sent in parts (`metadata_log.format.fetch_size`). So each broker's log is always a prefix of the one committed
 history, and a change of leader never takes records back. Example with high watermark 50 and log start 20:
     1. broker 101 fetches from 40 with the right chain: it receives the batches in [40, 50);
     2. broker 102 fetches from 10: it is told to load the snapshot;
@@ -10,8 +10,8 @@ history, and a change of leader never takes records back. Example with high wate
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import as_asked
 from metadata_log.format.ids import Offset, OffsetAndEpoch
-from metadata_log.format.pieces import as_asked
 from metadata_log.store.log_view import LogView
 from quorum.controller.controller import BrokerStanding
 from quorum.runtime.image.state_machine import StateMachine

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from metadata_log.format.errors import CorruptLog, ErrorCode
-from metadata_log.format.pieces import as_asked
+from metadata_log.format.fetch_size import as_asked
 from metadata_log.store.log_view import LogView
 from quorum.core.protocol import effects as fx
 from quorum.core.protocol.messages import ChainResponse

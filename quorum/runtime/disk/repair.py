@@ -12,7 +12,7 @@ the range is complete: only then can the chain prove them (`metadata_log.store.d
 Example: node 1 of {1, 2, 3} has a damaged range [40, 45).
     1. node 1 asks voter 2 for [40, 45); voter 2 does not answer;
     2. node 1 asks voter 3, and receives the batch [40, 45): its chain fits to the batches before and after the range;
-    3. node 1 writes the range anew, and tells the core `LogMended`.
+    3. node 1 writes the range anew, and tells the core `LogRepaired`.
 
 A voter whose batches do not fit, or that sends none, is passed over. After a round of all voters the node reads its own disk once
 more, at growing intervals, and rests for a while. A lone voter has no voter to ask, so it reads its own disk only: otherwise a
@@ -147,9 +147,9 @@ class Repair:
         if not others:
             self._begin_round()
             self._resume_ms = now_ms + REST_MS
-            is_mended = self._help_itself(now_ms, give_up=True)
+            is_repaired = self._help_itself(now_ms, give_up=True)
             self._resume_ms = max(self._resume_ms, self._own_due_ms)
-            return is_mended
+            return is_repaired
         damaged = self._range
         assert damaged is not None
         offset = self._batches[-1].end_offset if self._batches else damaged.start
@@ -390,12 +390,12 @@ class Repair:
             return None
         expected = self._expected_chain(substitute.snapshot)
         self.is_loading = True
-        return self._snapshotter.mending_job(substitute.snapshot, expected)
+        return self._snapshotter.repair_job(substitute.snapshot, expected)
 
     def load_over(self, error: Exception | None, now_ms: int) -> None:
         """Takes the end of the loading job. If the job has failed with `error`, the snapshot is not tried again in this round."""
         self.is_loading = False
-        self._snapshotter.mending_over()
+        self._snapshotter.repair_over()
         substitute = self._substitute
         if substitute is not None and error is not None:
             self._refused.add((substitute.source, substitute.snapshot))

@@ -50,14 +50,14 @@ class LoadSnapshotJob:
     """Reads the snapshot at `end` into an image.
 
     install   the snapshot is a finished download, and the job makes the file durable first
-    mends     the snapshot repairs a damaged log, and may come from another voter than the leader
+    repairs   the snapshot repairs a damaged log, and may come from another voter than the leader
     chain     the log's chain at `end`, if known; the job refuses a downloaded snapshot with another chain
     """
 
     store: SnapshotStore
     end: OffsetAndEpoch
     install: bool
-    mends: bool = False
+    repairs: bool = False
     chain: bytes | None = None
     meta: SnapshotMeta | None = None
     image: MetadataImage | None = None

@@ -8,8 +8,8 @@ from enum import Enum
 
 from metadata_log.format.batch import Batch
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, Uuid
-from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Endpoint, Voters
 from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.controller import BrokerStanding, Controller
@@ -55,7 +55,7 @@ class MetadataFetch:
     max_wait_ms: int
     max_bytes: int
     part_position: int | None = None
-    """How many bytes of the batch at `offset` the broker has (`metadata_log.format.pieces`); None: the broker takes whole
+    """How many bytes of the batch at `offset` the broker has (`metadata_log.format.fetch_size`); None: the broker takes whole
     batches only."""
 
 

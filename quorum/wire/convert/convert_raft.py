@@ -12,8 +12,8 @@ from quorum_rpc.v1 import common_pb2, voter_pb2
 from metadata_log.disk.identity import Identity
 from metadata_log.format.batch import Batch, decode_all
 from metadata_log.format.errors import ErrorCode, LogFormatError
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey, Uuid
-from metadata_log.format.pieces import BatchPart
 from metadata_log.format.records import Endpoint
 from quorum.core.protocol.messages import (
     BeginQuorumEpochRequest,

@@ -1,6 +1,6 @@
 """What a leader reads of its log for another controller."""
 
-from metadata_log.format.pieces import PartialBatch, joined
+from metadata_log.format.fetch_size import PartialBatch, joined
 from quorum.core.protocol.messages import FetchRequest, FetchResponse
 from quorum.runtime.protocol.world import RaftRequest
 from tests.quorum.runtime.lone_controller import key, leader

@@ -10,8 +10,8 @@ from quorum_rpc.v1 import common_pb2, voter_pb2
 from metadata_log.disk.identity import Identity
 from metadata_log.format.batch import CHAIN_BYTES, Batch, encode
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import BatchPart
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
-from metadata_log.format.pieces import BatchPart
 from quorum.core.protocol import messages as m
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage

@@ -5,9 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.fetch_size import PartialBatch
 from metadata_log.format.ids import Epoch, NodeId, Offset
 from metadata_log.format.log_shape import LogShape
-from metadata_log.format.pieces import PartialBatch
 from metadata_log.format.records import MetadataRecord
 from quorum.controller.protocol.commands import CommandReply, RegisterBrokerReply
 from quorum.controller.protocol.decision import Decision

@@ -4,22 +4,22 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from metadata_log.format.fetch_size import FetchSize, PartialBatch
 from metadata_log.format.ids import NodeId, Offset
-from metadata_log.format.pieces import PartialBatch, PieceSize
 from quorum.core import follower
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Follower
 from tests.sim.mutants.patching import Mutant, patched
 
 _heard_well = follower._heard_well
-_init = PieceSize.__init__
+_init = FetchSize.__init__
 
 
-def _begin_with_the_largest(self: PieceSize, smallest: int, largest: int, timeout_ms: int) -> None:
+def _begin_with_the_largest(self: FetchSize, smallest: int, largest: int, timeout_ms: int) -> None:
     _init(self, largest, largest, timeout_ms)
 
 
-def _double_after_any_answer(self: PieceSize, content_bytes: int, asked_ms: int, now_ms: int) -> None:
+def _double_after_any_answer(self: FetchSize, content_bytes: int, asked_ms: int, now_ms: int) -> None:
     self._seen_ms = now_ms
     if 5 * (now_ms - asked_ms) <= 2 * self._timeout_ms:
         self.bytes = min(self.largest, 2 * self.bytes)
@@ -46,11 +46,11 @@ def _patch(target: object, name: str, replacement: object) -> Callable[[], Abstr
 LINKS: dict[str, Mutant] = {
     "pieces-never-shrink": Mutant(
         "a follower always asks for the largest piece, also after an answer that came too late",
-        _patch(PieceSize, "__init__", _begin_with_the_largest),
+        _patch(FetchSize, "__init__", _begin_with_the_largest),
     ),
     "few-bytes-taken-for-a-piece": Mutant(
         "the last few bytes of a batch come quickly, and let the next piece be twice as large",
-        _patch(PieceSize, "came", _double_after_any_answer),
+        _patch(FetchSize, "came", _double_after_any_answer),
     ),
     "part-is-no-contact": Mutant(
         "a follower that is given parts of a large batch believes that its leader is silent",

@@ -37,7 +37,7 @@ KNOWN_MS = 10_000
 """How long the measured speed of a link is believed (RFC 5681, 4.1, has a similar rule for idle connections)."""
 
 
-class PieceSize:
+class FetchSize:
     """The size of the next piece over one link, between `smallest` and `largest` bytes."""
 
     __slots__ = ("_seen_ms", "_timeout_ms", "bytes", "largest", "smallest")

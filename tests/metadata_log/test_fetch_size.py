@@ -1,4 +1,4 @@
-"""Pieces that arrive in time, and batches that arrive in parts: sentences about `metadata_log.format.pieces`."""
+"""Pieces that arrive in time, and batches that arrive in parts: sentences about `metadata_log.format.fetch_size`."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 
 from metadata_log.format.batch import BATCH_BYTES_MAX, Batch, encode
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.pieces import KNOWN_MS, BatchPart, PartialBatch, PieceSize, as_asked, held_at, joined
+from metadata_log.format.fetch_size import KNOWN_MS, BatchPart, FetchSize, PartialBatch, as_asked, held_at, joined
 
 TIMEOUT_MS = 500
 
@@ -26,7 +26,7 @@ def batch_of(payload_bytes: int, offset: int = 7, seed: int = 0) -> Batch:
 
 def transfer(bytes_per_s: int, total: int, latency_ms: int = 2) -> tuple[list[int], int]:
     """The sizes of the pieces that were asked for, and how many of them were too late."""
-    pieces, asked, late = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS), [], 0
+    pieces, asked, late = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS), [], 0
     while total > 0:
         size = pieces.bytes
         asked.append(size)
@@ -63,7 +63,7 @@ def test_a_distant_leader_is_not_taken_for_a_slow_one() -> None:
 
 def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
     """Bytes of the late piece may still be in the link's queue, so the next one must be small."""
-    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    pieces = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(8):
         pieces.came(pieces.bytes, 0, 1)
     assert pieces.bytes == 1 << 20
@@ -73,7 +73,7 @@ def test_a_piece_that_did_not_come_is_followed_by_the_smallest() -> None:
 
 def test_what_was_learned_of_a_link_is_forgotten_when_it_was_idle() -> None:
     """The link may have become slow meanwhile. A large answer would block everything behind it."""
-    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    pieces = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for now_ms in range(1_000, 9_000, 1_000):
         pieces.came(pieces.next(now_ms), now_ms, now_ms)
     assert pieces.next(8_000 + KNOWN_MS) == 1 << 20
@@ -81,7 +81,7 @@ def test_what_was_learned_of_a_link_is_forgotten_when_it_was_idle() -> None:
 
 
 def test_a_piece_that_took_most_of_the_time_is_followed_by_a_smaller_one() -> None:
-    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    pieces = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(3):
         pieces.came(pieces.bytes, 0, 1)
     pieces.came(32 << 10, 0, 401)
@@ -92,7 +92,7 @@ def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
     """The last part of a batch may be short, and a broker's heartbeat brings one byte. Such answers do not change the
     size.
     """
-    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    pieces = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for count in (1, 200, 2 << 10):
         pieces.came(count, 0, 1)
         assert pieces.bytes == 4 << 10
@@ -100,7 +100,7 @@ def test_few_bytes_that_were_quick_say_nothing_of_many() -> None:
 
 def test_batches_that_fill_more_than_half_of_a_piece_let_it_grow() -> None:
     """Otherwise a follower with batches of 3 KB would fetch one batch in each round trip for ever."""
-    pieces = PieceSize(4 << 10, 1 << 20, TIMEOUT_MS)
+    pieces = FetchSize(4 << 10, 1 << 20, TIMEOUT_MS)
     for _ in range(20):
         pieces.came(pieces.bytes // 3_000 * 3_000, 0, 150)
     assert pieces.bytes == 1 << 20
