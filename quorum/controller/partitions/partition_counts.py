@@ -35,10 +35,6 @@ class PartitionCounts(NamedTuple):
     preferred_imbalanced: int = 0
     """Another replica leads than the first assigned one."""
 
-    def plus(self, other: "PartitionCounts") -> "PartitionCounts":
-        """The sums of both."""
-        return PartitionCounts(*map(sum, zip(self, other, strict=True)))
-
 
 _Counted = tuple[TopicImage, int, PartitionCounts]
 """A topic, the `min.insync.replicas` that held, and its counts."""
