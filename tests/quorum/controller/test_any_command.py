@@ -1,8 +1,8 @@
 """Any command at all, of any size and with anything in it, asked of clusters in any state: an answer or a typed refusal.
 
 Any other exception is a mistake of ours. In production it costs a request, and where it is about a broker's life the
-leader's term (`runtime.deciding`); here it is to be found before. Values are mostly such as exist, so that commands come past the
-first check; and numbers are of any size that the wire can carry.
+leader's term (`runtime.active.decisions`); here it is to be found before. Values are mostly such as exist, so that commands
+come past the first check; and numbers are of any size that the wire can carry.
 """
 
 from collections.abc import Callable
