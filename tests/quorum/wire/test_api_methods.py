@@ -10,12 +10,15 @@ from quorum_rpc.v1 import admin_pb2
 
 from clients.calls import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.commands import DEFAULT_COUNT
+from quorum.wire.admin import AdminService
 from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type, response_type
 from quorum.wire.convert.convert_admin import from_create_topics
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from service_kit.rpc.health import CHECKS
+from tests.fuzz.network_targets import IDENTITY, busy
 from tests.fuzz.targets import targets
-from tests.quorum.wire.calling import METHODS
+from tests.quorum.runtime.lone_controller import LoneController
+from tests.quorum.wire.calling import METHODS, call
 from tests.quorum.wire.good_requests import good_requests
 
 
@@ -33,16 +36,18 @@ SERVICES: Final = _services()
 
 def test_every_method_is_marked_as_a_read_or_a_change() -> None:
     """A read that is missing would be reported as "the request may have taken effect", a change as "ask again"."""
-    assert {name: set(service.methods_by_name) for name, service in SERVICES.items()} == {
-        name: set(methods) for name, methods in API.items()
-    }
+    in_proto = {f"{name}.{method}" for name, service in SERVICES.items() for method in service.methods_by_name}
+    marked = {f"{name}.{method}" for name, methods in API.items() for method in methods}
+    assert not (missing := in_proto - marked), f"no row in service_kit/rpc/api_methods.py for {missing}"
+    assert not (extra := marked - in_proto), f"no method in the .proto files for {extra}"
     assert len(SERVICES) == 4
 
 
 def test_every_admin_method_has_one_row_and_the_stream() -> None:
     methods = [row.method for row in ROWS]
-    assert len(set(methods)) == len(methods)
-    assert {*methods, "Submit"} == set(ADMIN)
+    assert len(set(methods)) == len(methods), methods
+    assert not (missing := set(ADMIN) - {*methods, "Submit"}), f"no row in quorum/wire/admin_methods.py for {missing}"
+    assert not (extra := {*methods, "Submit"} - set(ADMIN)), f"no row in service_kit/rpc/api_methods.py for {extra}"
 
 
 def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
@@ -64,6 +69,15 @@ def test_a_read_of_the_image_says_what_it_is_as_of() -> None:
             assert {"as_of_offset", "local"} <= set(response_type(row).DESCRIPTOR.fields_by_name.keys()), row.method
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if isinstance(row, Viewed | Counted)], ids=lambda row: row.method)
+def test_a_read_of_the_image_has_the_offset_of_the_image(row: Viewed | Counted) -> None:
+    """A client remembers `as_of_offset`; with 0 its next local read could go back in time."""
+    lone = busy()
+    request = good_requests()[f"AdminService.{row.method}"]
+    answer = call(AdminService(LoneController(lone), IDENTITY), row.method, request)
+    assert answer.as_of_offset == lone.node.state.committed.offset > 0, f"{row.method}: its row leaves out as_of_offset"
+
+
 def test_a_change_that_is_only_tried_out_changes_nothing() -> None:
     tried = admin_pb2.CreateTopicsRequest(validate_only=True)
     assert changes_nothing("CreateTopics", tried)
@@ -78,7 +92,10 @@ def test_a_method_that_nobody_has_marked_is_an_error() -> None:
 
 def test_the_client_knows_the_method_of_each_request() -> None:
     """By the type of the request, so no two methods may share a type."""
-    assert sorted(CLIENT_METHODS.values()) == sorted(ADMIN.keys() - {"Submit"})
+    known = list(CLIENT_METHODS.values())
+    assert len(set(known)) == len(known), f"two methods share a type of request: {known}"
+    assert not (missing := ADMIN.keys() - {"Submit", *known}), f"clients/calls.py does not know {missing}"
+    assert not (extra := set(known) - ADMIN.keys()), f"no row in service_kit/rpc/api_methods.py for {extra}"
 
 
 def test_a_stream_s_calls_are_rows() -> None:
@@ -95,8 +112,11 @@ def test_every_method_has_a_good_request_and_is_fuzzed() -> None:
     """The methods of controllers. ClusterMetadataService is answered by brokers."""
     names = {f"{service}.{method}" for service, methods in API.items() for method in methods}
     controllers = {name for name in names if not name.startswith("ClusterMetadataService.")}
-    assert controllers == METHODS.keys() == good_requests().keys()
-    assert controllers <= targets().keys()
+    assert controllers == METHODS.keys(), controllers ^ METHODS.keys()
+    good = good_requests().keys()
+    assert not (missing := controllers - good), f"no request in tests/quorum/wire/good_requests.py for {missing}"
+    assert not (extra := good - controllers), f"no method for the good requests {extra}"
+    assert not (unfuzzed := controllers - targets().keys()), f"no fuzz target for {unfuzzed}"
 
 
 def test_a_count_that_is_not_set_is_the_default() -> None:
@@ -108,4 +128,6 @@ def test_a_count_that_is_not_set_is_the_default() -> None:
 
 
 def test_every_service_has_a_health_check() -> None:
-    assert CHECKS.keys() == {service.full_name for service in SERVICES.values()}
+    names = {service.full_name for service in SERVICES.values()}
+    assert not (missing := names - CHECKS.keys()), f"no check in service_kit/rpc/health.py for {missing}"
+    assert not (extra := CHECKS.keys() - names), f"no service in the .proto files for {extra}"
