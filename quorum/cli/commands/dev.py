@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,7 +49,7 @@ def dev() -> None:
 @_DIRECTORY
 @click.option("--controllers", type=click.IntRange(1, 99), help="Default: 3.")
 @click.option("--brokers", type=click.IntRange(0, 99), help="Default: 3.")
-@click.option("--racks", type=click.IntRange(0, 99), default=0, help="Spread the brokers over so many racks.")
+@click.option("--racks", type=click.IntRange(0, 99), help="Spread the brokers over so many racks.")
 @click.option("--base-port", type=click.IntRange(1, 65_000), help="Use ports from here on. Default: any free ones.")
 @click.option("--set", "controller_settings", multiple=True, metavar="KEY=VALUE", help="For the controllers' config.")
 @click.option("--set-broker", "broker_settings", multiple=True, metavar="KEY=VALUE", help="For the brokers' config.")
@@ -60,7 +60,7 @@ def up(
     directory: Path,
     controllers: int | None,
     brokers: int | None,
-    racks: int,
+    racks: int | None,
     base_port: int | None,
     controller_settings: tuple[str, ...],
     broker_settings: tuple[str, ...],
@@ -70,8 +70,9 @@ def up(
 
     A healthy cluster has a leader, and every broker is online.
 
-    The first run makes the cluster; a later run starts the same cluster again. A node with a wiped directory is left out if the
-    other nodes can run without it; then the output names the way back, and the exit code is 10.
+    The first run makes the cluster; a later run starts the same cluster again, with the settings of the first run. A node with
+    a wiped directory is left out if the other nodes can run without it; then the output names the way back, and the exit code
+    is 10.
     """
     from quorum.devcluster.cluster import DevCluster
     from quorum.devcluster.layout import CLUSTER_FILE
@@ -79,13 +80,17 @@ def up(
     if (directory / CLUSTER_FILE).exists():
         cluster = _guarded(lambda: DevCluster.load(directory, _progress))
         _check_same(cluster, controllers, brokers)
+        _check_unset(
+            cluster,
+            {"--racks": racks, "--base-port": base_port, "--set": controller_settings, "--set-broker": broker_settings},
+        )
     else:
         cluster = _guarded(
             lambda: DevCluster.create(
                 directory,
                 controllers=3 if controllers is None else controllers,
                 brokers=3 if brokers is None else brokers,
-                racks=racks,
+                racks=racks or 0,
                 base_port=base_port,
                 controller_settings=_settings(controller_settings),
                 broker_settings=_settings(broker_settings),
@@ -241,6 +246,18 @@ def _check_same(cluster: DevCluster, controllers: int | None, brokers: int | Non
         raise CliError(
             f"{cluster.layout.directory} holds a cluster of {there[0]} controllers and {there[1]} brokers, not of "
             f"{asked[0]} and {asked[1]}; leave the numbers out to start it, or give another --dir",
+            EXIT_CONFLICT,
+        )
+
+
+def _check_unset(cluster: DevCluster, options: Mapping[str, object]) -> None:
+    """Refuses options that only a new cluster can take. `options` has the option's value by its name; None or (): not given."""
+    given = [name for name, value in options.items() if value not in (None, ())]
+    if given:
+        directory = cluster.layout.directory
+        raise CliError(
+            f"{directory} holds a cluster already, which {', '.join(given)} does not change: no node was started; leave the "
+            f"option out to start the cluster, change a setting in {directory}/NODE/config.yaml, or give another --dir",
             EXIT_CONFLICT,
         )
 

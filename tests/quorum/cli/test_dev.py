@@ -51,6 +51,17 @@ def test_a_cluster_keeps_its_size(tmp_path: Path) -> None:
     assert "a cluster of 1 controllers and 1 brokers" in result.stderr
 
 
+@pytest.mark.parametrize("option", ["--set=a=1", "--set-broker=a=1", "--racks=2", "--base-port=20000"])
+def test_a_cluster_keeps_its_settings(tmp_path: Path, option: str) -> None:
+    """A second `up` with settings is refused before a node starts; otherwise the operator would believe that they hold."""
+    cluster = DevCluster.create(tmp_path / "c", controllers=1, brokers=1)
+    result = run("up", "--dir", tmp_path / "c", option)
+    assert result.exit_code == 4
+    assert f"holds a cluster already, which {option.partition('=')[0]} does not change" in result.stderr
+    assert f"{tmp_path}/c/NODE/config.yaml" in result.stderr
+    assert cluster.running() == []
+
+
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     """No cluster, no such node."""
     assert run("status", "--dir", tmp_path / "nowhere").exit_code == 3
