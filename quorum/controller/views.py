@@ -213,6 +213,6 @@ def describe_configs(
     if with_defaults:
         inherited = image.config(BROKER_RESOURCE, "")
         for key, known in KEYS[resource_type].items():
-            value = inherited.get(key, known.default) if resource_name else known.default
+            value = inherited.get(known.broker_key or key, known.default) if resource_name else known.default
             configs.setdefault(key, DescribedConfig(key, value, is_default=True))
     return DescribedResource(resource_type, resource_name, configs=tuple([configs[key] for key in sorted(configs)]))

@@ -1,8 +1,8 @@
 """The controller's end of `Submit`: one stream with many changes under way at a time.
 
 A message holds as many calls, or answers, as its sender has at hand. gRPC's cost of a message (wake-ups, system calls, tasks)
-is then paid once for many changes; under load this cost would be most of a change's. Calls begin in the order of arrival.
-Answers leave in the order of completion, matched by `id`.
+is then paid once for many changes. With one message for each change, this cost would be most of the cost of a change under load.
+Calls begin in the order of arrival. Answers leave in the order of completion, matched by `id`.
 
     1. A client sends 300 calls, and reads no answers. The controller begins 256, and reads no more of this stream, so gRPC's flow
        control stops the client.
@@ -74,7 +74,7 @@ class SubmitConversation:
             await self._converse()
         except _Stalled:
             text = f"no answer was taken for {STALLED_S:g} s; what was not answered may have happened"
-            # After the calls are no longer counted, because the status also waits until the client reads.
+            # The calls are no longer counted here: the status, too, waits until the client reads.
             await self._context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
 
     async def _converse(self) -> None:
@@ -153,7 +153,7 @@ class SubmitConversation:
             try:
                 response = make()
             except Exception:  # as above
-                logger.exception("the answer to a submitted call cannot be told")
+                logger.exception("the answer to a submitted call cannot be sent")
                 response = _failed(number)
             responses.append(response)
             size += response.ByteSize()

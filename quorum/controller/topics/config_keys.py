@@ -39,6 +39,14 @@ def _whole(low: int, high: int) -> Check:
     return check
 
 
+def _gzip_level(value: str) -> str | None:
+    return (
+        None
+        if value == "-1"
+        else _whole(1, 9)(value) and "must be -1 (the default level) or a whole number from 1 to 9"
+    )
+
+
 def _ratio(value: str) -> str | None:
     try:
         number = float(value)
@@ -86,12 +94,18 @@ def list_items(value: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` is the value as long as nobody sets the key."""
+    """One key.
+
+    Example: no operator has set `retention.ms` for the topic `orders`. The value of `orders` is then the cluster-wide broker
+    config `log.retention.ms` (`broker_key`), and if that is not set either, `default`.
+    """
 
     name: str
     check: Check
     default: str
     is_list: bool = False
+    broker_key: str = ""
+    """The cluster-wide broker config that a topic without a value of its own uses; empty: the key of the same name, if any."""
 
 
 def _keys(*keys: ConfigKey) -> dict[str, ConfigKey]:
@@ -108,8 +122,9 @@ TOPIC_KEYS: Final = _keys(
         _list_of(_one_of("delete", "compact"), "delete and compact", may_be_empty=False),
         "delete",
         is_list=True,
+        broker_key="log.cleanup.policy",
     ),
-    ConfigKey("compression.gzip.level", _whole(-1, 9), "-1"),
+    ConfigKey("compression.gzip.level", _gzip_level, "-1"),
     ConfigKey("compression.lz4.level", _whole(1, 17), "9"),
     ConfigKey("compression.type", _one_of(*_COMPRESSIONS), "producer"),
     ConfigKey("compression.zstd.level", _whole(-131_072, 22), "3"),
@@ -123,7 +138,7 @@ TOPIC_KEYS: Final = _keys(
     ConfigKey("local.retention.bytes", _whole(-2, LONG_MAX), "-2"),
     ConfigKey("local.retention.ms", _whole(-2, LONG_MAX), "-2"),
     ConfigKey("max.compaction.lag.ms", _whole(1, LONG_MAX), _LONG),
-    ConfigKey("max.message.bytes", _whole(0, INT_MAX), "1048588"),
+    ConfigKey("max.message.bytes", _whole(0, INT_MAX), "1048588", broker_key="message.max.bytes"),
     ConfigKey("message.timestamp.after.max.ms", _whole(0, LONG_MAX), "3600000"),
     ConfigKey("message.timestamp.before.max.ms", _whole(0, LONG_MAX), _LONG),
     ConfigKey("message.timestamp.type", _one_of("CreateTime", "LogAppendTime"), "CreateTime"),
@@ -134,12 +149,12 @@ TOPIC_KEYS: Final = _keys(
     ConfigKey("remote.log.copy.disable", _boolean, "false"),
     ConfigKey("remote.log.delete.on.disable", _boolean, "false"),
     ConfigKey("remote.storage.enable", _boolean, "false"),
-    ConfigKey("retention.bytes", _whole(-1, LONG_MAX), "-1"),
-    ConfigKey("retention.ms", _whole(-1, LONG_MAX), _WEEK),
-    ConfigKey("segment.bytes", _whole(14, INT_MAX), "1073741824"),
+    ConfigKey("retention.bytes", _whole(-1, LONG_MAX), "-1", broker_key="log.retention.bytes"),
+    ConfigKey("retention.ms", _whole(-1, LONG_MAX), _WEEK, broker_key="log.retention.ms"),
+    ConfigKey("segment.bytes", _whole(14, INT_MAX), "1073741824", broker_key="log.segment.bytes"),
     ConfigKey("segment.index.bytes", _whole(4, INT_MAX), "10485760"),
     ConfigKey("segment.jitter.ms", _whole(0, LONG_MAX), "0"),
-    ConfigKey("segment.ms", _whole(1, LONG_MAX), _WEEK),
+    ConfigKey("segment.ms", _whole(1, LONG_MAX), _WEEK, broker_key="log.roll.ms"),
     ConfigKey("unclean.leader.election.enable", _boolean, "false"),
 )
 

@@ -108,6 +108,11 @@ def test_validate_only(cluster: Cluster) -> None:
             "config min.cleanable.dirty.ratio is 'nan': it must be a number between 0 and 1",
         ),
         (
+            (SET, "compression.gzip.level", "0"),
+            ErrorCode.INVALID_CONFIG,
+            "config compression.gzip.level is '0': it must be -1 (the default level) or a whole number from 1 to 9",
+        ),
+        (
             (SET, "segment.bytes", "13"),
             ErrorCode.INVALID_CONFIG,
             "config segment.bytes is '13': it must be a whole number between 14 and 2147483647",

@@ -10,6 +10,7 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     NewTopic,
 )
+from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS
 from quorum.controller.views import describe_configs, describe_topic, describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster
 
@@ -89,3 +90,22 @@ def test_configs_are_described_with_or_without_defaults() -> None:
     assert everything["cleanup.policy"][1:] == ("delete", True)
     assert describe_configs(cluster.image, TOPIC_RESOURCE, "ghost").error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe_configs(cluster.image, 99, "x").error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_topic_inherits_the_broker_config_of_another_name() -> None:
+    """Kafka names some defaults of topics otherwise: a cluster-wide `log.retention.ms` is a topic's `retention.ms`."""
+    cluster = Cluster(1)
+    cluster.create_one(NewTopic("t", 1, 1))
+    operations = (ConfigOperation(ConfigOperationKind.SET, "log.retention.ms", "7"),)
+    cluster.run(AlterConfigs((ConfigAlteration(BROKER_RESOURCE, "", operations),)))
+
+    shown = {
+        each.key: each for each in describe_configs(cluster.image, TOPIC_RESOURCE, "t", with_defaults=True).configs
+    }
+    assert shown["retention.ms"][1:] == ("7", True)
+
+
+def test_the_broker_keys_that_topics_inherit_are_there() -> None:
+    """A slip in a name would be a default that no operator can set."""
+    named = {key.broker_key for key in TOPIC_KEYS.values()} - {""}
+    assert len(named) == 6 and named <= BROKER_KEYS.keys()
