@@ -22,7 +22,7 @@ from service_kit.process.logs import Logs, get_logger
 from service_kit.process.release import release_line
 from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, run
 from service_kit.process.signals import handling_signals
-from service_kit.rpc.server import CannotBind
+from service_kit.rpc.binding import CannotBind
 from service_kit.security.tls import TlsUnusable
 
 PAGES = "docs/configuration.md lists the keys of FILE, docs/metrics.md the metrics, deploy/runbook.md what to do when it fails."

@@ -39,12 +39,12 @@ from service_kit.process.metrics import Metrics
 from service_kit.process.release import release_line
 from service_kit.process.run import EXIT_CONFIG, EXIT_FAILURE, EXIT_OK, run
 from service_kit.process.signals import handling_signals
+from service_kit.rpc.binding import CannotBind
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.dial import Dialer, open_channel
 from service_kit.rpc.doors import doors_of
 from service_kit.rpc.grpc_options import RECONNECT_BACKOFF_MAX_MS, channel_options
 from service_kit.rpc.health import Health, serving_http
-from service_kit.rpc.server import CannotBind
 from service_kit.security.certificate_expiry import CertificateExpiry
 from service_kit.security.node_identity import CONTROLLER, Node, NodeNames
 from service_kit.security.tls import InsecureListener, TlsUnusable, channel_credentials, check_listener

@@ -30,6 +30,15 @@ metaquorum_current_state{role="leader"} 1.0
 metaquorum_problem{code="disk_full"} 0.0
 ```
 
+In a dev cluster each daemon takes a free port. The line `metrics` in `DIR/controller-1/log` has the port of controller 1:
+
+```
+$ quorumctl dev up --dir DIR --set metrics.listener=127.0.0.1:0 --set-broker metrics.listener=127.0.0.1:0
+$ grep -h '"metrics"' DIR/*/log
+2026-11-23T01:00:22.645817Z info broker_agent "metrics" node_id=101 role=broker port=38837
+2026-11-23T01:00:22.725471Z info quorumd "metrics" node_id=1 port=42277
+```
+
 A number that a node does not know is NaN. Each daemon also shows `process_*`: memory, CPU time and open files.
 
 Metrics cost a controller about 1 us in each turn, and some 4 ms for each page. Brokers, topics and partitions are counted in a

@@ -32,6 +32,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from service_kit.process.descriptors import files_max
 from service_kit.process.endpoints import HostPort
 from service_kit.process.metrics import Metrics
+from service_kit.rpc.binding import cannot_bind
 
 LIVE: Final = ""
 QUORUM: Final = "quorum"
@@ -48,6 +49,8 @@ CHECKS: Final = {
 HEAD_BYTES_MAX: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
 CONNECTIONS_MAX: Final = 64
+ADDRESS_KEY: Final = "metrics.listener"
+"""The configuration key of the HTTP side's address, for errors."""
 BACKLOG: Final = 8
 """Maximum number of connections that wait to be accepted; a connection above the limits is closed only after that."""
 
@@ -135,10 +138,13 @@ async def serving_http(address: HostPort, health: Health, metrics: Metrics | Non
     """Serves the HTTP side inside of the block; yields the port.
 
     Raises:
-        OSError: the address cannot be bound.
+        PortInUse, CannotBind: the address cannot be bound.
     """
     handler = _Handler(lambda path: answer(path, health, metrics))
-    server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
+    try:
+        server = await asyncio.start_server(handler, address.host, address.port, limit=HEAD_BYTES_MAX, backlog=BACKLOG)
+    except OSError as e:
+        raise cannot_bind(address, e, ADDRESS_KEY) from e
     try:
         yield server.sockets[0].getsockname()[1]
     finally:

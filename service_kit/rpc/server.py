@@ -14,7 +14,6 @@ When a server stops, gRPC cancels calls that have arrived and are not accepted y
 """
 
 import asyncio
-import errno
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +23,7 @@ import grpc.aio
 
 from service_kit.process.descriptors import connections_max
 from service_kit.process.endpoints import HostPort
+from service_kit.rpc.binding import CannotBind, cannot_bind
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.grpc_options import CONCURRENT_RPCS_MAX, Options, server_options
 from service_kit.rpc.health import Health
@@ -34,18 +34,6 @@ from service_kit.security.tls import TlsFiles, server_credentials
 STOP_GRACE_S = 1.0
 QUIET_S = 0.05
 """How long no call may arrive before all clients are taken to be waiting for an answer."""
-
-
-class CannotBind(Exception):
-    """The server cannot listen on an address; the text has the address and the reason."""
-
-    def __init__(self, address: HostPort, reason: str) -> None:
-        super().__init__(f"cannot listen on {address}: {reason}")
-        self.address = address
-
-
-class PortInUse(CannotBind):
-    """Another process listens on the address."""
 
 
 @asynccontextmanager
@@ -150,7 +138,5 @@ def _why_not(address: HostPort) -> CannotBind:
             probe.bind(where)
             probe.listen(1)
     except OSError as e:
-        if e.errno == errno.EADDRINUSE:
-            return PortInUse(address, "the port is in use")
-        return CannotBind(address, e.strerror or str(e))
+        return cannot_bind(address, e)
     return CannotBind(address, "refused by gRPC")

@@ -19,10 +19,11 @@ from service_kit.process import descriptors
 from service_kit.process.endpoints import HostPort
 from service_kit.process.metrics import Kind, Metric, Metrics
 from service_kit.process.run import EXIT_CONFIG, EXIT_OK, run
+from service_kit.rpc.binding import CannotBind, PortInUse
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.grpc_options import MESSAGE_BYTES_MAX, server_options
 from service_kit.rpc.health import ADMIN, HEAD_BYTES_MAX, LIVE, QUORUM, Health, _Handler, answer, serving_http
-from service_kit.rpc.server import CannotBind, PortInUse, serving
+from service_kit.rpc.server import serving
 
 ANY = HostPort("127.0.0.1", 0)
 
@@ -143,6 +144,19 @@ async def test_a_used_port_is_a_clear_error() -> None:
                 raise AssertionError("never entered")
     with socket.create_server(("127.0.0.1", 0)) as stranger, pytest.raises(PortInUse):
         async with serving(HostPort("127.0.0.1", stranger.getsockname()[1]), echo):
+            raise AssertionError("never entered")
+
+
+async def test_a_used_port_for_metrics_is_named_with_its_key() -> None:
+    """A daemon has several listeners: the operator learns which key to change."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        said = rf"^metrics\.listener: cannot listen on 127\.0\.0\.1:{port}: the port is in use$"
+        with pytest.raises(PortInUse, match=said):
+            async with serving_http(HostPort("127.0.0.1", port), Health()):
+                raise AssertionError("never entered")
+    with pytest.raises(CannotBind, match=r"^metrics\.listener: cannot listen on 192\.0\.2\.77:9: Cannot assign"):
+        async with serving_http(HostPort("192.0.2.77", 9), Health()):
             raise AssertionError("never entered")
 
 

@@ -25,7 +25,7 @@ from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
-from service_kit.rpc.server import PortInUse
+from service_kit.rpc.binding import PortInUse
 from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, SNAPSHOT, SNAPSHOT_BYTES, FakeNode
 
 
