@@ -90,12 +90,14 @@ def _list_topics(request: admin_pb2.ListTopicsRequest, view: ReadView) -> admin_
 
 def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -> admin_pb2.DescribeTopicsResponse:
     convert.at_most(len(request.names), "topics")
+    convert.nameable(request.names, "names")
     described = views.describe_topics(view.image, tuple(request.names), request.first_partition, request.limit)
     return convert.to_describe_topics_response(described, view.as_of_offset)
 
 
 def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView) -> admin_pb2.DescribeConfigsResponse:
     convert.at_most(len(request.resources), "resources")
+    convert.nameable([each.name for each in request.resources], "resources.name")
     described = [views.describe_configs(view.image, each.resource_type, each.name) for each in request.resources]
     return convert.to_describe_configs_response(described, view.as_of_offset)
 

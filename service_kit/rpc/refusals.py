@@ -15,6 +15,7 @@ So a refusal always carries ErrorInfo, and a status without it comes from the tr
 resources stand in the results of an answer; streams and the services between nodes refuse in their messages.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn, Self
 
@@ -119,7 +120,12 @@ class Refusal(Exception):
         status.details.add().Pack(
             error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=self.metadata)
         )
-        await context.abort(self.status, text, ((DETAILS, status.SerializeToString()),))
+        try:
+            await context.abort(self.status, text, ((DETAILS, status.SerializeToString()),))
+        except grpc.aio.InternalError:
+            # The client has gone meanwhile, so nobody is left to tell. grpc.aio would log a traceback for each such call;
+            # a cancelled call ends without a line.
+            raise asyncio.CancelledError from None
         raise AssertionError("abort raises")
 
 

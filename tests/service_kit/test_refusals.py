@@ -153,3 +153,16 @@ def test_the_client_raises_the_same_error_for_a_status_as_for_an_answer(code: Er
     )
     assert isinstance(refused, Unanswered) == (code is ErrorCode.REQUEST_TIMED_OUT)
     assert isinstance(refused, MayHaveHappened) == (code is ErrorCode.REQUEST_TIMED_OUT and not is_read)
+
+
+class _GoneClient:
+    """A call whose client is gone: grpc.aio raises this when it cannot send."""
+
+    async def abort(self, *_: object) -> None:
+        raise grpc.aio.InternalError("Failed grpc_call_start_batch")
+
+
+async def test_a_refusal_of_a_client_that_is_gone_is_no_error() -> None:
+    """grpc.aio writes a traceback for an exception, as often as clients hang up; a cancelled call leaves no line."""
+    with pytest.raises(asyncio.CancelledError):
+        await Refusal("NOT_CONTROLLER", "this controller does not lead").end(_GoneClient())

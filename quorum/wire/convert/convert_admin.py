@@ -3,12 +3,12 @@
 Reading answers are made from `quorum.controller.views` and from the node's status; both are plain values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.format.ids import NO_LEADER
-from metadata_log.format.topic_names import topic_name_problem
+from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
 from quorum.controller.partitions.partition_health import Named, PartitionHealth
 from quorum.controller.protocol.commands import (
     DEFAULT_COUNT,
@@ -46,11 +46,13 @@ from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
 from quorum.wire.convert.convert_membership import to_voter
 from quorum.wire.convert.convert_raft import to_endpoint, to_snapshot_id
-from quorum.wire.convert.errors import BadMessage, error, leader_hint
+from quorum.wire.convert.errors import BadMessage, item_error, leader_hint
 from snapshots.store import SnapshotInfo
 
 ENTRIES_MAX = 10_000
-"""Maximum number of topics, resources or operations in one request. More would not fit into one decision."""
+"""Maximum number of topics, partitions, configs, resources or operations in one request. More would not fit into one decision."""
+REPLICAS_MAX = 300_000
+"""Maximum number of replicas in the assignments of one request: 10,000 partitions with 30 replicas each."""
 
 _OPERATIONS = {
     admin_pb2.ConfigOperation.SET: ConfigOperationKind.SET,
@@ -66,11 +68,33 @@ def at_most(count: int, what: str) -> None:
         raise BadMessage(f"{count} {what} in one request; at most {ENTRIES_MAX}: send several requests")
 
 
+def countable(topics: Iterable[admin_pb2.NewTopic | admin_pb2.NewPartitions]) -> None:
+    """Counts the lists of a request before they are translated, and raises BadMessage if they are too many.
+
+    Example: a request of 4 MB with 1,900,000 empty replica lists. Their translation would hold the event loop for a second,
+    and a leader that answers nobody for so long loses its leadership.
+    """
+    at_most(sum(len(each.assignment) for each in topics), "partitions in assignments")
+    replicas = sum(len(replicas.broker_ids) for each in topics for replicas in each.assignment)
+    if replicas > REPLICAS_MAX:
+        raise BadMessage(f"{replicas} replicas in one request; at most {REPLICAS_MAX}: send several requests")
+
+
+def nameable(names: Iterable[str], field: str) -> None:
+    """Raises BadMessage for a name that no topic can have. An answer repeats each name, and must fit into one message."""
+    for i, name in enumerate(names):
+        size = len(name.encode())
+        if size > TOPIC_NAME_CHARS_MAX:
+            raise BadMessage(f"{field}[{i}] has {size} bytes; a topic name has at most {TOPIC_NAME_CHARS_MAX}")
+
+
 # --- mutations -----------------------------------------------------------------------------------------------------
 
 
 def from_create_topics(message: admin_pb2.CreateTopicsRequest) -> CreateTopics:
     at_most(len(message.topics), "topics")
+    at_most(sum(len(each.configs) for each in message.topics), "configs")
+    countable(message.topics)
     return CreateTopics(tuple(_new_topic(each) for each in message.topics), message.validate_only)
 
 
@@ -94,6 +118,7 @@ def to_create_topics_response(reply: CreateTopicsReply) -> admin_pb2.CreateTopic
 
 def from_create_partitions(message: admin_pb2.CreatePartitionsRequest) -> CreatePartitions:
     at_most(len(message.topics), "topics")
+    countable(message.topics)
     topics = tuple(NewPartitions(each.name, each.total_count, _assignment(each.assignment)) for each in message.topics)
     return CreatePartitions(topics, message.validate_only)
 
@@ -104,6 +129,7 @@ def to_create_partitions_response(reply: CreatePartitionsReply) -> admin_pb2.Cre
 
 def from_delete_topics(message: admin_pb2.DeleteTopicsRequest) -> DeleteTopics:
     at_most(len(message.names), "topics")
+    nameable(message.names, "names")
     return DeleteTopics(tuple(message.names))
 
 
@@ -111,11 +137,11 @@ def to_delete_topics_response(reply: DeleteTopicsReply) -> admin_pb2.DeleteTopic
     return admin_pb2.DeleteTopicsResponse(offset=reply.offset, results=_results(reply.results))
 
 
-def _results(results: Iterable[TopicResult]) -> list[admin_pb2.TopicResult]:
+def _results(results: Sequence[TopicResult]) -> list[admin_pb2.TopicResult]:
     return [
         admin_pb2.TopicResult(
             name=result.name,
-            error=error(result.error, result.message),
+            error=item_error(result.error, result.message, len(results)),
             topic_id=result.topic_id,
             partitions=result.partitions,
             replication_factor=result.replication_factor,
@@ -146,7 +172,7 @@ def to_alter_configs_response(reply: AlterConfigsReply) -> admin_pb2.Incremental
         results=[
             admin_pb2.ConfigResult(
                 resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
-                error=error(each.error, each.message),
+                error=item_error(each.error, each.message, len(reply.results)),
             )
             for each in reply.results
         ],
@@ -176,7 +202,7 @@ def to_elect_leaders_response(reply: ElectPreferredLeadersReply) -> admin_pb2.El
             admin_pb2.ElectionResult(
                 topic=each.topic,
                 partition=each.partition,
-                error=error(each.error, each.message),
+                error=item_error(each.error, each.message, len(reply.results)),
                 leader_id=None if each.leader_id == NO_LEADER else each.leader_id,
             )
             for each in reply.results
@@ -208,15 +234,17 @@ def to_list_topics_response(page: TopicPage, as_of_offset: int) -> admin_pb2.Lis
 
 
 def to_describe_topics_response(
-    described: Iterable[TopicDescription], as_of_offset: int
+    described: Sequence[TopicDescription], as_of_offset: int
 ) -> admin_pb2.DescribeTopicsResponse:
-    return admin_pb2.DescribeTopicsResponse(as_of_offset=as_of_offset, topics=[_topic(each) for each in described])
+    return admin_pb2.DescribeTopicsResponse(
+        as_of_offset=as_of_offset, topics=[_topic(each, len(described)) for each in described]
+    )
 
 
-def _topic(topic: TopicDescription) -> admin_pb2.TopicDescription:
+def _topic(topic: TopicDescription, items: int) -> admin_pb2.TopicDescription:
     return admin_pb2.TopicDescription(
         name=topic.name,
-        error=error(topic.error, topic.message),
+        error=item_error(topic.error, topic.message, items),
         topic_id=topic.topic_id,
         partitions=[_partition(each) for each in topic.partitions],
         configs=[admin_pb2.ConfigEntry(key=key, value=value) for key, value in topic.configs],
@@ -241,14 +269,14 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
 
 
 def to_describe_configs_response(
-    described: Iterable[DescribedResource], as_of_offset: int
+    described: Sequence[DescribedResource], as_of_offset: int
 ) -> admin_pb2.DescribeConfigsResponse:
     return admin_pb2.DescribeConfigsResponse(
         as_of_offset=as_of_offset,
         resources=[
             admin_pb2.DescribedResource(
                 resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
-                error=error(each.error, each.message),
+                error=item_error(each.error, each.message, len(described)),
                 configs=[admin_pb2.ConfigEntry(key=config.key, value=config.value) for config in each.configs],
             )
             for each in described

@@ -6,7 +6,7 @@ Three cases are never mixed up, because a client does something else in each:
   * every other code: nothing was done, and a repetition changes nothing.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from quorum_rpc.v1 import common_pb2
 
@@ -15,6 +15,11 @@ from metadata_log.format.records import Endpoint
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from service_kit.rpc.doors import NotAuthorized
 from service_kit.rpc.refusals import Refusal, leader_metadata
+
+TEXTS_CHARS_MAX: Final = 1 << 20
+"""Maximum number of characters of the error texts in one answer."""
+TEXT_CHARS_MIN: Final = 100
+"""How many characters each error text may have, however many there are."""
 
 
 class BadMessage(ValueError):
@@ -29,6 +34,16 @@ def wire_code(code: ErrorCode) -> Any:
 def error(code: ErrorCode, message: str = "") -> common_pb2.Error:
     """Returns an error message for the wire."""
     return common_pb2.Error(code=wire_code(code), message=message)
+
+
+def item_error(code: ErrorCode, message: str, items: int) -> common_pb2.Error:
+    """Returns the error of one of `items` results. All texts of an answer together have about TEXTS_CHARS_MAX characters.
+
+    Example: 10,000 unknown topics with names of 249 characters. An answer has each name in its own field, and once more in the
+    text; whole texts would make the answer larger than the 4 MiB that a client takes. The texts are cut at 104 characters.
+    """
+    chars_max = max(TEXT_CHARS_MIN, TEXTS_CHARS_MAX // max(1, items))
+    return error(code, message if len(message) <= chars_max else message[: chars_max - 3] + "...")
 
 
 def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:

@@ -371,7 +371,7 @@ OPERATORS: Final = {
     "DeleteTopics": (
         *CHANGES,
         of_operators("names", ["nobody"], E.UNKNOWN_TOPIC_OR_PARTITION),
-        of_operators("names", [LONG], E.UNKNOWN_TOPIC_OR_PARTITION),
+        of_operators("names", [LONG], E.INVALID_REQUEST),
         Row("10,001 topics", busy, many("names", 10_001), E.INVALID_REQUEST),
     ),
     "IncrementalAlterConfigs": (

@@ -149,7 +149,7 @@ async def test_an_answer_that_is_too_large_to_be_received_is_no_refusal(node: Fa
     """gRPC says RESOURCE_EXHAUSTED here too, but the change was made: only its answer was lost."""
 
     async def verbose(*_: object) -> DeleteTopicsReply:
-        return DeleteTopicsReply(7, (TopicResult("x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "m" * (5 << 20)),))
+        return DeleteTopicsReply(7, (TopicResult("x" * (5 << 20), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),))
 
     node.submit = verbose  # type: ignore[method-assign, assignment]
     with pytest.raises(MayHaveHappened):
