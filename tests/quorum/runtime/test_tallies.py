@@ -1,12 +1,13 @@
 """What a running controller measures of itself."""
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from quorum.runtime.commit_meter import WAITING_MAX, CommitMeter
 from service_kit.process.tallies import Histogram
-from tests.quorum.runtime.quorum_of_three import quorum_of_three
+from tests.quorum.runtime.quorum_of_three import quorum_of_three, until
 
 
 def observed(meter_seconds: Histogram) -> list[float]:
@@ -40,9 +41,15 @@ def test_what_a_leader_could_not_commit_before_it_was_deposed_is_not_measured() 
     assert seconds.count == 0
 
 
+QUIET: Final = {
+    "brokers_fenced": "no broker is fenced here; tests/quorum/runtime/test_story.py",
+}
+"""The tallies that this test does not fill, each with its reason and the test that fills it."""
+
+
 @pytest.mark.slow
 async def test_a_quorum_at_work_fills_every_tally(tmp_path: Path) -> None:
-    """Turns, flushes and fetches are measured everywhere, commits and the election on the leader."""
+    """Turns, flushes and fetches are measured everywhere, commits, snapshots and the election on the leader."""
     async with quorum_of_three(tmp_path) as quorum, quorum.client() as client:
         await client.list_topics()
         active = next(each for each in quorum.loops.values() if each.status().is_active)
@@ -52,3 +59,11 @@ async def test_a_quorum_at_work_fills_every_tally(tmp_path: Path) -> None:
         assert active.tallies.commit_seconds.count > 0
         assert sum(active.tallies.fetch_seconds.series["voter",].counts) > 0
         assert active.tallies.elections.total >= active.tallies.elections_won.total == 1
+        await until(lambda: active.tallies.snapshot_write_seconds.count > 0)
+        counts = {
+            name: tally.count if isinstance(tally, Histogram) else tally.total
+            for name, tally in vars(active.tallies).items()
+        }
+        empty = {name for name, count in counts.items() if count == 0}
+        assert not (missing := empty - QUIET.keys()), f"nothing adds to {missing}; or add the tally to QUIET, with a reason"
+        assert not (filled := QUIET.keys() - empty), f"QUIET names {filled}, which is filled here"
