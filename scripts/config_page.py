@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from broker_agent.config import BrokerConfig
 from quorum.config import QuorumConfig
+from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
 from service_kit.process.config import Config
 from service_kit.process.settings import canonical_key
 
@@ -28,8 +29,8 @@ DAEMONS: Final[dict[str, type[Config]]] = {"controller": QuorumConfig, "broker":
 HEAD: Final = """# Configuration
 
 Written by `scripts/config_page.py` from `quorum/config.py`, `broker_agent/config.py` and `service_kit/security/tls_config.py`;
-don't edit it here. The keys of single topics and brokers, which operators change in a running cluster, are another matter:
-`quorum/controller/topics/config_keys.py` lists those.
+don't edit it here. The last two tables list the keys that operators change in a running cluster, from
+`quorum/controller/topics/config_keys.py`.
 
 The smallest configuration of a controller, without TLS and for this machine only:
 
@@ -144,7 +145,26 @@ def page() -> str:
             *(f"| `{each.name}` | {each.type} | {each.default} | {each.unit} | {each.text} |" for each in keys(model)),
             "",
         ]
+    for what, table in (("topic", TOPIC_KEYS), ("broker", BROKER_KEYS)):
+        parts += [
+            f"## Keys of a {what} in a running cluster\n",
+            "The controllers store these values; the data plane reads and uses them.\n",
+            "| key | value | default |\n|---|---|---|",
+            *(f"| `{each.name}` | {_values(each)} | {_quoted(each.default)} |" for each in table.values()),
+            "",
+        ]
     return "\n".join(parts)
+
+
+def _values(key: ConfigKey) -> str:
+    """The good values of a key, in the words of the refusal of a bad one."""
+    refusal = key.check("\x00")
+    assert refusal is not None and refusal.startswith("must be "), key
+    return refusal.removeprefix("must be ")
+
+
+def _quoted(text: str) -> str:
+    return f"`{text}`" if text else "empty"
 
 
 if __name__ == "__main__":
