@@ -145,10 +145,13 @@ def page() -> str:
             *(f"| `{each.name}` | {each.type} | {each.default} | {each.unit} | {each.text} |" for each in keys(model)),
             "",
         ]
+    uses = """The controllers store these values. They use `min.insync.replicas` for health counts and
+`unclean.leader.election.enable` for elections; your data plane uses the other values.
+"""
     for what, table in (("topic", TOPIC_KEYS), ("broker", BROKER_KEYS)):
         parts += [
             f"## Keys of a {what} in a running cluster\n",
-            "The controllers store these values; the data plane reads and uses them.\n",
+            uses,
             "| key | value | default |\n|---|---|---|",
             *(f"| `{each.name}` | {_values(each)} | {_quoted(each.default)} |" for each in table.values()),
             "",

@@ -65,5 +65,7 @@ async def test_a_quorum_at_work_fills_every_tally(tmp_path: Path) -> None:
             for name, tally in vars(active.tallies).items()
         }
         empty = {name for name, count in counts.items() if count == 0}
-        assert not (missing := empty - QUIET.keys()), f"nothing adds to {missing}; or add the tally to QUIET, with a reason"
+        assert not (missing := empty - QUIET.keys()), (
+            f"nothing adds to {missing}; or add the tally to QUIET, with a reason"
+        )
         assert not (filled := QUIET.keys() - empty), f"QUIET names {filled}, which is filled here"
