@@ -19,12 +19,14 @@ import ast
 import io
 import re
 import signal
+import subprocess
 import sys
 import tokenize
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -245,11 +247,32 @@ def write_caps(proses: dict[str, Prose]) -> None:
     CAPS.write_text("\n".join(lines) + "\n")
 
 
-def check(proses: dict[str, Prose]) -> int:
-    """Prints each number above its cap."""
-    caps = read_caps()
+def uncommitted() -> set[str] | None:
+    """The files that differ from the last commit, and new files; None without git."""
+    found: set[str] = set()
+    for command in (("diff", "--name-only", "--relative", "HEAD"), ("ls-files", "--others", "--exclude-standard")):
+        try:
+            run = subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        found.update(run.stdout.splitlines())
+    return found
+
+
+def blame(files: Iterable[str], changed: set[str] | None) -> str:
+    """The end of the line about a room with these files: the changed files of the room. Empty without git."""
+    if changed is None:
+        return ""
+    mine = sorted(changed.intersection(files))
+    return f"; changed: {', '.join(mine)}" if mine else "; git shows no uncommitted change in this room"
+
+
+def check(proses: dict[str, Prose], files: Mapping[str, Iterable[str]] = MappingProxyType({})) -> int:
+    """Prints each number above its cap. `files` has the names of each room's files."""
+    caps, changed = read_caps(), uncommitted()
     over = [
         f"{room}: {getattr(prose, number)} {number}, at most {getattr(caps.get(room, Cap()), number)}"
+        f"{blame(files.get(room, ()), changed)}"
         for room, prose in proses.items()
         for number in Cap._fields
         if getattr(prose, number) > getattr(caps.get(room, Cap()), number)
@@ -298,7 +321,7 @@ def main(arguments: list[str]) -> int:
         case []:
             table(proses | {"all": together(proses.values())})
         case ["--check"]:
-            return check(proses)
+            return check(proses, found)
         case ["--write"]:
             write_caps(proses)
         case [room] if room in found:

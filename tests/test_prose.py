@@ -61,3 +61,11 @@ def test_a_number_above_its_cap_fails_and_says_what_to_do(capsys: object) -> Non
     printed = capsys.readouterr().out  # type: ignore[attr-defined]
     assert "a new room: 100.0 openings, at most 1.0" in printed
     assert "--worst" in printed
+
+
+def test_a_room_above_its_cap_names_the_files_that_are_not_committed() -> None:
+    """A contributor sees at once if the own change is the cause. Without git, nothing is said."""
+    blame = PROSE["blame"]
+    assert blame(["quorum/a.py", "quorum/b.py"], {"quorum/b.py", "README.md"}) == "; changed: quorum/b.py"
+    assert blame(["quorum/a.py"], {"README.md"}) == "; git shows no uncommitted change in this room"
+    assert blame(["quorum/a.py"], None) == ""
