@@ -14,7 +14,7 @@ from metadata_log.format.partition_state import LEADER, REPLICAS
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE, Partition, RegisterBroker
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import TopicImage
-from quorum.controller.brokers.contact import BrokerState, state_of
+from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.controller import Controller
 from quorum.controller.topics.config_keys import KEYS
 
@@ -152,12 +152,12 @@ def list_brokers(
     listed: list[BrokerListing] = []
     for broker_id, registration in image.brokers.items():
         found = BrokerListing(
-            registration, state_of(registration), None, None, led[broker_id], replicas[broker_id], None
+            registration, shown_state(registration), None, None, led[broker_id], replicas[broker_id], None
         )
         if controller is not None:
             standing = controller.standing(image, broker_id)
             found = found._replace(
-                state=standing.state,
+                state=shown_state(registration) if standing.state is BrokerState.FENCED else standing.state,
                 last_contact_ms=standing.last_contact_ms,
                 metadata_offset=standing.metadata_offset,
                 session_deadline_ms=standing.session_deadline_ms,

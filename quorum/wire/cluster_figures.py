@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from metadata_log.image.metadata_image import MetadataImage
-from quorum.controller.brokers.contact import BrokerState, state_of
+from quorum.controller.brokers.contact import BrokerState, shown_state
 from quorum.controller.partitions.partition_counts import PartitionCounter, PartitionCounts
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
@@ -50,5 +50,5 @@ class ClusterFigures:
             return  # the node has no image yet, or has stopped its replay: the old figures stay
         if image is not self._counted:
             partitions = await asyncio.to_thread(self._counter.count, image)
-            brokers = Counter(map(state_of, image.brokers.values()))
+            brokers = Counter(map(shown_state, image.brokers.values()))
             self._counted, self.newest = image, Figures(brokers, image.topic_count, partitions)

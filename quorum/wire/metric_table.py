@@ -76,7 +76,7 @@ def _lags(status: NodeStatus) -> Mapping[Labels, float]:
 def _brokers(figures: Figures | None) -> Mapping[Labels, float]:
     if figures is None:
         return {}
-    return {(state.value,): figures.brokers[state] for state in BrokerState if state is not BrokerState.OFFLINE}
+    return {(state.value,): figures.brokers[state] for state in BrokerState}
 
 
 _Row = Metric[ControllerReading]
@@ -251,7 +251,7 @@ CLUSTER_ROWS: Final = (
     _Row(
         "brokers",
         Kind.GAUGE,
-        "Registered brokers by state; only the active controller shows them.",
+        "Registered brokers by state (offline: shut down in order); only the active controller shows them.",
         lambda of: _brokers(of.figures),
         ("state",),
     ),

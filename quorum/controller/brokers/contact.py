@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from metadata_log.format.records import RegisterBroker
+from quorum.controller.protocol.happenings import StateReason
 
 
 class BrokerState(Enum):
@@ -32,6 +33,18 @@ def state_of(broker: RegisterBroker) -> BrokerState:
     if broker.fenced:
         return BrokerState.FENCED
     return BrokerState.STOPPING if broker.in_controlled_shutdown else BrokerState.ONLINE
+
+
+def shown_state(broker: RegisterBroker) -> BrokerState:
+    """The state for operators: OFFLINE for a fenced broker that has shut down in order, so that its absence is no alarm.
+
+    The record has the reason, so a new leader shows the same. Example: broker 7 gets a SIGTERM, its leaderships move, and
+    controller 1 fences it with the reason `shut_down`: OFFLINE. Controller 1 dies, controller 2 leads: still OFFLINE. Broker 8
+    gets a kill -9 and is fenced with the reason `session_ended`: FENCED.
+    """
+    if broker.fenced and broker.reason == StateReason.SHUT_DOWN.value:
+        return BrokerState.OFFLINE
+    return state_of(broker)
 
 
 class Next(Enum):

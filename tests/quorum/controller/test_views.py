@@ -1,8 +1,11 @@
 """What an admin is shown: pages, counts, soft state where there is some."""
 
+import random
+
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import BROKER_RESOURCE, TOPIC_RESOURCE
 from quorum.controller.brokers.contact import BrokerState
+from quorum.controller.controller import Controller
 from quorum.controller.protocol.commands import (
     AlterConfigs,
     ConfigAlteration,
@@ -10,9 +13,10 @@ from quorum.controller.protocol.commands import (
     ConfigOperationKind,
     NewTopic,
 )
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS
 from quorum.controller.views import describe_configs, describe_topic, describe_topics, list_brokers, list_topics
-from tests.quorum.controller.cluster import Cluster
+from tests.quorum.controller.cluster import Cluster, registration
 
 
 def test_topics_are_listed_in_pages() -> None:
@@ -109,3 +113,20 @@ def test_the_broker_keys_that_topics_inherit_are_there() -> None:
     """A slip in a name would be a default that no operator can set."""
     named = {key.broker_key for key in TOPIC_KEYS.values()} - {""}
     assert len(named) == 6 and named <= BROKER_KEYS.keys()
+
+
+def test_a_broker_that_shut_down_in_order_is_offline_for_every_leader() -> None:
+    """The record has the reason: 0 has shut down, 1 was fenced. A new leader has heard neither of them."""
+    cluster = Cluster()
+    for broker_id in (0, 1):
+        cluster.run(registration(broker_id, reads_reasons=True))
+        cluster.lives[broker_id] = 1
+        cluster.contact(broker_id)
+    cluster.contact(0, wants_shut_down=True)
+    cluster.contact(1, wants_fence=True)
+    cluster.controller = Controller(ControllerConfig(), random.Random(2))
+    cluster.controller.activate(cluster.image, cluster.now_ms)
+
+    states = [broker.state for broker in list_brokers(cluster.image, cluster.controller)]
+    assert states == [BrokerState.OFFLINE, BrokerState.FENCED]
+    assert [broker.state for broker in list_brokers(cluster.image, None)] == states

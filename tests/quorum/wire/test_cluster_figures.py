@@ -24,6 +24,7 @@ async def test_the_active_controller_shows_brokers_topics_and_partitions() -> No
     assert shown(node, figures, "partitions") == {"": "NaN"} and shown(node, figures, "brokers") == {}
     await figures.look(node)
     assert shown(node, figures, "brokers") == {
+        '{state="offline"}': "0.0",
         '{state="fenced"}': "0.0",
         '{state="online"}': "3.0",
         '{state="stopping"}': "0.0",
