@@ -212,6 +212,8 @@ async def test_a_name_is_asked_for_again_when_the_channel_is_not_connected(files
             first = await reach(target)
             await first.channel_ready()
             assert await reach(target) is first
+        while (state := first.get_state()) is grpc.ChannelConnectivity.READY:  # gRPC notices the end in its own time
+            await asyncio.wait_for(first.wait_for_state_change(state), 10)
         with pytest.raises(OSError):  # refused, at once
             await reach(target)
         async with serve(FakeNode(), OURS, HostPort("127.0.0.1", port), grace_s=0, tls=files.two):
