@@ -1,6 +1,6 @@
-"""A new canonical record type is said in three files of `metadata_log`, and nowhere else.
+"""A new canonical record type is said in four files of `metadata_log`, and nowhere else.
 
-The fourth file is the one in `quorum/controller` that decides to write it. Here a type is added to a copy of the package, as
+The fifth file is the one in `quorum/controller` that decides to write it. Here a type is added to a copy of the package, as
 an author would, and a process of its own lives with it.
 """
 
@@ -48,7 +48,12 @@ WALK = "        yield from self.licences.values()\n"
 EDITS = '    _licences: Edits[Uuid, Licence] = Edits("licences")\n'
 
 BEFORE: dict[str, list[tuple[str, str]]] = {
-    "format/records.py": [("ControlRecord: TypeAlias =", RECORD), ("    | NoOp\n", "    | Licence\n")],
+    "format/records/security.py": [("@record(26)\n", RECORD)],
+    "format/records/__init__.py": [
+        ("    RemoveAccessControlEntry,\n", IMPORT),
+        ('    "MetadataRecord",\n', '    "Licence",\n'),
+        ("    | NoOp\n", "    | Licence\n"),
+    ],
     "image/metadata_image.py": [
         ("    MetadataRecord,\n", IMPORT),
         ("\n    @property\n    def offset(", FIELD),
@@ -118,7 +123,7 @@ assert [record for _, record in fold(key, [(0, one._replace(signature=b"")), (1,
 """
 
 
-def test_three_files_of_the_package_are_enough(tmp_path: Path) -> None:
+def test_four_files_of_the_package_are_enough(tmp_path: Path) -> None:
     """Codec, tools, digest, snapshots, changes and the fold by entity know the type from there."""
     copy = tmp_path / "metadata_log"
     shutil.copytree(Path(metadata_log.__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))

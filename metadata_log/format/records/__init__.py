@@ -1,0 +1,179 @@
+"""All records of the `@metadata` log. Each record type is defined once, in the file of its concern; import it from here.
+
+Controllers write and replay records, brokers replay them, snapshots contain them, and the Spark jobs fold them. A
+record is a `NamedTuple`: frozen, compact, and easy to pack. On disk it is the MessagePack array `[type, version, field,
+field, ...]` (see `codec`).
+
+Old bytes must decode for ever, so records change only as follows:
+  * a type number is never used again for another type;
+  * fields are only appended, and an appended field has a default;
+  * the meaning of a field never changes.
+
+`docs/recipes.md` lists the files that a new record type changes. The annotations `Uuid` and `Secret` mark ids and secrets.
+
+*Canonical records.* The image of the cluster is a set of canonical records, one for each entity: one `RegisterBroker`
+for a broker, one `Partition` for a partition, and so on. Other records (`PartitionChange`, `RemoveTopic`) change or
+remove canonical ones. A snapshot has the canonical records in canonical order, and the digest of an image is the sum of
+their hashes. Example:
+  1. the log has Partition(leader=1), PartitionChange(leader=2), PartitionChange(isr=(2, 3));
+  2. the image, on every node and in the Spark job, has one record: Partition(leader=2, isr=(2, 3));
+  3. so all nodes write the same bytes into their snapshots and have the same digest.
+
+Type numbers and meanings are Kafka's, for record types that Kafka has (metadata/.../common/metadata), without the
+legacy and ZooKeeper ones. Types from 64 on are control records: they are for the quorum itself, not for the image.
+
+Replay and snapshots support all types, but this release never writes some of them: transactions, ACLs, SCRAM
+credentials, delegation tokens, quotas, `ClearElr`, `NoOp`, and the ELR fields of partitions.
+"""
+
+from typing import TypeAlias
+
+from metadata_log.format.records.brokers import (
+    EXTERNAL_DATA_PLANE,
+    NO_DATA_PLANE,
+    STATE_REASON_CHARS_MAX,
+    STATE_REASONS,
+    STATE_SINCE_MS_MAX,
+    BrokerRegistrationChange,
+    RegisterBroker,
+    RegisterController,
+    UnregisterBroker,
+)
+from metadata_log.format.records.clients import (
+    PAYLOAD_HASH_BYTES,
+    PRINCIPAL_CHARS_MAX,
+    REMEMBERED_REPLY_BYTES_MAX,
+    REQUEST_SLOTS_MAX,
+    ClientQuota,
+    ProducerIds,
+    QuotaEntity,
+    RequestOutcome,
+)
+from metadata_log.format.records.quorum import (
+    KRaftVersion,
+    LeaderChange,
+    SnapshotFooter,
+    SnapshotHeader,
+    SnapshotMark,
+    Voter,
+    Voters,
+)
+from metadata_log.format.records.registry import (
+    FIRST_CONTROL_TYPE,
+    FROM_OFFSET,
+    RECORD_TYPES,
+    RECORD_VERSION,
+    TYPE_NUMBERS,
+    Endpoint,
+    FeatureRange,
+    Secret,
+)
+from metadata_log.format.records.security import (
+    AccessControlEntry,
+    DelegationToken,
+    RemoveAccessControlEntry,
+    RemoveDelegationToken,
+    RemoveUserScramCredential,
+    UserScramCredential,
+)
+from metadata_log.format.records.settings import BROKER_RESOURCE, TOPIC_RESOURCE, Config, FeatureLevel
+from metadata_log.format.records.topics import (
+    RECOVERED,
+    RECOVERING,
+    ClearElr,
+    Partition,
+    PartitionChange,
+    RemoveTopic,
+    Topic,
+)
+from metadata_log.format.records.transactions import AbortTransaction, BeginTransaction, EndTransaction, NoOp
+
+__all__ = [
+    "BROKER_RESOURCE",
+    "EXTERNAL_DATA_PLANE",
+    "FIRST_CONTROL_TYPE",
+    "FROM_OFFSET",
+    "NO_DATA_PLANE",
+    "PAYLOAD_HASH_BYTES",
+    "PRINCIPAL_CHARS_MAX",
+    "RECORD_TYPES",
+    "RECORD_VERSION",
+    "RECOVERED",
+    "RECOVERING",
+    "REMEMBERED_REPLY_BYTES_MAX",
+    "REQUEST_SLOTS_MAX",
+    "STATE_REASONS",
+    "STATE_REASON_CHARS_MAX",
+    "STATE_SINCE_MS_MAX",
+    "TOPIC_RESOURCE",
+    "TYPE_NUMBERS",
+    "AbortTransaction",
+    "AccessControlEntry",
+    "BeginTransaction",
+    "BrokerRegistrationChange",
+    "ClearElr",
+    "ClientQuota",
+    "Config",
+    "ControlRecord",
+    "DelegationToken",
+    "EndTransaction",
+    "Endpoint",
+    "FeatureLevel",
+    "FeatureRange",
+    "KRaftVersion",
+    "LeaderChange",
+    "MetadataRecord",
+    "NoOp",
+    "Partition",
+    "PartitionChange",
+    "ProducerIds",
+    "QuotaEntity",
+    "Record",
+    "RegisterBroker",
+    "RegisterController",
+    "RemoveAccessControlEntry",
+    "RemoveDelegationToken",
+    "RemoveTopic",
+    "RemoveUserScramCredential",
+    "RequestOutcome",
+    "Secret",
+    "SnapshotFooter",
+    "SnapshotHeader",
+    "SnapshotMark",
+    "Topic",
+    "UnregisterBroker",
+    "UserScramCredential",
+    "Voter",
+    "Voters",
+]
+
+ControlRecord: TypeAlias = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters | SnapshotMark
+
+MetadataRecord: TypeAlias = (
+    RegisterBroker
+    | UnregisterBroker
+    | BrokerRegistrationChange
+    | RegisterController
+    | Topic
+    | RemoveTopic
+    | Partition
+    | PartitionChange
+    | ClearElr
+    | Config
+    | FeatureLevel
+    | ClientQuota
+    | ProducerIds
+    | AccessControlEntry
+    | RemoveAccessControlEntry
+    | UserScramCredential
+    | RemoveUserScramCredential
+    | DelegationToken
+    | RemoveDelegationToken
+    | RequestOutcome
+    | NoOp
+    | BeginTransaction
+    | EndTransaction
+    | AbortTransaction
+)
+
+Record: TypeAlias = MetadataRecord | ControlRecord
