@@ -1,8 +1,9 @@
 """The delta: the effect of each record on an image, defined once for controllers, brokers, snapshots and Spark.
 
 A delta is opened on an image, takes records in log order, and is finished into the next image. Each touched shard and
-chunk of the image is copied once. The table `REPLAYS`, at the end of this file, has one row for each record type: its
-effect, the entities that it changes and, for a canonical record, its place in a snapshot.
+chunk of the image is copied once. The effects of topic and partition records are in `topic_delta`, all others are here.
+The table `REPLAYS`, at the end of this file, has one row for each record type: its effect, the entities that it changes
+and, for a canonical record, its place in a snapshot.
 
 *Replay is strict.* A record that does not fit raises `InvalidRecord`: an unknown topic, a leader outside the ISR, a
 stale broker epoch. A node that guessed would have another image than its peers.
@@ -19,21 +20,10 @@ references to others.
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import NODE_ID_MAX, ZERO_UUID, NodeId, Offset, Uuid, uuid_text
-from metadata_log.format.partition_state import (
-    REPLICAS,
-    NodeIds,
-    Unsound,
-    intern_state,
-    merge,
-    misfit,
-    state_of,
-    without_elr,
-)
+from metadata_log.format.ids import NODE_ID_MAX, NodeId, Offset, Uuid, uuid_text
 from metadata_log.format.records import (
     FROM_OFFSET,
     PAYLOAD_HASH_BYTES,
@@ -68,9 +58,9 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.canonical_order import OrderKey, by_bytes, by_number, by_quota, by_text
 from metadata_log.image.entity_key import EntityKey, clear_elr_keys, quota_keys, remove_topic_keys, topic_key
-from metadata_log.image.image_editor import Edits, ImageEditor, Misfit
-from metadata_log.image.metadata_image import MetadataImage, QuotaKey, ScramKey
-from metadata_log.image.topic_image import TopicEditor
+from metadata_log.image.image_editor import DeltaKind, Edits, Misfit
+from metadata_log.image.metadata_image import QuotaKey, ScramKey
+from metadata_log.image.topic_delta import TopicDelta
 
 
 class InvalidRecord(LogFormatError):
@@ -87,28 +77,9 @@ def _kept_epoch(old: RegisterBroker | None, new: RegisterBroker) -> int | None:
     return old.broker_epoch if old is not None and old.incarnation_id == new.incarnation_id else None
 
 
-class DeltaKind(Enum):
-    """The strictness of a replay."""
-
-    STRICT = auto()
-    """Records from the log: everything is checked."""
-    LOADING = auto()
-    """Records from a snapshot: canonical records only, with broker epochs filled in."""
-    FOLDING = auto()
-    """All records of one entity: references to other entities are not checked."""
-
-
-class MetadataDelta(ImageEditor):
+class MetadataDelta(TopicDelta):
     """Changes to one image, collected record by record. Not usable after `finish` or an `InvalidRecord`."""
 
-    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
-        super().__init__(image)
-        self._kind = kind
-        self._all_registered: set[NodeIds] = set()
-        """Replica lists that `_check_registered` has accepted. Cleared when a broker is unregistered."""
-
-    _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
-    _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
     _controllers: Edits[NodeId, RegisterController] = Edits("controllers")
     _features: Edits[str, int] = Edits("features")
     _quotas: Edits[QuotaKey, ClientQuota] = Edits("quotas")
@@ -310,107 +281,6 @@ class MetadataDelta(ImageEditor):
         del config[record.key]
         if not config:
             del self._configs[resource]
-
-    # --- topics and partitions ---
-
-    def _topic(self, record: Topic, offset: Offset) -> None:
-        if not record.name or record.topic_id == ZERO_UUID:
-            raise Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
-        if record.name in self._topic_ids:
-            raise Misfit(f"topic {record.name!r} exists")
-        if record.topic_id in self._topics or record.topic_id in self._open:
-            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
-        if self._kind is DeltaKind.LOADING:
-            # A snapshot has its topics one after the other. The previous topic is complete, so close its editor, which
-            # needs more memory than the topic.
-            for topic_id in [*self._open]:
-                self._close_topic(topic_id)
-        self._topic_ids[record.name] = record.topic_id
-        self._open[record.topic_id] = editor = TopicEditor(record.name, record.topic_id, None)
-        self._digest += editor.digest
-        self._record_count += 1
-        self.changed.topic_created(record.topic_id)
-
-    def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
-        """Remove the topic with its configs."""
-        if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
-            self._drop_configs((TOPIC_RESOURCE, record.name))
-            return
-        if self._topic_ids.get(record.name) != record.topic_id:
-            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
-        self._open_topic(record.topic_id)
-        self._close_topic(record.topic_id)
-        topic = self._topics.get(record.topic_id)
-        assert topic is not None
-        del self._topics[record.topic_id]
-        del self._topic_ids[record.name]
-        self._digest -= topic.digest
-        self._record_count -= 1 + topic.partition_count
-        self._partition_count -= topic.partition_count
-        self._drop_configs((TOPIC_RESOURCE, record.name))
-        self.changed.topic_deleted(record.topic_id, record.name)
-
-    def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
-        """Check that brokers which a partition newly names are registered (M7). A broker named before may have been
-        unregistered since.
-        """
-        if self._kind is DeltaKind.STRICT:
-            for broker_id in broker_ids:
-                if broker_id not in known and broker_id not in self._brokers:
-                    raise Misfit(f"broker {broker_id} is not registered")
-
-    def _partition(self, record: Partition, offset: Offset) -> None:
-        # The topic is nearly always open: this saves a call for each of millions of partitions.
-        editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
-        if record.partition != editor.partition_count:
-            raise Misfit(
-                f"partition {record.partition} of topic {editor.name!r} is not the next; the topic has {editor.partition_count}"
-            )
-        try:
-            state = state_of(record)
-        except Unsound as e:
-            raise Misfit(f"partition {editor.name}-{record.partition}: {e}") from None
-        replicas = state[REPLICAS]
-        if replicas not in self._all_registered:
-            self._check_registered(replicas, ())
-            self._all_registered.add(replicas)
-        editor.append(state)
-        self._partition_count += 1
-        self._record_count += 1
-
-    def _change_partition(self, record: PartitionChange, offset: Offset) -> None:
-        editor = self._open_topic(record.topic_id)
-        old = editor.state(record.partition)
-        if old is None:
-            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}")
-        new = merge(old, record)
-        why = misfit(new)
-        if why is not None:
-            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
-        if record.replicas is not None:
-            self._check_registered(new[REPLICAS], old[REPLICAS])
-        editor.change(record.partition, new)
-
-    def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
-        """Clear eligible leader replicas. Only partitions that have some are changed (KIP-966)."""
-        if record.topic_id is not None:
-            topic_ids = [record.topic_id]
-        elif record.topic_name is not None:
-            topic_id = self._topic_ids.get(record.topic_name)
-            if topic_id is None and self._kind is not DeltaKind.FOLDING:
-                raise Misfit(f"there is no topic {record.topic_name!r}")
-            topic_ids = [] if topic_id is None else [topic_id]
-        else:
-            topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
-            topic_ids = [each for each in {*topic_ids, *self._open} if each in self._topics or each in self._open]
-        for topic_id in topic_ids:
-            editor = self._open_topic(topic_id)
-            for partition in range(editor.partition_count):
-                old = editor.state(partition)
-                assert old is not None
-                new = without_elr(old)
-                if new is not old:
-                    editor.change(partition, intern_state(new))
 
 
 # --- the table -----------------------------------------------------------------------------------------------------

@@ -35,8 +35,9 @@ from metadata_log.format.records import (
     Topic,
 )
 from metadata_log.image.canonical_order import OrderKey
-from metadata_log.image.delta import REPLAYS, DeltaKind, MetadataDelta
+from metadata_log.image.delta import REPLAYS, MetadataDelta
 from metadata_log.image.entity_key import EVERY_TOPIC, EntityKey
+from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, NOWHERE
 
 __all__ = ["EVERY_TOPIC", "EntityKey", "OrderKey", "entity_keys", "fold", "invisible_ranges", "with_order_keys"]

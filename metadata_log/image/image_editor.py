@@ -1,12 +1,13 @@
 """An image under change: the touched maps and topics, and the new digest and counts.
 
-`MetadataDelta` knows the meaning of records; this base class does the bookkeeping. Two promises: digest and counts of
-the finished image always agree with its canonical records, and each shard and chunk of the old image is copied at most
-once and never changed.
+`MetadataDelta` and `TopicDelta` know the meaning of records; this base class does the bookkeeping. Two promises: digest
+and counts of the finished image always agree with its canonical records, and each shard and chunk of the old image is
+copied at most once and never changed.
 
-Maps whose contents this class reads have their `Edits` here. All other maps are declared and filled in `MetadataDelta`.
+Maps whose contents this class reads have their `Edits` here. All other maps are declared where they are filled.
 """
 
+from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
 from metadata_log.format.ids import Uuid, uuid_text
@@ -23,6 +24,17 @@ V = TypeVar("V")
 
 class Misfit(Exception):
     """The reason of an InvalidRecord, raised where the offset is not known."""
+
+
+class DeltaKind(Enum):
+    """The strictness of a replay."""
+
+    STRICT = auto()
+    """Records from the log: everything is checked."""
+    LOADING = auto()
+    """Records from a snapshot: canonical records only, with broker epochs filled in."""
+    FOLDING = auto()
+    """All records of one entity: references to other entities are not checked."""
 
 
 class Edits(Generic[K, V]):
@@ -46,8 +58,9 @@ class Edits(Generic[K, V]):
 class ImageEditor:
     """Changes to one image, collected until `finish`."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
         self.image = image
+        self._kind = kind
         self.changed = Changes()
         """Complete once the image is finished."""
         self._digest = image.digest

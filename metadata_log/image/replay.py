@@ -35,7 +35,8 @@ from metadata_log.format.records import (
     SnapshotMark,
 )
 from metadata_log.image.changes import Changes
-from metadata_log.image.delta import DeltaKind, InvalidRecord, MetadataDelta
+from metadata_log.image.delta import InvalidRecord, MetadataDelta
+from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance, evolved
 
 _MARKERS: Final = frozenset({BeginTransaction, EndTransaction, AbortTransaction})

@@ -32,7 +32,8 @@ from metadata_log.format.records import (
     Topic,
     UnregisterBroker,
 )
-from metadata_log.image.delta import REPLAYS, DeltaKind, InvalidRecord, MetadataDelta
+from metadata_log.image.delta import REPLAYS, InvalidRecord, MetadataDelta
+from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from tests.metadata_log.histories import History, broker, uuid
 

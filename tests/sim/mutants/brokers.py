@@ -8,7 +8,7 @@ from dataclasses import replace
 from metadata_log.format.ids import NO_LEADER, NodeId, Offset, Uuid
 from metadata_log.format.partition_state import PARTITION_EPOCH, REPLICAS, PartitionState, merge
 from metadata_log.format.records import PartitionChange, RegisterBroker
-from metadata_log.image import delta
+from metadata_log.image import delta, topic_delta
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.store.log import Log
 from quorum.controller.brokers import broker_commands as controller_brokers
@@ -119,7 +119,7 @@ def _elect_whoever_is_there(self: PartitionChangeBuilder) -> NodeId:
 def _elect_without_a_check() -> Iterator[None]:
     with (
         patched(PartitionChangeBuilder, "_elected", _elect_whoever_is_there),
-        patched(delta, "misfit", lambda state: None),
+        patched(topic_delta, "misfit", lambda state: None),
     ):
         yield
 
@@ -137,7 +137,7 @@ def _place_on_strangers(self: Placer, partition_count: int, replication_factor: 
 def _place_without_a_check() -> Iterator[None]:
     with (
         patched(Placer, "place", _place_on_strangers),
-        patched(delta.MetadataDelta, "_check_registered", lambda self, broker_ids, known: None),
+        patched(topic_delta.TopicDelta, "_check_registered", lambda self, broker_ids, known: None),
     ):
         yield
 
@@ -285,7 +285,7 @@ BROKERS: dict[str, Mutant] = {
     ),
     "partition-epoch-not-raised": Mutant(
         "a partition changes and keeps its epoch",
-        lambda: patched(delta, "merge", _merge_keeping_epoch),
+        lambda: patched(topic_delta, "merge", _merge_keeping_epoch),
     ),
     "leader-outside-the-isr": Mutant(
         "if no member of the ISR is left, any replica leads, and replay accepts this",

@@ -1,0 +1,140 @@
+"""The effects of the records of topics and partitions on an image.
+
+A topic under change has an editor, which keeps the states of its partitions until the topic is closed: millions of partitions
+are replayed without a new topic for each. All other effects are in `delta`, which builds on this class.
+"""
+
+from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, Uuid, uuid_text
+from metadata_log.format.partition_state import (
+    REPLICAS,
+    NodeIds,
+    Unsound,
+    intern_state,
+    merge,
+    misfit,
+    state_of,
+    without_elr,
+)
+from metadata_log.format.records import (
+    TOPIC_RESOURCE,
+    ClearElr,
+    Partition,
+    PartitionChange,
+    RegisterBroker,
+    RemoveTopic,
+    Topic,
+)
+from metadata_log.image.image_editor import DeltaKind, Edits, ImageEditor, Misfit
+from metadata_log.image.metadata_image import MetadataImage
+from metadata_log.image.topic_image import TopicEditor
+
+
+class TopicDelta(ImageEditor):
+    """Changes to the topics of one image. The registered brokers are needed to check replicas."""
+
+    def __init__(self, image: MetadataImage, *, kind: DeltaKind = DeltaKind.STRICT) -> None:
+        super().__init__(image, kind=kind)
+        self._all_registered: set[NodeIds] = set()
+        """Replica lists that `_check_registered` has accepted. Cleared when a broker is unregistered."""
+
+    _topic_ids: Edits[str, Uuid] = Edits("topic_ids")
+    _brokers: Edits[NodeId, RegisterBroker] = Edits("brokers")
+
+    def _topic(self, record: Topic, offset: Offset) -> None:
+        if not record.name or record.topic_id == ZERO_UUID:
+            raise Misfit(f"topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        if record.name in self._topic_ids:
+            raise Misfit(f"topic {record.name!r} exists")
+        if record.topic_id in self._topics or record.topic_id in self._open:
+            raise Misfit(f"topic id {uuid_text(record.topic_id)} is taken")
+        if self._kind is DeltaKind.LOADING:
+            # A snapshot has its topics one after the other. The previous topic is complete, so close its editor, which
+            # needs more memory than the topic.
+            for topic_id in [*self._open]:
+                self._close_topic(topic_id)
+        self._topic_ids[record.name] = record.topic_id
+        self._open[record.topic_id] = editor = TopicEditor(record.name, record.topic_id, None)
+        self._digest += editor.digest
+        self._record_count += 1
+        self.changed.topic_created(record.topic_id)
+
+    def _remove_topic(self, record: RemoveTopic, offset: Offset) -> None:
+        """Remove the topic with its configs."""
+        if self._kind is DeltaKind.FOLDING and self._topic_ids.get(record.name) is None:
+            self._drop_configs((TOPIC_RESOURCE, record.name))
+            return
+        if self._topic_ids.get(record.name) != record.topic_id:
+            raise Misfit(f"there is no topic {record.name!r} with id {uuid_text(record.topic_id)}")
+        self._open_topic(record.topic_id)
+        self._close_topic(record.topic_id)
+        topic = self._topics.get(record.topic_id)
+        assert topic is not None
+        del self._topics[record.topic_id]
+        del self._topic_ids[record.name]
+        self._digest -= topic.digest
+        self._record_count -= 1 + topic.partition_count
+        self._partition_count -= topic.partition_count
+        self._drop_configs((TOPIC_RESOURCE, record.name))
+        self.changed.topic_deleted(record.topic_id, record.name)
+
+    def _check_registered(self, broker_ids: NodeIds, known: NodeIds) -> None:
+        """Check that brokers which a partition newly names are registered (M7). A broker named before may have been
+        unregistered since.
+        """
+        if self._kind is DeltaKind.STRICT:
+            for broker_id in broker_ids:
+                if broker_id not in known and broker_id not in self._brokers:
+                    raise Misfit(f"broker {broker_id} is not registered")
+
+    def _partition(self, record: Partition, offset: Offset) -> None:
+        # The topic is nearly always open: this saves a call for each of millions of partitions.
+        editor = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
+        if record.partition != editor.partition_count:
+            raise Misfit(
+                f"partition {record.partition} of topic {editor.name!r} is not the next; the topic has {editor.partition_count}"
+            )
+        try:
+            state = state_of(record)
+        except Unsound as e:
+            raise Misfit(f"partition {editor.name}-{record.partition}: {e}") from None
+        replicas = state[REPLICAS]
+        if replicas not in self._all_registered:
+            self._check_registered(replicas, ())
+            self._all_registered.add(replicas)
+        editor.append(state)
+        self._partition_count += 1
+        self._record_count += 1
+
+    def _change_partition(self, record: PartitionChange, offset: Offset) -> None:
+        editor = self._open_topic(record.topic_id)
+        old = editor.state(record.partition)
+        if old is None:
+            raise Misfit(f"topic {editor.name!r} has no partition {record.partition}")
+        new = merge(old, record)
+        why = misfit(new)
+        if why is not None:
+            raise Misfit(f"partition {editor.name}-{record.partition}: {why}")
+        if record.replicas is not None:
+            self._check_registered(new[REPLICAS], old[REPLICAS])
+        editor.change(record.partition, new)
+
+    def _clear_elr(self, record: ClearElr, offset: Offset) -> None:
+        """Clear eligible leader replicas. Only partitions that have some are changed (KIP-966)."""
+        if record.topic_id is not None:
+            topic_ids = [record.topic_id]
+        elif record.topic_name is not None:
+            topic_id = self._topic_ids.get(record.topic_name)
+            if topic_id is None and self._kind is not DeltaKind.FOLDING:
+                raise Misfit(f"there is no topic {record.topic_name!r}")
+            topic_ids = [] if topic_id is None else [topic_id]
+        else:
+            topic_ids = [topic.topic_id for topic in self.image.topics_by_id.unordered_values()]
+            topic_ids = [each for each in {*topic_ids, *self._open} if each in self._topics or each in self._open]
+        for topic_id in topic_ids:
+            editor = self._open_topic(topic_id)
+            for partition in range(editor.partition_count):
+                old = editor.state(partition)
+                assert old is not None
+                new = without_elr(old)
+                if new is not old:
+                    editor.change(partition, intern_state(new))
