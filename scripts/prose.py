@@ -7,8 +7,8 @@
     python scripts/prose.py --write            lowers the caps to today's numbers; a cap is never raised by this
 
 A room is a package directory with its direct files, or a group of documents. In `.py` files docstrings and comments count,
-in `.md` files all text outside of headings, code blocks and link targets. Tests are not measured. Three numbers (the rules are in
-STYLE.md):
+in `.proto` files comments, in `.md` files all text outside of headings, code blocks and link targets. Tests are not measured.
+Three numbers (the rules are in STYLE.md):
 
     openings   of 100 sentences, sentences with a clause first ("Who asks is ...", "What was lost ..."); questions don't count
     pronouns   of 100 words, words like "it", "that", "one" and "nobody": the reader has to look back for a noun
@@ -50,6 +50,7 @@ GROUPS = {
     "STYLE, CONTRIBUTING, CHANGELOG": ("STYLE.md", "CONTRIBUTING.md", "CHANGELOG.md"),
     "docs": ("docs/*.md",),
     "deploy/runbook": ("deploy/runbook.md",),
+    "proto": ("proto/**/*.proto",),
 }
 GENERATED = {f"docs/{name}.md" for name in ("transitions", "metrics", "configuration", "cli", "api")}
 
@@ -196,8 +197,17 @@ def prose_of_markdown(source: str) -> Prose:
     return Prose(list(sentences_of(lines)), long_cells)
 
 
+def prose_of_proto(source: str) -> Prose:
+    """Comments: each comment is a block of lines that begin with `//`."""
+    lines = [(number, text.strip()) for number, text in enumerate(source.split("\n"), 1)]
+    return Prose(list(sentences_of((number, text[2:] if text.startswith("//") else "") for number, text in lines)), [])
+
+
+PROSE_OF = {".py": prose_of_python, ".md": prose_of_markdown, ".proto": prose_of_proto}
+
+
 def prose_of(path: Path) -> Prose:
-    return (prose_of_python if path.suffix == ".py" else prose_of_markdown)(path.read_text())
+    return PROSE_OF[path.suffix](path.read_text())
 
 
 def together(proses: Iterable[Prose]) -> Prose:

@@ -31,6 +31,14 @@ Who reads code?
 - The voter, e.g. 2, votes.
 """
 
+PROTO = """// What a service does. The leader
+// answers.
+service AdminService {
+  // Whose id is so.
+  int32 id = 1;  // not counted: comments have lines of their own
+}
+"""
+
 
 def openings(prose: object) -> list[str]:
     return [each.text for each in prose.sentences if each.opens_with_clause]  # type: ignore[attr-defined]
@@ -51,6 +59,13 @@ def test_markdown_counts_without_headings_code_and_link_targets() -> None:
     assert openings(prose) == ["Where the leader is, nobody knows; see [that].", "Whose turn is next"]
     assert [cell.line for cell in prose.long_cells] == [11]
     assert prose.sentences[-1].text == "The voter, e.g. 2, votes."
+
+
+def test_comments_of_proto_files_are_counted() -> None:
+    """Each block of `//` lines is a paragraph."""
+    prose = PROSE["prose_of_proto"](PROTO)
+    assert openings(prose) == ["What a service does.", "Whose id is so."]
+    assert [(each.line, each.text) for each in prose.sentences][1] == (1, "The leader answers.")
 
 
 def test_a_number_above_its_cap_fails_and_says_what_to_do(capsys: object) -> None:

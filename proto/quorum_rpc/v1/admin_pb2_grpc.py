@@ -26,25 +26,26 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
+    """The calls of operators and tools. Controllers answer these calls; brokers forward them to controllers.
 
-    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
-    done.
+    The answer to a change comes when the change is committed, with the offset at which the change took effect. The
+    answer to a read names the offset of the image that it describes. Errors of single topics, resources or partitions
+    are in `results`; the other items of the request were done.
 
     A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
     domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
     leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
-    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
-    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
+    made, unless the client could not connect. UNAVAILABLE with ErrorInfo always means that nothing was done; a change
+    that may have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the
+    answers.
 
-    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
-    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
-    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
-    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
-    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
-    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
-    mistake in the program; do not repeat the request).
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the
+    request names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER
+    (the asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same,
+    said by a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was
+    done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
+    (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
+    UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
     """
 
     def __init__(self, channel):
@@ -156,31 +157,32 @@ class AdminServiceStub(object):
 
 
 class AdminServiceServicer(object):
-    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
+    """The calls of operators and tools. Controllers answer these calls; brokers forward them to controllers.
 
-    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
-    done.
+    The answer to a change comes when the change is committed, with the offset at which the change took effect. The
+    answer to a read names the offset of the image that it describes. Errors of single topics, resources or partitions
+    are in `results`; the other items of the request were done.
 
     A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
     domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
     leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
-    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
-    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
+    made, unless the client could not connect. UNAVAILABLE with ErrorInfo always means that nothing was done; a change
+    that may have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the
+    answers.
 
-    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
-    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
-    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
-    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
-    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
-    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
-    mistake in the program; do not repeat the request).
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the
+    request names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER
+    (the asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same,
+    said by a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was
+    done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
+    (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
+    UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
     """
 
     def CreateTopics(self, request, context):
-        """Creates topics. The good ones are created together, in one atomic batch. Errors of a topic: TOPIC_ALREADY_EXISTS,
-        INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
-        INVALID_CONFIG, POLICY_VIOLATION.
+        """Creates topics. The topics without an error are created together, in one atomic batch. Errors of a topic:
+        TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -233,9 +235,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ElectLeaders(self, request, context):
-        """Gives leaderships back to preferred replicas (the first assigned ones) that are in sync and on online brokers.
-        Errors of a partition: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. A partition
-        with an error was not changed.
+        """Gives leaderships back to preferred replicas (the first assigned replicas), if they are in sync and on online
+        brokers. Errors of a partition: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION. A
+        partition with an error was not changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -265,15 +267,16 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribePartitionHealth(self, request, context):
-        """Counts the partitions without a leader and those with replicas out of sync, over all topics, and names the first of
-        each kind.
+        """Counts the partitions without a leader and the partitions with replicas out of sync, over all topics, and names
+        the first of each kind.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeQuorum(self, request, context):
-        """Describes the quorum as the answering controller knows it. Every controller answers, also while none leads.
+        """Describes the quorum as the answering controller knows it. Every controller answers, also while no controller
+        leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -281,24 +284,25 @@ class AdminServiceServicer(object):
 
     def AddVoter(self, request, context):
         """Makes a running, caught-up observer a voter (KIP-853). One change of the voters at a time. Errors: DUPLICATE_VOTER
-        (the controller votes already, perhaps with another disk), NOT_READY (another change is under way, or too few of
-        the new voters would fetch from this leader).
+        (the controller is a voter already, perhaps with another disk), NOT_READY (another change is not committed yet, or
+        too few of the new voters would fetch from this leader).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveVoter(self, request, context):
-        """Takes a voter out of the voter set (KIP-853). If its controller runs, it goes on as an observer. Errors:
-        VOTER_NOT_FOUND (it does not vote, or is the only voter), NOT_READY (as for AddVoter).
+        """Removes a voter from the voter set (KIP-853). A removed controller that runs becomes an observer. Errors:
+        VOTER_NOT_FOUND (the controller is no voter, or is the only voter), NOT_READY (as for AddVoter).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TransferLeadership(self, request, context):
-        """Lets the leader hand over its leadership. The answer comes when the leader has stepped down for the target; ask
-        DescribeQuorum who leads then. Errors: VOTER_NOT_FOUND, INVALID_REQUEST (the target is silent or not caught up).
+        """Asks the leader to give its leadership to another voter. The answer comes when the leader has resigned in favour
+        of the target; DescribeQuorum then says which voter leads. Errors: VOTER_NOT_FOUND, INVALID_REQUEST (the target is
+        silent or not caught up).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -328,8 +332,8 @@ class AdminServiceServicer(object):
 
     def Submit(self, request_iterator, context):
         """A stream for many changes at a time. Answers come in the order of completion, matched by `id`. Each call in a
-        message is decided and answered by itself. Errors: UNSUPPORTED_VERSION (a kind of call that this release does not
-        know); and those of the calls.
+        message is decided and answered by itself. Errors: UNSUPPORTED_VERSION (this release does not know the kind of
+        call), and the errors of the calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -447,25 +451,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """What operators and tools ask of the cluster. Controllers answer; brokers hand these calls on to controllers.
+    """The calls of operators and tools. Controllers answer these calls; brokers forward them to controllers.
 
-    A change is answered when it is committed, with the offset at which it took effect. A read is answered with the
-    offset that it is as of. Errors of single topics, resources or partitions stand in `results`, and then the others were
-    done.
+    The answer to a change comes when the change is committed, with the offset at which the change took effect. The
+    answer to a read names the offset of the image that it describes. Errors of single topics, resources or partitions
+    are in `results`; the other items of the request were done.
 
     A request that is refused as a whole ends with a gRPC status, and with a google.rpc.ErrorInfo in its details: the
     domain is "metaquorum", the reason is the name of an ErrorCode, and the metadata say where the leader is (leader_id,
     leader_epoch, leader_host, leader_port). A status without ErrorInfo comes from the transport: a change may have been
-    made, unless no connection came about. UNAVAILABLE with ErrorInfo always means that nothing was done; a change that may
-    have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the answers.
+    made, unless the client could not connect. UNAVAILABLE with ErrorInfo always means that nothing was done; a change
+    that may have been made is ABORTED with the reason REQUEST_TIMED_OUT. In a Submit stream refusals stand in the
+    answers.
 
-    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the request
-    names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER (the
-    asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same, said by
-    a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was done),
-    THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR (the disk
-    is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and UNKNOWN_SERVER_ERROR (a
-    mistake in the program; do not repeat the request).
+    Any call may be refused with: INVALID_REQUEST (a field has an impossible value), INCONSISTENT_CLUSTER_ID (the
+    request names another cluster), CLUSTER_AUTHORIZATION_FAILED (the certificate is not an operator's), NOT_CONTROLLER
+    (the asked node does not lead, and could not reach the leader: nothing was done), BROKER_NOT_AVAILABLE (the same,
+    said by a broker or a node that stops), NOT_READY (a new leader does not know yet what is committed: nothing was
+    done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
+    (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
+    UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
     """
 
     @staticmethod

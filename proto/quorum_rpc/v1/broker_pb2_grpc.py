@@ -26,11 +26,12 @@ if _version_not_supported:
 
 
 class BrokerServiceStub(object):
-    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
+    """The calls of brokers to the active controller. MetadataFetch brings new metadata, and is the broker's heartbeat.
 
-    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
-    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
-    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    Controllers do not forward these calls: a controller that does not lead refuses the call with NOT_CONTROLLER and
+    names the leader. Example: 1. Controller 1 leads, and 100 brokers reach controller 1 through controller 2. 2.
+    Controller 2 dies. 3. All 100 sessions end, although the leader and all brokers are alive. Every controller that has
+    the snapshot answers FetchMetadataSnapshot.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
     follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,
@@ -76,11 +77,12 @@ class BrokerServiceStub(object):
 
 
 class BrokerServiceServicer(object):
-    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
+    """The calls of brokers to the active controller. MetadataFetch brings new metadata, and is the broker's heartbeat.
 
-    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
-    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
-    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    Controllers do not forward these calls: a controller that does not lead refuses the call with NOT_CONTROLLER and
+    names the leader. Example: 1. Controller 1 leads, and 100 brokers reach controller 1 through controller 2. 2.
+    Controller 2 dies. 3. All 100 sessions end, although the leader and all brokers are alive. Every controller that has
+    the snapshot answers FetchMetadataSnapshot.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
     follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,
@@ -96,7 +98,7 @@ class BrokerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def MetadataFetch(self, request_iterator, context):
-        """Fetches committed metadata, and renews the broker's session. One stream for each broker, with one fetch in flight.
+        """Fetches committed metadata, and renews the broker's session. Each broker has one stream, with one fetch in flight.
         Errors: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -175,11 +177,12 @@ def add_BrokerServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class BrokerService(object):
-    """What brokers ask of the active controller. MetadataFetch is the feed of metadata and the broker's heartbeat in one.
+    """The calls of brokers to the active controller. MetadataFetch brings new metadata, and is the broker's heartbeat.
 
-    These calls are not handed on: a controller that does not lead refuses them with NOT_CONTROLLER and names the leader.
-    A broker's session counts only on the leader; a leader that brokers reach through another controller would lose all
-    brokers with that one. FetchMetadataSnapshot is answered by every controller that has the snapshot.
+    Controllers do not forward these calls: a controller that does not lead refuses the call with NOT_CONTROLLER and
+    names the leader. Example: 1. Controller 1 leads, and 100 brokers reach controller 1 through controller 2. 2.
+    Controller 2 dies. 3. All 100 sessions end, although the leader and all brokers are alive. Every controller that has
+    the snapshot answers FetchMetadataSnapshot.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION (the broker
     follows another generation of the cluster), CLUSTER_AUTHORIZATION_FAILED, NOT_CONTROLLER, NOT_READY,

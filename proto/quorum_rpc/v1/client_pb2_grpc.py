@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ClusterMetadataServiceStub(object):
-    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache. A request that is
-    refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
+    """The calls of clients of the partitioned system, to any broker. Brokers answer from their metadata cache. A request
+    that is refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
     """
 
     def __init__(self, channel):
@@ -49,8 +49,8 @@ class ClusterMetadataServiceStub(object):
 
 
 class ClusterMetadataServiceServicer(object):
-    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache. A request that is
-    refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
+    """The calls of clients of the partitioned system, to any broker. Brokers answer from their metadata cache. A request
+    that is refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
     """
 
     def Metadata(self, request, context):
@@ -92,8 +92,8 @@ def add_ClusterMetadataServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterMetadataService(object):
-    """What clients of the partitioned system ask of any broker. Brokers answer from their metadata cache. A request that is
-    refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
+    """The calls of clients of the partitioned system, to any broker. Brokers answer from their metadata cache. A request
+    that is refused as a whole ends with a gRPC status and an ErrorInfo, as in AdminService.
     """
 
     @staticmethod

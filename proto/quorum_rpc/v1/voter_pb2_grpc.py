@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class VoterServiceStub(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
+    """The calls of controllers to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
     CLUSTER_AUTHORIZATION_FAILED.
@@ -96,14 +96,14 @@ class VoterServiceStub(object):
 
 
 class VoterServiceServicer(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
+    """The calls of controllers to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
     CLUSTER_AUTHORIZATION_FAILED.
     """
 
     def Vote(self, request, context):
-        """Asks for a vote, or, as a pre-vote, whether a vote would be given. Errors: FENCED_LEADER_EPOCH, INVALID_VOTER_KEY.
+        """Asks for a vote; a pre-vote asks if the voter would give its vote. Errors: FENCED_LEADER_EPOCH, INVALID_VOTER_KEY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -124,7 +124,7 @@ class VoterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request_iterator, context):
-        """Fetches the log. One stream for each follower, with one fetch in flight. Errors: NOT_LEADER_OR_FOLLOWER,
+        """Fetches the log. Each follower has one stream, with one fetch in flight. Errors: NOT_LEADER_OR_FOLLOWER,
         FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, CHAIN_MISMATCH.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -140,15 +140,14 @@ class VoterServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadLog(self, request, context):
-        """Reads durable batches of any voter, for a node whose disk has lost them. Errors: OFFSET_OUT_OF_RANGE,
-        STORAGE_ERROR.
+        """Reads durable batches of any voter, for a node with a damaged disk. Errors: OFFSET_OUT_OF_RANGE, STORAGE_ERROR.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadSnapshot(self, request, context):
-        """Reads a piece of any voter's snapshot, for a node that has lost log which no voter's log reaches back to. Errors:
+        """Reads a piece of any voter's snapshot, for a node that has lost records which no voter's log has any more. Errors:
         SNAPSHOT_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -254,7 +253,7 @@ def add_VoterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class VoterService(object):
-    """What controllers say to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
+    """The calls of controllers to each other (KIP-595, KIP-630, KIP-853, KIP-996). Every request names the cluster.
 
     Any call may be refused with: INVALID_REQUEST, INCONSISTENT_CLUSTER_ID, INVALID_CONTROL_GENERATION,
     CLUSTER_AUTHORIZATION_FAILED.
