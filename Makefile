@@ -80,17 +80,17 @@ test: $(VENV)  ## every test that a change must pass; gets a Java only if PYTEST
 demo: java  ## a whole cluster on this machine, from its first election to a clean audit by Spark
 	@$(BIN)/python examples/demo.py
 
-sim: $(VENV)  ## the simulator: make sim SEEDS=1000 EVENTS=2000
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --events $(EVENTS)
+sim: $(VENV)  ## the simulator: make sim SEEDS=1000 EVENTS=2000; goes on where the same code was stopped
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) --events $(EVENTS) --journal .proofs
 
 sim-soak: $(VENV)  ## the simulator with random seeds, for HOURS=1
 	@$(BIN)/python -m tests.sim --hours $(HOURS) --events $(EVENTS)
 
 mutants: $(VENV)  ## seeded bugs, each of which the simulator must find within SEEDS seeds
-	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS)
+	@$(BIN)/python -m tests.sim --mutants --seeds $(SEEDS) --events $(EVENTS) --journal .proofs
 
 fuzz: $(VENV)  ## bad bytes for everything that reads bytes: make fuzz INPUTS=1000000
-	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --journal .proofs $(if $(SEED),--seed $(SEED))
 
 chaos: $(VENV)  ## real daemons under faults, judged by their clients' histories: make chaos MINUTES=10
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
@@ -114,5 +114,5 @@ image-spike: $(VENV)  ## memory and time of an image of PARTITIONS=2000000
 
 clean:  ## removes environments, caches and what was built; never a data directory
 	@rm -rf .venv .venv-codegen .venv-model .java dist build *.egg-info spark-warehouse
-	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .proofs
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

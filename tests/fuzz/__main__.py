@@ -10,6 +10,7 @@ answer, took too long, or took too much memory; it is printed, minimised.
 
 import argparse
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.fuzz.report import table
 from tests.fuzz.running import Tally, chunks, judge, run
 from tests.fuzz.targets import targets
+from tests.journal import opened
 
 
 def main() -> int:
@@ -27,6 +29,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="from which they follow (1)")
     parser.add_argument("--only", action="append", choices=sorted(targets()), metavar="NAME", help="this target")
     parser.add_argument("--input", type=bytes.fromhex, metavar="HEX", help="only this input, of the target named")
+    parser.add_argument(
+        "--journal", type=Path, metavar="DIRECTORY", help="keep results there, and go on from them next time"
+    )
     arguments = parser.parse_args()
     names = arguments.only or list(targets())
     if arguments.input is not None:
@@ -44,7 +49,7 @@ def main() -> int:
             for failure in tally.failures:
                 print(f"\n{failure}", flush=True)
 
-        tallies = run(work, advance)
+        tallies = run(work, advance, opened(arguments.journal, "fuzz"))
     print(table(tallies))
     return 1 if any(tally.failures for tally in tallies.values()) else 0
 

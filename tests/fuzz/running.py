@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from tests.fuzz.target import Target
 from tests.fuzz.targets import targets
+from tests.journal import Journal
 from tests.sim.runner import on_all_cores
 
 CPU_SECONDS_MAX: Final = 2.0
@@ -143,11 +144,13 @@ def chunks(names: Sequence[str], inputs: int, seed: int) -> list[Chunk]:
     return [Chunk(name, seed, first, min(size, each - first)) for first in range(0, each, size) for name in names]
 
 
-def run(work: Sequence[Chunk], progress: Callable[[Tally], None] = lambda _: None) -> dict[str, Tally]:
+def run(
+    work: Sequence[Chunk], progress: Callable[[Tally], None] = lambda _: None, journal: Journal | None = None
+) -> dict[str, Tally]:
     """The tally of every target; of those inputs that were fed, if somebody stops it."""
     found: dict[str, Tally] = {}
     with contextlib.suppress(KeyboardInterrupt):
-        for tally in on_all_cores(run_chunk, work):
+        for tally in on_all_cores(run_chunk, work, journal):
             before = found.get(tally.target, Tally(tally.target, Counter(), 0.0, ()))
             found[tally.target] = Tally(
                 tally.target,

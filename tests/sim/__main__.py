@@ -1,6 +1,7 @@
 """Runs the simulator.
 
     python -m tests.sim --seeds 1000                 many seeds, on all cores, whatever they find
+    python -m tests.sim --seeds 5000 --journal DIR   the same; goes on where a run of the same code was stopped
     python -m tests.sim --hours 8                    random seeds for so long
     python -m tests.sim --seed 17                    one of them again
     python -m tests.sim --seed 3 --mutant NAME       one seed with one bug
@@ -16,6 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.journal import opened
 from tests.sim import hunting
 from tests.sim.mutants import MUTANTS
 from tests.sim.report import Report
@@ -35,11 +37,15 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=2_000, help="events a seed under faults, at least (2000)")
     parser.add_argument("--mutant", choices=sorted(MUTANTS), metavar="NAME", help="put this bug in")
     parser.add_argument("--mutants", action="store_true", help="put in each bug in turn; each must be found")
+    parser.add_argument(
+        "--journal", type=Path, metavar="DIRECTORY", help="keep results there, and go on from them next time"
+    )
     parser.add_argument("--write", type=Path, metavar="PAGE", help="with --mutants: put what was found into this page")
     arguments = parser.parse_args()
     if arguments.mutants:
         names = [arguments.mutant] if arguments.mutant else list(MUTANTS)
-        return hunting.hunt_all(names, arguments.first, arguments.seeds or 1_000, arguments.events, arguments.write)
+        count, journal = arguments.seeds or 1_000, opened(arguments.journal, "mutants")
+        return hunting.hunt_all(names, arguments.first, count, arguments.events, arguments.write, journal)
     if arguments.seed is not None:
         report = Report()
         report.add(run_job(Job(arguments.seed, arguments.events, arguments.mutant)))
@@ -48,7 +54,8 @@ def main() -> int:
         report = watch(random_jobs(arguments.hours, arguments.events), None, fail_fast=arguments.fail_fast)
     else:
         jobs = seeds(arguments.first, arguments.seeds or 100, arguments.events, arguments.mutant)
-        report = watch(jobs, len(jobs), fail_fast=arguments.fail_fast)
+        journal = opened(arguments.journal, "sim")
+        report = watch(jobs, len(jobs), fail_fast=arguments.fail_fast, journal=journal)
     print(report)
     return 0 if report.is_good else 1
 

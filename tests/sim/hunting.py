@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.journal import Journal
 from tests.sim.mutants import MUTANTS
 from tests.sim.runner import Hunt, Outcome, on_all_cores, progress_bar, run_hunt
 
@@ -45,12 +46,19 @@ class Catch(NamedTuple):
         return cls(name.strip("`"), law, int(seed), int(events))
 
 
-def hunt_all(names: Sequence[str], first: int, count: int, events: int, page: Path | None = None) -> int:
+def hunt_all(
+    names: Sequence[str],
+    first: int,
+    count: int,
+    events: int,
+    page: Path | None = None,
+    journal: Journal | None = None,
+) -> int:
     """Each of these mutants must be found within `count` seeds. Puts what was found into the table of `page`, if one is given."""
     fallen: dict[str, Outcome] = {}
     with progress_bar("mutants") as bar:
         task = bar.add_task("mutants", total=len(names))
-        for hunt, outcome in on_all_cores(run_hunt, _hunts(names, first, count, events, fallen)):
+        for hunt, outcome in on_all_cores(run_hunt, _hunts(names, first, count, events, fallen), journal):
             known = fallen.get(hunt.mutant)
             if outcome.failure is not None and (known is None or outcome.seed < known.seed):
                 fallen[hunt.mutant] = outcome

@@ -6,15 +6,15 @@ import multiprocessing
 import os
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tests.journal import Journal
 from tests.sim.cluster import Cluster, SimulationFailed
 from tests.sim.coverage import Coverage
 from tests.sim.laws import LawBroken
@@ -25,7 +25,7 @@ By: TypeAlias = Literal["law", "assert", "error"]
 """What has ended a run: a law of these tests, an assert of production's, or anything else that was raised."""
 TESTS = Path(__file__).parents[1]
 
-_Task = TypeVar("_Task")
+_Task = TypeVar("_Task", bound=Hashable)
 _Result = TypeVar("_Result")
 
 
@@ -124,20 +124,37 @@ def _leave_with_parent() -> None:
     os._exit(1)
 
 
-def on_all_cores(work: Callable[[_Task], _Result], tasks: Iterable[_Task]) -> Iterator[_Result]:
-    """The results as they come. `tasks` may be endless: only a few are taken ahead. Closing the iterator ends the work."""
+def on_all_cores(
+    work: Callable[[_Task], _Result], tasks: Iterable[_Task], journal: Journal | None = None
+) -> Iterator[_Result]:
+    """The results as they come. `tasks` may be endless: only a few are taken ahead. Closing the iterator ends the work.
+
+    A task that is in the journal is not run again; a result that is new is noted there.
+    """
     cores = os.cpu_count() or 1
     pool = ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("forkserver"), initializer=_settle_in)
-    waiting = iter(tasks)
+    running: dict[Future[_Result], _Task] = {}
     try:
-        running: set[Future[_Result]] = {pool.submit(work, task) for task in islice(waiting, 2 * cores)}
+        for task in tasks:
+            if journal is not None and task in journal:
+                yield journal.result_of(task)
+                continue
+            running[pool.submit(work, task)] = task
+            if len(running) == 2 * cores:
+                yield from _ended(running, journal)
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            running |= {pool.submit(work, task) for task in islice(waiting, len(done))}
-            for future in done:
-                yield future.result()
+            yield from _ended(running, journal)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _ended(running: dict[Future[_Result], _Task], journal: Journal | None) -> Iterator[_Result]:
+    """Waits until some tasks have ended; takes them out of `running`, and notes their results."""
+    for future in wait(running, return_when=FIRST_COMPLETED).done:
+        task, result = running.pop(future), future.result()
+        if journal is not None:
+            journal.note(task, result)
+        yield result
 
 
 def progress_bar(title: str) -> Progress:

@@ -126,7 +126,7 @@ def test_a_mutant_that_is_broken_itself_is_no_catch(
 ) -> None:
     """The hunt took a TypeError for a find: when the code under a mutant changed, the mutant proved nothing any more."""
     monkeypatch.setitem(MUTANTS, "slip", Mutant("raises", lambda: patched(RaftCore, "next_deadline_ms", _slip)))
-    monkeypatch.setattr(hunting, "on_all_cores", map)
+    monkeypatch.setattr(hunting, "on_all_cores", lambda work, tasks, _: map(work, tasks))
     page = tmp_path / "page.md"
     page.write_text(f"{hunting.BEGIN}\n{hunting.END}\n")
 

@@ -8,19 +8,20 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
+from tests.journal import Journal
 from tests.sim.report import Report
 from tests.sim.runner import Job, on_all_cores, progress_bar, run_job
 
 LINE_EVERY_SECONDS = 60.0
 
 
-def watch(jobs: Iterable[Job], total: int | None, *, fail_fast: bool) -> Report:
+def watch(jobs: Iterable[Job], total: int | None, *, fail_fast: bool, journal: Journal | None = None) -> Report:
     """What these jobs, `total` of them if anybody knows, came to. On a terminal a bar tells how far they are, else lines do."""
     report = Report()
     started = told = time.monotonic()
     with progress_bar("sim") as bar:
         task = bar.add_task("sim", total=total)
-        for outcome in on_all_cores(run_job, jobs):
+        for outcome in on_all_cores(run_job, jobs, journal):
             report.add(outcome)
             bar.advance(task)
             if outcome.failure is not None:
