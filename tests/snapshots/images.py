@@ -4,7 +4,7 @@ from metadata_log.format.ids import OffsetAndEpoch
 from metadata_log.format.records import Endpoint, Voter, Voters
 from metadata_log.image.metadata_image import MetadataImage, Provenance, evolved
 from snapshots.format import SnapshotMeta
-from tests.metadata_log.histories import History
+from tests.metadata_log.image.histories import History
 
 VOTERS = Voters((Voter(1, b"d" * 16, (Endpoint("CONTROLLER", "c1", 9093),)),))
 

@@ -31,7 +31,7 @@ from metadata_log.image.metadata_image import Provenance, evolved
 from metadata_log.store.log import Log, LogConfig
 from snapshots.format import SnapshotMeta, genesis
 from snapshots.store import SnapshotStore
-from tests.metadata_log.histories import History
+from tests.metadata_log.image.histories import History
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 NODES = (1, 2, 3)

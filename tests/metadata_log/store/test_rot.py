@@ -10,7 +10,7 @@ from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import check
-from tests.metadata_log.damaged_log import (
+from tests.metadata_log.store.damaged_log import (
     CONFIG,
     ID,
     check_damaged,

@@ -35,7 +35,7 @@ from metadata_log.format.records import (
 from metadata_log.image.delta import REPLAYS, InvalidRecord, MetadataDelta
 from metadata_log.image.image_editor import DeltaKind
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
-from tests.metadata_log.histories import History, broker, uuid
+from tests.metadata_log.image.histories import History, broker, uuid
 
 TOPIC = uuid(7)
 

@@ -22,7 +22,7 @@ from metadata_log.format.records import (
 )
 from metadata_log.image.metadata_image import EMPTY_IMAGE, Provenance
 from metadata_log.image.replay import Replay, ReplayResult, ReplayStopped
-from tests.metadata_log.histories import History, LogWriter, broker, uuid
+from tests.metadata_log.image.histories import History, LogWriter, broker, uuid
 
 POISON = PartitionChange(uuid(99), 0, leader=1)
 

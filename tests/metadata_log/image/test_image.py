@@ -22,7 +22,7 @@ from metadata_log.image.entities import with_order_keys
 from metadata_log.image.metadata_image import EMPTY_IMAGE, MetadataImage, Provenance
 from metadata_log.image.replay import Replay, loading_delta
 from metadata_log.image.sharded_map import MapEditor, ShardedMap
-from tests.metadata_log.histories import History, broker, uuid
+from tests.metadata_log.image.histories import History, broker, uuid
 
 
 def image_of(*records: Record) -> MetadataImage:

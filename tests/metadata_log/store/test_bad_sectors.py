@@ -18,7 +18,7 @@ from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.log_notes import Flushed
 from metadata_log.store.segment import base_offset_of
 from metadata_log.store.segments import Extent, check
-from tests.metadata_log.damaged_log import ID, check_damaged, contents, everything, segments, within
+from tests.metadata_log.store.damaged_log import ID, check_damaged, contents, everything, segments, within
 from tests.sim.disk import MemoryDirectory, MemoryFile, Observer
 from tests.sim.disk_content import SECTOR_BYTES
 

@@ -17,7 +17,7 @@ from metadata_log.store.log_notes import FLUSHED_NAME, FlushedNote
 from metadata_log.store.piece import Piece
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, segment_name
 from metadata_log.store.segment_repair import REPAIR_SUFFIX
-from tests.metadata_log.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
+from tests.metadata_log.store.damaged_log import CONFIG, ID, SMALL, contents, everything, filled, segments
 from tests.sim.disk import MemoryDirectory, MemoryFile, PowerCut
 
 

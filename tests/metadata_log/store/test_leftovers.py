@@ -15,7 +15,7 @@ from metadata_log.format.records import Topic
 from metadata_log.store.damage import DamagedRange, LostTail
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES, SegmentHeader, pack_header, segment_name
-from tests.metadata_log.damaged_log import (
+from tests.metadata_log.store.damaged_log import (
     CONFIG,
     ID,
     SMALL,

@@ -24,7 +24,7 @@ from metadata_log.format.records import (
 from metadata_log.image.digest import MODULUS, record_hash
 from metadata_log.image.entities import EVERY_TOPIC, entity_keys, fold, invisible_ranges, with_order_keys
 from metadata_log.image.entity_key import EntityKey
-from tests.metadata_log.histories import History, uuid
+from tests.metadata_log.image.histories import History, uuid
 
 Marker = tuple[Offset, BeginTransaction | EndTransaction | AbortTransaction]
 
