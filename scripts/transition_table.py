@@ -10,7 +10,7 @@ from quorum.core.roles import TRANSITIONS, Role, RoleState, Why
 
 PATH = Path(__file__).resolve().parents[1] / "docs" / "transitions.md"
 
-HEAD = """# The roles of a controller, and every way from one to another
+HEAD = """# Roles of a controller, and the changes between roles
 
 Written by `scripts/transition_table.py` from `quorum/core/roles.py`; don't edit it here. A change of role that is not in the
 second table is a bug, and stops the node. Nothing is skipped: `QuorumState.become` is the one door.
