@@ -3,14 +3,11 @@
 `python scripts/config_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
 """
 
-import ast
 import enum
 import inspect
-import sys
 import types
 import typing
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +17,7 @@ from pydantic.fields import FieldInfo
 from broker_agent.config import BrokerConfig
 from quorum.config import QuorumConfig
 from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigKey
+from scripts.docstrings import docstrings
 from service_kit.process.config import Config
 from service_kit.process.settings import canonical_key
 
@@ -76,21 +74,8 @@ def docstring(model: type[BaseModel], field: str) -> str:
     """The docstring below a field, in the declaring class."""
     for kind in model.__mro__:
         if field in inspect.get_annotations(kind):
-            return _docstrings(kind).get(field, "")
+            return docstrings(kind).get(field, "")
     raise AssertionError(f"{model}.{field} is declared nowhere")
-
-
-def _docstrings(kind: type) -> dict[str, str]:
-    tree = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
-    return {
-        first.target.id: " ".join(str(second.value.value).split())
-        for first, second in pairwise(body)
-        if isinstance(first, ast.AnnAssign)
-        and isinstance(first.target, ast.Name)
-        and isinstance(second, ast.Expr)
-        and isinstance(second.value, ast.Constant)
-    }
 
 
 def _type(info: FieldInfo) -> str:

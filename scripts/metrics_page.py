@@ -3,17 +3,14 @@
 `python scripts/metrics_page.py` writes the file; tests/test_generated_pages.py fails while it says something else.
 """
 
-import ast
-import inspect
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
 from broker_agent.metric_table import BROKER_METRICS
-from quorum.core.protocol import problem
 from quorum.core.protocol.problem import ProblemCode
 from quorum.wire.metric_table import CONTROLLER_METRICS
+from scripts.docstrings import docstrings
 from service_kit.process.metrics import Metric
 
 PATH: Final = Path(__file__).resolve().parents[1] / "docs" / "metrics.md"
@@ -76,7 +73,7 @@ def page() -> str:
 
 
 def _problems() -> Iterator[str]:
-    texts = docstrings(problem, "ProblemCode")
+    texts = docstrings(ProblemCode)
     yield "| code | meaning |"
     yield "|---|---|"
     for code in ProblemCode:
@@ -89,18 +86,6 @@ def _table(rows: Iterable[Metric[Any]]) -> Iterator[str]:
     for row in rows:
         labels = ", ".join(f"`{label}`" for label in row.labels)
         yield f"| `{row.full_name}` | {row.kind.value} | {labels} | {row.help} |"
-
-
-def docstrings(module: object, name: str) -> dict[str, str]:
-    """The docstring below each assignment in the body of a class, by the assigned name."""
-    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
-    found: dict[str, str] = {}
-    for first, second in pairwise(body):
-        target = first.targets[0] if isinstance(first, ast.Assign) else getattr(first, "target", None)
-        if isinstance(target, ast.Name) and isinstance(second, ast.Expr) and isinstance(second.value, ast.Constant):
-            found[target.id] = " ".join(str(second.value.value).split())
-    return found
 
 
 if __name__ == "__main__":
