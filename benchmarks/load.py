@@ -1,31 +1,24 @@
 """Closed-loop load and its figures: a fixed number of callers, each with one call under way."""
 
 import asyncio
+import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 Call = Callable[[int], Awaitable[object]]
 
 
 class Figures(NamedTuple):
-    """The figures of one run. Latencies are in milliseconds."""
+    """The figures of one run."""
 
     calls: int
     seconds: float
     p50_ms: float
-    p99_ms: float
-    max_ms: float
 
     @property
     def per_second(self) -> float:
         return self.calls / self.seconds
-
-
-def figures(latencies_s: Sequence[float], seconds: float) -> Figures:
-    ordered = sorted(latencies_s)
-    at = [ordered[min(len(ordered) - 1, int(len(ordered) * part))] * 1_000 for part in (0.5, 0.99, 1.0)]
-    return Figures(len(ordered), seconds, *at)
 
 
 async def closed_loop(call: Call, *, callers: int, seconds: float, warm_up_s: float = 1.0) -> Figures:
@@ -45,7 +38,7 @@ async def closed_loop(call: Call, *, callers: int, seconds: float, warm_up_s: fl
                 latencies.append(done - began)
 
     await asyncio.gather(*(caller() for _ in range(callers)))
-    return figures(latencies, seconds)
+    return Figures(len(latencies), seconds, statistics.median(latencies) * 1_000)
 
 
 async def until_acknowledged(call: Call, *, timeout_s: float = 30.0) -> float:

@@ -1,4 +1,4 @@
-"""Brokers without processes: registered and kept alive from the benchmark's own loop, so that topics have somewhere to live."""
+"""Brokers without processes: the benchmark's own loop registers them and keeps them alive, so that topics have replicas."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ class _Session:
 
 
 class Sessions:
-    """So many brokers, Online for as long as the block lasts. They stay just above their own registration."""
+    """A number of brokers, online until the end of the block. They stay just above their own registration."""
 
     def __init__(self, targets: list[str], cluster_id: str, count: int) -> None:
         self._channels = [grpc.aio.insecure_channel(target) for target in targets]
@@ -40,10 +40,10 @@ class Sessions:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        if self._task is not None:  # None after a registration that failed
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
         for channel in self._channels:
             await channel.close()
 

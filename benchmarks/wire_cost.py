@@ -16,7 +16,7 @@ from typing import NamedTuple
 import uvloop
 from quorum_rpc.v1 import admin_pb2
 
-from benchmarks.load import Call, Figures, closed_loop
+from benchmarks.load import Call, closed_loop
 from benchmarks.ours import OurCluster
 
 
@@ -36,7 +36,7 @@ def _spent(pid: int) -> _Spent:
     return _Spent(cpu_ns, switches)
 
 
-async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, seconds: float) -> Figures:
+async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, seconds: float) -> None:
     pids = {**await cluster.pids(), "client": os.getpid()}
     before = {name: _spent(pid) for name, pid in pids.items()}
     made = 0
@@ -54,7 +54,6 @@ async def _measured(what: str, cluster: OurCluster, call: Call, callers: int, se
         for name in pids
     )
     print(f"{what:22} {figures.per_second:7,.0f}/s  p50 {figures.p50_ms:6.2f} ms  {costs}", flush=True)
-    return figures
 
 
 async def run(seconds: float) -> None:
