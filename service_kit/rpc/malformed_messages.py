@@ -1,20 +1,20 @@
-"""Requests that cannot be decoded: the call ends with INTERNAL, as in every gRPC server, with at most one log line per second.
+"""Requests that cannot be decoded: the call is refused, with at most one log line per second.
 
 grpc.aio alone takes such a request for a failure of the method: it answers UNKNOWN and logs a traceback each time, without a
 limit. A `Guard` wraps every method of a server, and decodes in grpc.aio's place. The guard also counts the calls
 (`call_tallies`), because it sees each of them:
 
     1. A client sends 1,000 requests of random bytes within a second.
-    2. Each call ends with INTERNAL, "the request is not a message of this method".
+    2. Each call ends with INVALID_ARGUMENT and the reason INVALID_REQUEST: nothing was done (`refusals`).
     3. The log has one line with method and peer. The first line after that second has the number of the others.
 
-A failure of the method itself keeps its traceback.
+A stream ends with INTERNAL, as in every gRPC server, and without a reason: its earlier requests may have been done. A failure of the method itself keeps its traceback.
 """
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -23,9 +23,11 @@ from service_kit.process.clock import now_s
 from service_kit.process.logs import get_logger
 from service_kit.process.tallies import Counter
 from service_kit.rpc.call_tallies import CallTallies, code_name, method_name
+from service_kit.rpc.refusals import Refusal
 
 LINE_INTERVAL_S: Final = 1.0
 TEXT: Final = "the request is not a message of this method"
+REFUSAL: Final = Refusal("INVALID_REQUEST", f"{TEXT}; nothing was done")
 
 log = get_logger(__name__)
 
@@ -66,15 +68,24 @@ class Guard:
         if self._leaving is not None:
             await self._leaving.wait()
 
-    async def refuse(self, method: str, context: Any) -> None:
-        """Ends the call; writes a log line if the last one is a second old."""
+    async def refuse(self, method: str, context: Any) -> NoReturn:
+        """Ends a call whose only request cannot be decoded."""
+        self._tell(method, context)
+        await REFUSAL.end(context)
+
+    async def break_off(self, method: str, context: Any) -> None:
+        """Ends a stream with a request that cannot be decoded."""
+        self._tell(method, context)
+        await context.abort(grpc.StatusCode.INTERNAL, TEXT)
+
+    def _tell(self, method: str, context: Any) -> None:
+        """Writes a log line, or counts the call if the last line is less than a second old."""
         now_s = asyncio.get_running_loop().time()
         if self._told_s is None or now_s >= self._told_s + LINE_INTERVAL_S:
             log.warning("malformed request", method=method, peer=context.peer(), others_since=self._untold)
             self._told_s, self._untold = now_s, 0
         else:
             self._untold += 1
-        await context.abort(grpc.StatusCode.INTERNAL, TEXT)
 
 
 class _Guarded(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -155,11 +166,11 @@ def _around_coroutine(
         code = "CANCELLED"
         try:
             if request is _MALFORMED:
-                return await guard.refuse(name, context)
+                await guard.refuse(name, context)
             try:
                 response = await behavior(request, context)
             except DecodeError:  # from a stream, which is decoded when the method reads it
-                return await guard.refuse(name, context)
+                return await guard.break_off(name, context)
             code = code_name(context.code())
             return response
         except Exception:
@@ -186,7 +197,7 @@ def _around_generator(behavior: Callable[[Any, Any], Any], name: str, guard: Gua
                 async for response in behavior(request, context):
                     yield response
             except DecodeError:
-                await guard.refuse(name, context)
+                await guard.break_off(name, context)
             code = code_name(context.code())
         except Exception:
             code = _failure(context)

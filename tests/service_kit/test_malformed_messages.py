@@ -15,6 +15,7 @@ from service_kit.process.logs import Logs
 from service_kit.rpc.call_tallies import CallTallies
 from service_kit.rpc.dial import Dialer
 from service_kit.rpc.malformed_messages import LINE_INTERVAL_S, Guard
+from service_kit.rpc.refusals import Refusal
 from service_kit.rpc.server import serving
 
 GARBAGE = b"\xff" * 20
@@ -95,14 +96,23 @@ async def channel() -> AsyncIterator[grpc.aio.Channel]:
 async def test_garbage_costs_the_log_one_line_and_no_traceback(
     channel: grpc.aio.Channel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Five malformed requests of each kind of method end with INTERNAL; good ones are answered before, between and after."""
+    """Five malformed requests of each kind of method; good requests are answered after each five.
+
+    A method with one request refuses it, with a reason: nothing was done. A stream breaks, as any stream does: its earlier
+    requests may have been done.
+    """
     written, good = io.StringIO(), Message(service="orders").SerializeToString()
     with caplog.at_level(logging.INFO), Logs(stream=written, log_format="json"):
         for name in ("Unary", "Read", "Iterate", "Stream"):
             for _ in range(5):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await ask(channel, name, GARBAGE)
-                assert refused.value.code() is grpc.StatusCode.INTERNAL
+                refusal = Refusal.of(refused.value)
+                if name in ("Read", "Iterate"):
+                    assert (refused.value.code(), refusal) == (grpc.StatusCode.INTERNAL, None)
+                else:
+                    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+                    assert refusal is not None and refusal.reason == "INVALID_REQUEST"
                 assert "is not a message of this method" in (refused.value.details() or "")
             assert await ask(channel, name, good) == good
     assert "Traceback" not in written.getvalue() + caplog.text
@@ -132,7 +142,7 @@ async def test_every_call_is_counted_by_method_and_code_with_its_bytes() -> None
             await channel.unary_unary("/test.Echo/Nothing")(good, timeout=5)
     assert tallies.requests.values == {
         ("Echo/Unary", "OK"): 2,
-        ("Echo/Unary", "INTERNAL"): 1,
+        ("Echo/Unary", "INVALID_ARGUMENT"): 1,
         ("Echo/Fail", "UNKNOWN"): 1,
         ("Echo/Refuse", "NOT_FOUND"): 1,
         ("Echo/Stream", "OK"): 1,
@@ -162,9 +172,9 @@ async def test_the_next_line_says_how_many_had_none(monkeypatch: pytest.MonkeyPa
     )
     guard = Guard()
     for _ in range(3):
-        await guard.refuse("/a", Call())
+        await guard.break_off("/a", Call())
     assert told == [0]
     assert guard._told_s is not None
     guard._told_s -= LINE_INTERVAL_S
-    await guard.refuse("/a", Call())
+    await guard.break_off("/a", Call())
     assert told == [0, 2]
