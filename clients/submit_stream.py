@@ -21,7 +21,7 @@ from collections import deque
 from typing import Any, Final, Self
 
 import grpc
-from quorum_rpc.v1 import admin_pb2
+from quorum_rpc.v1 import admin_pb2, common_pb2
 
 from clients.errors import AdminError, MayHaveHappened, NotReached
 from metadata_log.format.errors import ErrorCode
@@ -108,7 +108,7 @@ class SubmitStream:
             return
         name = response.WhichOneof("answer")
         if name == "error":
-            future.set_exception(AdminError.of(response.error))
+            future.set_exception(_failure(response.error))
         else:
             future.set_result(getattr(response, str(name)))
 
@@ -128,3 +128,9 @@ class SubmitStream:
         """Ends the stream; calls without an answer fail."""
         self._call.cancel()
         await asyncio.wait([self._reader])
+
+
+def _failure(error: common_pb2.Error) -> AdminError:
+    """Returns the error of a call without an answer of its own kind. A mistake in the server leaves the outcome open."""
+    code = ErrorCode.of(error.code)
+    return MayHaveHappened(code, error.message) if code is ErrorCode.UNKNOWN_SERVER_ERROR else AdminError.of(error)

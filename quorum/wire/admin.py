@@ -75,7 +75,7 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._identity = identity
         self._forwarder = forwarder
         self._controller = Controller(node, identity.node_id, SnapshotHashes(node))
-        self._forwarding: set[asyncio.Task[None]] = set()
+        self._forwarding: set[asyncio.Task[admin_pb2.SubmitResponse]] = set()
         self._submitted = Load()
         self._rows = {row.method: row for row in ROWS}
         self._handlers = {f"/{SERVICE.full_name}/{row.method}": self._handler(row) for row in ROWS}
@@ -170,13 +170,12 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
             return answered(lambda: unknown)
         row, call = CALLS[name], getattr(request, name)
 
-        def respond(outcome: CommandReply | Refused) -> admin_pb2.SubmitResponse:
-            if isinstance(outcome, Refused):
-                response = self._refused(outcome, row)
-            else:
-                response = row.to_response(outcome)
+        def answer(response: Any) -> admin_pb2.SubmitResponse:
             fields: dict[str, Any] = {"id": request.id, name: response}
             return admin_pb2.SubmitResponse(**fields)
+
+        def respond(outcome: CommandReply | Refused) -> admin_pb2.SubmitResponse:
+            return answer(self._refused(outcome, row) if isinstance(outcome, Refused) else row.to_response(outcome))
 
         try:
             self._check(call.context, caller)
@@ -186,25 +185,25 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
         except Refused as e:
             return answered(partial(respond, e))
 
-        async def forward(refused: Refused) -> None:
+        async def forward(refused: Refused) -> admin_pb2.SubmitResponse:
             try:
-                response = await self._forwarded(row, call, context, refused, timeout_ms / 1_000)
+                return answer(await self._forwarded(row, call, context, refused, deadline_s - loop.time()))
             except Refused as e:
-                response = self._refused(e, row)
+                return respond(e)
             except Refusal as e:
-                response = self._refused(from_refusal(e), row)
-            fields: dict[str, Any] = {"id": request.id, name: response}
-            answered(lambda: admin_pb2.SubmitResponse(**fields))
+                return respond(from_refusal(e))
 
         def settled(outcome: CommandReply | Refused) -> None:
             if isinstance(outcome, Refused) and outcome.code is ErrorCode.NOT_CONTROLLER:
-                task = asyncio.get_running_loop().create_task(forward(outcome))
+                task = loop.create_task(forward(outcome))
                 self._forwarding.add(task)
                 task.add_done_callback(self._forwarding.discard)
+                task.add_done_callback(lambda task: answered(task.result))  # of a bug, `result` raises the exception
             else:
                 answered(partial(respond, outcome))
 
-        timeout_ms = timeout_of(call.context.timeout_ms, context)
+        loop, timeout_ms = asyncio.get_running_loop(), timeout_of(call.context.timeout_ms, context)
+        deadline_s = loop.time() + timeout_ms / 1_000
         return self._node.begin(command, timeout_ms, settled, identity)
 
     # --- refusals ----------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ MESSAGE_BYTES_MAX = 1 << 20
 """How many bytes complete a message of several answers."""
 
 MakeResponse: TypeAlias = Callable[[], admin_pb2.SubmitResponse]
-"""Makes the answer when its message is written, not in the turn of the outcome."""
+"""Makes the answer when its message is written, not in the turn of the outcome. May raise, for a bug."""
 Begin: TypeAlias = Callable[[admin_pb2.SubmitRequest, Callable[[MakeResponse], None]], None]
 """Begins one call, and passes a MakeResponse to the given function, at once or later."""
 
@@ -161,5 +161,7 @@ class SubmitConversation:
 
 
 def _failed(number: int) -> admin_pb2.SubmitResponse:
-    text = "the controller failed to handle this call; its log says why"
+    text = (
+        "the controller failed while it handled this call; the change may have been made; the controller's log says why"
+    )
     return admin_pb2.SubmitResponse(id=number, error=error(ErrorCode.UNKNOWN_SERVER_ERROR, text))

@@ -8,7 +8,8 @@ limit. A `Guard` wraps every method of a server, and decodes in grpc.aio's place
     2. Each call ends with INVALID_ARGUMENT and the reason INVALID_REQUEST: nothing was done (`refusals`).
     3. The log has one line with method and peer. The first line after that second has the number of the others.
 
-A stream ends with INTERNAL, as in every gRPC server, and without a reason: its earlier requests may have been done. A failure of the method itself keeps its traceback.
+A stream ends with INTERNAL, as in every gRPC server, and without a reason: its earlier requests may have been done. A failure
+of the method itself keeps its traceback.
 """
 
 import asyncio

@@ -116,6 +116,55 @@ async def test_the_leaders_refusal_of_a_submitted_call_is_its_answer(stub: Any, 
     assert (refused.leader.leader_id, refused.leader.endpoint.port) == (1, 9_001)
 
 
+async def test_a_bug_in_forwarding_a_submitted_call_leaves_no_client_waiting(
+    stub: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The call is answered, with a doubt about its outcome, and the stream ends when the client ends it."""
+
+    async def fails(*_: Any) -> Any:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setattr("quorum.wire.admin.ask_leader", fails)
+    stream = stub.Submit(timeout=5)
+    await stream.write(
+        admin_pb2.SubmitRequests(requests=[admin_pb2.SubmitRequest(id=5, create_topics=create("orders"))])
+    )
+    (response,) = (await stream.read()).responses
+    assert (response.id, response.error.code) == (5, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert "may have been made" in response.error.message
+    await stream.done_writing()
+    assert await stream.read() is grpc.aio.EOF
+    assert "a mistake of ours" in caplog.text
+
+
+async def test_a_submitted_call_that_waited_here_has_only_the_rest_of_its_time_at_the_leader(
+    stub: Any, follower: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The follower took a second of the call's ten seconds before it refused the call: it asks the leader for nine at most."""
+    given_s: list[float] = []
+    begin = follower.begin
+
+    async def asked(forwarder: Any, method: str, request: Any, hint: Any, timeout_s: float, principal: str) -> Any:
+        given_s.append(timeout_s)
+        raise Refused(ErrorCode.NOT_CONTROLLER, "not now")
+
+    def slow(command: Any, timeout_ms: int, settled: Any, identity: Any) -> None:
+        loop = asyncio.get_running_loop()
+        time = loop.time
+        monkeypatch.setattr(loop, "time", lambda: time() + 1)
+        begin(command, timeout_ms, settled, identity)
+
+    monkeypatch.setattr("quorum.wire.admin.ask_leader", asked)
+    monkeypatch.setattr(follower, "begin", slow)
+    stream = stub.Submit()
+    call = admin_pb2.SubmitRequest(id=5, create_topics=create("orders", timeout_ms=10_000))
+    await stream.write(admin_pb2.SubmitRequests(requests=[call]))
+    await stream.read()
+    stream.cancel()
+    monkeypatch.undo()
+    assert given_s and given_s[0] <= 9
+
+
 async def test_nothing_is_handed_on_twice(stub: Any, node: FakeNode) -> None:
     """Two controllers that each take the other for the leader send nothing round in a circle."""
     refusal = await refusal_of(stub.CreateTopics(create("orders"), metadata=((STAY_HERE, "1"),)))

@@ -22,6 +22,7 @@ from quorum.cli.errors import of_admin_error
 from quorum.controller import views
 from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
 from quorum.runtime.protocol.requests import LeaderHint, Refused
+from quorum.wire.admin_methods import CALLS
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
@@ -288,6 +289,23 @@ async def test_submitted_calls_are_answered_by_id(client: AdminClient) -> None:
         answers = await asyncio.gather(*waiting)
     assert [answer.results[0].name for answer in answers[:20]] == [f"t{number}" for number in range(20)]
     assert answers[20].results[0].error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+async def test_a_mistake_in_the_answer_to_a_submitted_call_leaves_its_outcome_open(
+    client: AdminClient, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. The controller commits the topic.  2. It fails to make the answer.  3. "Nothing was done" would be a lie."""
+
+    def fails(_: Any) -> Any:
+        raise RuntimeError("a mistake of ours")
+
+    monkeypatch.setitem(CALLS, "create_topics", CALLS["create_topics"]._replace(to_response=fails))
+    async with await client.submit() as stream:
+        waiting = await stream.send(create_topics=admin_pb2.CreateTopicsRequest(topics=[_topic("orders")]))
+        with pytest.raises(MayHaveHappened) as failed:
+            await waiting
+    assert failed.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert node.cluster.image.topic_count == 1
 
 
 async def test_a_broken_submit_stream_leaves_nobody_waiting(node: FakeNode) -> None:
