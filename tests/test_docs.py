@@ -1,5 +1,6 @@
 """What the documents point at is there."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -18,6 +19,9 @@ DOCUMENTS = [
     ),
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
 ]
+
+LAWFUL = ("metadata_log", "quorum", "broker_agent", "clients", "service_kit", "snapshots", "tests/sim")
+"""Rooms whose comments name laws."""
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -66,3 +70,31 @@ def test_each_rule_has_a_test_or_a_reason() -> None:
     rules = [row for row in rows if not row.startswith("| rule |")]
     assert len(rules) > 80
     assert [row for row in rules if "`tests/" not in row and "does not apply: " not in row] == []
+
+
+def test_every_law_that_the_code_or_a_page_names_is_explained() -> None:
+    """A code such as (M2) in a comment is of use only with the sentence behind it."""
+    code = r"\(([RDCSMFLT]\d+)\)|\b([RDCSMFLT]\d+) (?:and|of|that)\b"
+    explained = set(re.findall(r"\b([RDCSMFLT]\d+)\b", (ROOT / "docs/laws.md").read_text()))
+    files = [*(ROOT / name for name in DOCUMENTS if name != "CHANGELOG.md")]
+    files += [path for room in LAWFUL for path in sorted((ROOT / room).rglob("*.py"))]
+    named = {(path.name, first or second) for path in files for first, second in re.findall(code, path.read_text())}
+    assert len(named) > 20
+    assert {(name, law) for name, law in named if law not in explained} == set()
+
+
+def test_every_check_of_a_law_exists() -> None:
+    """docs/simulator.md names the function that checks each law."""
+    methods = {
+        f"{file.stem}.{kind.name}.{method.name}"
+        for file in (ROOT / "tests/sim").rglob("*.py")
+        for kind in ast.parse(file.read_text()).body
+        if isinstance(kind, ast.ClassDef)
+        for method in kind.body
+        if isinstance(method, ast.FunctionDef)
+    }
+    named = re.findall(r"`((?:\w+\.)?[A-Z]\w+\.\w+)`", (ROOT / "docs/simulator.md").read_text())
+    assert len(named) > 40
+    assert [
+        name for name in named if not any(method.endswith(f".{name}") or method == name for method in methods)
+    ] == []
