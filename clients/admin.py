@@ -176,10 +176,9 @@ class AdminClient(Calls):
     async def create_snapshot(self, reason: str = "") -> admin_pb2.MutationResponse:
         """Commits a snapshot mark. Every node then writes its snapshot at the response's offset.
 
-        The request has no id, so a repetition may commit a second mark, which does no harm.
+        If an answer is missing, the client asks again, and a second mark may be committed, which does no harm.
         """
-        request = admin_pb2.CreateSnapshotRequest(reason=reason)
-        return await self.call(request, admin_pb2.MutationResponse, repeatable=True)
+        return await self.call(admin_pb2.CreateSnapshotRequest(reason=reason), admin_pb2.MutationResponse)
 
     async def submit(self) -> SubmitStream:
         """Opens a stream of changes to the active controller. See `SubmitStream`."""

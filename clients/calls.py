@@ -103,20 +103,17 @@ class Calls:
         for channel, _ in stubs.values():
             await channel.close()
 
-    async def call(self, request: Any, response_type: type[R], *, repeatable: bool | None = None) -> R:
+    async def call(self, request: Any, response_type: type[R], *, repeatable: bool = True) -> R:
         """Sends any request of AdminService to the active controller. The request's type names the method.
 
-        `repeatable`: the client may send the request again when the answer is missing; by default true for reads and for changes
-        with a request id.
+        Every change gets a request id, so the client sends it again when the answer is missing, unless `repeatable` is False.
         """
         kind = ADMIN[METHODS[request.DESCRIPTOR.full_name]]
-        if kind is Kind.CHANGE_ONCE:
+        if kind in (Kind.CHANGE_ONCE, Kind.GOAL):
             request.context.request_id = secrets.token_bytes(16)
         elif kind is Kind.READ and self._local:
             request.context.consistency = admin_pb2.RequestContext.LOCAL
             request.context.client_high_watermark = self._high_watermark
-        if repeatable is None:
-            repeatable = kind is not Kind.CHANGE
         response: Any = await self._ask(request, repeatable=repeatable)
         if "local" in response.DESCRIPTOR.fields_by_name and response.HasField("local"):
             self.local_view = response.local
@@ -137,7 +134,8 @@ class Calls:
             AdminError(ErrorCode.NOT_CONTROLLER, "no controller was asked before the deadline"),
         )
         lost: AdminError | None = None
-        is_stale = not self._high_watermark
+        # The voters' log tells if a goal was reached since the client looked, so the client looks just before.
+        is_stale = not self._high_watermark or ADMIN[METHODS[request.DESCRIPTOR.full_name]] is Kind.GOAL
         while (left_s := deadline_s - loop.time()) > 0:
             target = self._target
             attempt_s = min(left_s, ATTEMPT_S) if repeatable else left_s

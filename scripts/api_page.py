@@ -28,6 +28,7 @@ here. [`clients.md`](clients.md) says what a client has to do.
 * *read*: changes nothing, and may be repeated.
 * *change*: a repeated call is a second change, or is refused because the first one was made.
 * *change, once per request id*: calls with the same `request_id` change the cluster once.
+* *change towards a goal*: a repeated call with a `request_id` finds the goal reached, or works for it again, which does no harm.
 
 A field that is not set has its default: the number 0, the empty text, an empty list, or false. A field marked *optional* tells
 "not set" from 0.

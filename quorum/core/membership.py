@@ -28,14 +28,23 @@ record would be committed any more, including a record to undo the change.
 
 The leader checks a request on arrival and continues it at the end of every step (`go_on`), so that no code path can
 forget the request.
+
+A client that gets no answer repeats its request, and says with `since` which log it had seen before the first attempt.
+The voters' records at or above `since` tell if the request was done:
+
+    1. A client has seen the log up to 600, and asks leader 1 to add controller 4. Leader 1 commits {1,2,3,4} at offset
+       640, and dies before it answers.
+    2. Another operator removes controller 4 again: leader 2 commits {1,2,3} at offset 700.
+    3. The client repeats its request, with `since` 600. Leader 2 finds controller 4 added at 640, answers that the
+       request is done, and writes nothing. From the present set {1,2,3} alone, leader 2 would undo step 2.
 """
 
 from collections.abc import Collection
 from typing import Final, NamedTuple, assert_never
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import ZERO_UUID, Offset, ReplicaKey
-from metadata_log.format.records import Voter, Voters
+from metadata_log.format.ids import Offset, ReplicaKey
+from metadata_log.format.records import Voters
 from quorum.core import auto_join, leader, transfer
 from quorum.core.long_poll import high_watermark_told
 from quorum.core.protocol.effects import AppendControl
@@ -49,17 +58,12 @@ from quorum.core.protocol.messages import (
 )
 from quorum.core.protocol.pending_change import PendingChange
 from quorum.core.protocol.progress import ReplicaProgress
-from quorum.core.protocol.voters import VoterSet
+from quorum.core.protocol.voters import VoterSet, problem_of
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 
-KRAFT_VERSION: Final = 1
-"""The level of the quorum's protocol: the log holds the voter set."""
 VOTERS_MAX: Final = 32
-ENDPOINTS_MAX: Final = 16
-NAME_CHARS_MAX: Final = 255
-"""Maximum length of a listener's or a host's name. Together with the two limits above, a voter set always fits into a
-batch."""
+"""Maximum number of voters. Together with the limits of one voter, a voter set always fits into a batch."""
 TIMEOUT_MS_MAX: Final = 3_600_000
 
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest
@@ -101,11 +105,19 @@ def _has_caught_up(state: QuorumState, progress: ReplicaProgress) -> bool:
 
 def on_request(state: QuorumState, request: QuorumChangeRequest, reply_to: int | None) -> None:
     """Begins the requested change, or answers with the refusal. Only a leader changes the voters."""
-    refusal = _refusal(state, request)
+    refusal = _refusal_now(state, request)
+    leadership = state.role
+    if refusal is None:
+        assert isinstance(leadership, Leader)
+        done_at = _done_at(state, request)
+        if done_at is not None:
+            text = f"done at offset {done_at}, after this request was first made; nothing more was done"
+            _answer(state, reply_to, ErrorCode.NONE, text, done_at)
+            return
+        refusal = _does_not_fit(state, leadership, request)
     if refusal is not None:
         _answer(state, reply_to, refusal.error, f"{refusal.why}; nothing was done")
         return
-    leadership = state.role
     assert isinstance(leadership, Leader)
     leadership.changes.begin(PendingChange(request, reply_to, state.now_ms + request.timeout_ms, state.shape.end))
 
@@ -117,7 +129,8 @@ def _answer(
         state.reply(reply_to, QuorumChangeResponse(error, state.epoch, state.leader_hint, text, offset))
 
 
-def _refusal(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+def _refusal_now(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
+    """The refusal of a request which this node cannot judge now, or which would be wrong at any time."""
     if state.shutting_down:
         return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this controller is shutting down")
     leadership = state.role
@@ -137,8 +150,31 @@ def _refusal(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None
             f"{_name(pending.request)} is still in progress; changes are made one at a time",
         )
     if isinstance(request, TransferLeadershipRequest):
-        return _refusal_of_transfer(state, leadership, request)
-    return _not_yet(state, leadership) or _does_not_fit(state, leadership, request)
+        return None
+    return _not_yet(state, leadership) or _forgotten(state, request)
+
+
+def _forgotten(state: QuorumState, request: VoterChange) -> Refusal | None:
+    """The refusal of a repeated request whose first attempt may be in a part of the log that this node has no more."""
+    since = None if isinstance(request, UpdateVoterRequest) else request.since
+    oldest = max(1, state.voters.start)
+    if since is None or since >= oldest:
+        return None
+    why = (
+        f"changes of the voters below offset {oldest} are forgotten, and the client had seen the log up to {since} only"
+    )
+    return Refusal(ErrorCode.REQUEST_ID_EXPIRED, why)
+
+
+def _done_at(state: QuorumState, request: QuorumChangeRequest) -> Offset | None:
+    """The offset at which the voters were changed as a repeated request asks. None: they were not."""
+    match request:
+        case AddVoterRequest(voter=voter, since=int(since)):
+            return state.voters.changed_at(ReplicaKey(voter.node_id, voter.directory_id), since, to_voter=True)
+        case RemoveVoterRequest(voter=replica, since=int(since)):
+            return state.voters.changed_at(replica, since, to_voter=False)
+        case _:
+            return None
 
 
 def _what_is_wrong(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
@@ -166,25 +202,6 @@ def _what_is_wrong(state: QuorumState, request: QuorumChangeRequest) -> Refusal 
     return None if wrong is None else Refusal(ErrorCode.INVALID_REQUEST, wrong)
 
 
-def problem_of(voter: Voter) -> str | None:
-    """The reason why `voter` cannot be part of a voter set; None: it can."""
-    if voter.node_id < 0:
-        return f"node_id is {voter.node_id}; it must not be negative"
-    if len(voter.directory_id) != 16 or voter.directory_id == ZERO_UUID:
-        return "directory_id must be given: 16 bytes, not all zero (KIP-853)"
-    if not 0 < len(voter.endpoints) <= ENDPOINTS_MAX:
-        return f"the voter has {len(voter.endpoints)} endpoints; it must have from 1 to {ENDPOINTS_MAX}"
-    for endpoint in voter.endpoints:
-        if not (0 < len(endpoint.listener) <= NAME_CHARS_MAX and 0 < len(endpoint.host) <= NAME_CHARS_MAX):
-            return f"an endpoint's listener and host must have from 1 to {NAME_CHARS_MAX} characters"
-        if not 0 < endpoint.port < 65_536:
-            return f"port {endpoint.port} of {endpoint.host} must be from 1 to 65535"
-    if not 0 <= voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
-        levels = f"{voter.kraft_version_min} to {voter.kraft_version_max}"
-        return f"the controller supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
-    return None
-
-
 def _not_yet(state: QuorumState, leadership: Leader) -> Refusal | None:
     if high_watermark_told(state, leadership) is None:
         return Refusal(ErrorCode.NOT_READY, "this leader has not committed a record of its epoch yet; try again")
@@ -197,7 +214,10 @@ def _not_yet(state: QuorumState, leadership: Leader) -> Refusal | None:
     return None
 
 
-def _does_not_fit(state: QuorumState, leadership: Leader, request: VoterChange) -> Refusal | None:
+def _does_not_fit(state: QuorumState, leadership: Leader, request: QuorumChangeRequest) -> Refusal | None:
+    """The refusal of a request which does not fit the present voters."""
+    if isinstance(request, TransferLeadershipRequest):
+        return _refusal_of_transfer(state, leadership, request)
     voters = state.latest_voters
     match request:
         case AddVoterRequest(voter=voter):
@@ -264,7 +284,7 @@ def _not_enough_live(
 
 def _refusal_of_transfer(state: QuorumState, leadership: Leader, request: TransferLeadershipRequest) -> Refusal | None:
     target = request.target
-    if target == state.me.node_id:
+    if transfer.is_done(state, leadership, request):
         return None
     if target is not None and state.latest_voters.key_of(target) is None:
         why = f"controller {target} is not a voter; the voters are {state.latest_voters}"

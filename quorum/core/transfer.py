@@ -55,12 +55,23 @@ def why_no_target(state: QuorumState, leadership: Leader, wanted: NodeId | None)
     return f"controller {wanted} would not lead: {what}"
 
 
+def is_done(state: QuorumState, leadership: Leader, request: TransferLeadershipRequest) -> bool:
+    """True if the wanted leader leads.
+
+    A repeated request without a target wants any leader that was elected after the first attempt. Otherwise the new
+    leader would hand the leadership on.
+    """
+    if request.target is None:
+        return request.since is not None and leadership.epoch_start_offset >= request.since
+    return request.target == state.me.node_id
+
+
 def go_on(state: QuorumState, leadership: Leader, change: PendingChange, request: TransferLeadershipRequest) -> None:
     """Resigns for the first target able to win.
 
     After the request's timeout, gives up the transfer and continues to lead.
     """
-    if request.target == state.me.node_id:
+    if is_done(state, leadership, request):
         return _answer(state, leadership, change, ErrorCode.NONE, "this controller leads already")
     for target in targets(state, leadership, request.target):
         if _can_win(state, leadership, target, change.asked_at_end):

@@ -9,8 +9,9 @@
        returns the leader's answer.
     4. A refused request ends with a gRPC status and a reason (`service_kit.rpc.refusals`).
 
-A change with a request id takes effect once. A read is linearizable, unless the request asks for this node's own image. Every
-controller answers DescribeQuorum and ListSnapshots for itself, also while no controller leads.
+A change with a request id takes effect once; a repeated change of the quorum finds its goal reached. A read is linearizable,
+unless the request asks for this node's own image. Every controller answers DescribeQuorum and ListSnapshots for itself, also
+while no controller leads.
 
 `Submit` is the stream for many changes at a time (`quorum.wire.submit`).
 """
@@ -25,6 +26,7 @@ from quorum_rpc.v1 import admin_pb2
 
 from metadata_log.disk.identity import Identity
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import uuid_text
 from quorum.controller.protocol.commands import CommandReply
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView, Refused
@@ -35,6 +37,7 @@ from quorum.wire.admin_methods import (
     Asked,
     Controller,
     Counted,
+    Goal,
     Row,
     Submitted,
     Viewed,
@@ -56,9 +59,12 @@ from quorum.wire.request_identity import identity_of
 from quorum.wire.snapshot_hashes import SnapshotHashes
 from quorum.wire.submit import Load, MakeResponse, SubmitConversation
 from quorum.wire.timeouts import timeout_of
+from service_kit.process.logs import get_logger
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.rpc.forwarding import Forwarder, must_stay
 from service_kit.rpc.refusals import Refusal
+
+log = get_logger(__name__)
 
 R = TypeVar("R")
 
@@ -133,10 +139,22 @@ class AdminService(grpc.GenericRpcHandler):  # type: ignore[misc]
                 view = await self._read(request, context, lambda view: view)
                 counted = await asyncio.to_thread(row.survey, request, view)
                 return _marked(row.look(request, view, counted), view)
+            case Goal():
+                return await self._reached(row, request, context)
             case Asked():
                 return await row.ask(self._controller, request, timeout_of(request.context.timeout_ms, context))
             case _:
                 assert_never(row)
+
+    async def _reached(self, row: Goal, request: Any, context: Any) -> Any:
+        """Returns the answer when the goal is reached, and logs the client's name: the log's records do not have it."""
+        timeout_ms = timeout_of(request.context.timeout_ms, context)
+        identity = identity_of(request, partial(self._principal, context))
+        since = None if identity is None else identity.client_high_watermark
+        response = await row.reach(self._controller, request, timeout_ms, since)
+        asked_as = {} if identity is None else {"request_id": uuid_text(identity.request_id)}
+        log.info("quorum change done", method=row.method, principal=self._principal(context), **asked_as)
+        return response
 
     async def _read(self, request: Any, context: Any, look: Callable[[ReadView], R]) -> R:
         """Returns the result of `look` on the newest image or on this node's own image, as the request asks."""

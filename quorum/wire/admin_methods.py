@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from quorum_rpc.v1 import admin_pb2
 
+from metadata_log.format.ids import Offset
 from quorum.controller import views
 from quorum.controller.partitions.partition_health import partition_health
 from quorum.controller.protocol.commands import Command, FenceBroker, UnregisterBroker
@@ -52,6 +53,17 @@ class Counted(NamedTuple):
     look: Callable[[Any, ReadView, Any], Any]
 
 
+class Goal(NamedTuple):
+    """A change of the quorum, or of the nodes' disks, which the leader makes without a command.
+
+    `reach` gets the time that is left, in milliseconds, and the offset that the client had seen before its first attempt; None
+    for a request without an id. The answer comes when the goal is reached.
+    """
+
+    method: str
+    reach: Callable[["Controller", Any, int, Offset | None], Awaitable[Any]]
+
+
 class Asked(NamedTuple):
     """A question to the node itself. The last argument of `ask` is the time that is left, in milliseconds."""
 
@@ -59,11 +71,11 @@ class Asked(NamedTuple):
     ask: Callable[["Controller", Any, int], Awaitable[Any]]
 
 
-Row: TypeAlias = Submitted | Viewed | Counted | Asked
+Row: TypeAlias = Submitted | Viewed | Counted | Goal | Asked
 
 
 class Controller(NamedTuple):
-    """The parts of a node that an `Asked` row may use."""
+    """The parts of a node that a `Goal` or `Asked` row may use."""
 
     node: ControllerNode
     node_id: int
@@ -121,24 +133,31 @@ async def _can_restart(
     return admin_pb2.CanRestartResponse(can_restart=advice.can_restart, reason=advice.reason)
 
 
-async def _create_snapshot(
-    controller: Controller, request: admin_pb2.CreateSnapshotRequest, timeout_ms: int
-) -> admin_pb2.MutationResponse:
-    offset = await controller.node.create_snapshot(request.reason or "asked for by an operator", timeout_ms)
-    return admin_pb2.MutationResponse(offset=offset)
-
-
 async def _list_snapshots(controller: Controller, _: Any, __: int) -> admin_pb2.ListSnapshotsResponse:
     listed = controller.node.list_snapshots()
     hashes = [await controller.hashes.hash_of(info) for info in listed]
     return convert.to_list_snapshots_response(controller.node_id, zip(listed, hashes, strict=True))
 
 
-def _quorum_change(translate: Callable[[Any, int], QuorumChangeRequest]) -> Callable[..., Awaitable[Any]]:
+# --- goals ---------------------------------------------------------------------------------------------------------------
+
+
+async def _create_snapshot(
+    controller: Controller, request: admin_pb2.CreateSnapshotRequest, timeout_ms: int, _: Offset | None
+) -> admin_pb2.MutationResponse:
+    offset = await controller.node.create_snapshot(request.reason or "asked for by an operator", timeout_ms)
+    return admin_pb2.MutationResponse(offset=offset)
+
+
+def _quorum_change(
+    translate: Callable[[Any, int, Offset | None], QuorumChangeRequest],
+) -> Callable[..., Awaitable[Any]]:
     """Asks the quorum itself: the voter set and the leadership are Raft's, not the controller's (KIP-853)."""
 
-    async def change(controller: Controller, request: Any, timeout_ms: int) -> admin_pb2.MutationResponse:
-        response = await controller.node.raft(translate(request, timeout_ms))
+    async def change(
+        controller: Controller, request: Any, timeout_ms: int, since: Offset | None
+    ) -> admin_pb2.MutationResponse:
+        response = await controller.node.raft(translate(request, timeout_ms, since))
         assert isinstance(response, QuorumChangeResponse), response
         return membership.to_mutation_response(response, controller.node.leader_hint())
 
@@ -167,10 +186,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Asked("DescribeQuorum", _describe_quorum),
     Asked("CanRestart", _can_restart),
     Asked("ListSnapshots", _list_snapshots),
-    Asked("CreateSnapshot", _create_snapshot),
-    Asked("AddVoter", _quorum_change(membership.from_admin_add)),
-    Asked("RemoveVoter", _quorum_change(membership.from_admin_remove)),
-    Asked("TransferLeadership", _quorum_change(membership.from_transfer)),
+    Goal("CreateSnapshot", _create_snapshot),
+    Goal("AddVoter", _quorum_change(membership.from_admin_add)),
+    Goal("RemoveVoter", _quorum_change(membership.from_admin_remove)),
+    Goal("TransferLeadership", _quorum_change(membership.from_transfer)),
 )
 """All methods but the stream `Submit`, which carries the requests of some `Submitted` rows."""
 

@@ -26,6 +26,9 @@ class Kind(Enum):
     """A repeated call is a second change, or is refused because the first one was made."""
     CHANGE_ONCE = "change, once per request id"
     """Calls with the same request id change the cluster once, and get the same answer."""
+    GOAL = "change towards a goal"
+    """A call with a request id names a goal, such as "controller 4 votes". A repeated call finds the goal reached since the
+    first call, and then changes nothing; or it works for the goal again, which does no harm."""
 
 
 ADMIN: Final[Mapping[str, Kind]] = {
@@ -42,11 +45,11 @@ ADMIN: Final[Mapping[str, Kind]] = {
     "UnregisterBroker": Kind.CHANGE_ONCE,
     "DescribePartitionHealth": Kind.READ,
     "DescribeQuorum": Kind.READ,
-    "AddVoter": Kind.CHANGE,
-    "RemoveVoter": Kind.CHANGE,
-    "TransferLeadership": Kind.CHANGE,
+    "AddVoter": Kind.GOAL,
+    "RemoveVoter": Kind.GOAL,
+    "TransferLeadership": Kind.GOAL,
     "CanRestart": Kind.READ,
-    "CreateSnapshot": Kind.CHANGE,
+    "CreateSnapshot": Kind.GOAL,
     "ListSnapshots": Kind.READ,
     "Submit": Kind.CHANGE_ONCE,
 }

@@ -1,11 +1,13 @@
 """One test per sentence of KIP-853 (changes of the voter set) and of Raft 3.10 (transfer), as built here."""
 
+from dataclasses import replace
+
 import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, ReplicaKey
 from metadata_log.format.records import Endpoint, Voter, Voters
-from quorum.core.membership import ENDPOINTS_MAX, NAME_CHARS_MAX, TIMEOUT_MS_MAX, VOTERS_MAX, majority_would_be_live
+from quorum.core.membership import TIMEOUT_MS_MAX, VOTERS_MAX, majority_would_be_live
 from quorum.core.protocol.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply
 from quorum.core.protocol.inputs import ConfirmReads, Resign, ShutDown
 from quorum.core.protocol.messages import (
@@ -19,7 +21,7 @@ from quorum.core.protocol.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.core.protocol.voters import VoterSet
+from quorum.core.protocol.voters import ENDPOINTS_MAX, NAME_CHARS_MAX, VoterHistory, VoterSet
 from quorum.core.roles import Role
 from tests.core.cluster import directory, voter, voters_of
 from tests.core.situations import follower, leader, requests, working_leader
@@ -416,6 +418,96 @@ def test_a_voter_that_is_there_already_has_not_moved() -> None:
 
     assert (answer(effects).error, answer(effects).offset) == (ErrorCode.NONE, None)
     assert none_of(AppendControl, effects)
+
+
+# --- repetitions -------------------------------------------------------------------------------------------------------
+
+
+def committed(solo: Solo, request: QuorumChangeRequest, *voters: int) -> int:
+    """The offset at which the change was committed."""
+    effects = solo.request(request)
+    for node_id in voters:
+        effects = [*effects, *solo.fetch(node_id)]
+    said = answer(effects)
+    assert said.error is ErrorCode.NONE and said.offset is not None, said
+    return said.offset
+
+
+def test_a_repeated_request_is_not_done_again_after_it_was_undone() -> None:
+    """Another operator has removed controller 4 meanwhile. By the present set alone, the leader would add it again."""
+    solo = with_observer()
+    since = solo.log.end
+    added = committed(solo, add(), 2, 3)
+    committed(solo, remove(4), 2, 3)
+    end = solo.log.end
+
+    again = answer(solo.request(replace(add(), since=since)))
+    assert (again.error, again.offset, solo.log.end) == (ErrorCode.NONE, added, end)
+
+    solo.fetch(4)
+    solo.fetch(4)
+    assert appended(solo.request(replace(add(), since=end))) == (1, 2, 3, 4), "a request made after the removal is new"
+
+
+def test_a_repeated_removal_finds_itself_done() -> None:
+    solo = with_observer()
+    since = solo.log.end
+    removed = committed(solo, remove(3), 2)
+    assert answer(solo.request(remove(3))).error is ErrorCode.VOTER_NOT_FOUND, "without an id, a new request"
+    again = answer(solo.request(replace(remove(3), since=since)))
+    assert (again.error, again.offset) == (ErrorCode.NONE, removed)
+
+
+def test_what_was_so_before_the_first_attempt_is_no_repetition() -> None:
+    """The voter voted, or did not vote, when the client looked: its request is wrong, and is refused each time."""
+    solo = with_observer()
+    for request, error in ((add(3), ErrorCode.DUPLICATE_VOTER), (remove(4), ErrorCode.VOTER_NOT_FOUND)):
+        for _ in range(2):
+            assert answer(solo.request(replace(request, since=solo.log.end))).error is error
+
+
+def test_a_repetition_under_another_disk_is_another_request() -> None:
+    """The directory id is a part of the goal."""
+    solo = with_observer()
+    since = solo.log.end
+    committed(solo, add(), 2, 3)
+    other_disk = replace(strange(directory_id=directory(4, 1)), since=since)
+    assert answer(solo.request(other_disk)).error is ErrorCode.DUPLICATE_VOTER
+
+
+def test_a_repetition_waits_for_the_commit_of_the_first_attempt() -> None:
+    """Until then the set may be taken back. REQUEST_TIMED_OUT without an offset: this attempt has done nothing."""
+    solo = with_observer()
+    since = solo.log.end
+    solo.request(add())
+    again = answer(solo.request(replace(add(), since=since)))
+    assert (again.error, again.offset) == (ErrorCode.REQUEST_TIMED_OUT, None)
+
+
+def test_voter_sets_that_are_forgotten_decide_nothing() -> None:
+    """The client saw less than the log that this node has, so the change may stand below it. 0: the client has not looked."""
+    history = VoterHistory.from_snapshot(voters_of(1, 2, 3), 40, [(50, voters_of(1, 2, 3, 4))])
+    assert history.changed_at(key(4), 40, to_voter=True) == 50
+    assert history.changed_at(key(4), 51, to_voter=True) is None
+    assert history.changed_at(key(3), 40, to_voter=True) is None, "it was a voter before"
+
+    solo = with_observer()
+    end = solo.log.end
+    for request in (add(), remove(3)):
+        said = answer(solo.request(replace(request, since=0)))
+        assert (said.error, said.offset) == (ErrorCode.REQUEST_ID_EXPIRED, None)
+    assert solo.log.end == end
+
+
+def test_a_new_leader_is_what_a_repeated_transfer_wanted() -> None:
+    """Without a target: else each repetition would move the leadership once more."""
+    solo = working_leader()
+    began = solo.core.epoch_start_offset
+    assert began is not None
+    said = answer(solo.request(replace(transfer(None), since=began)))
+    assert (said.error, solo.core.role) == (ErrorCode.NONE, Role.LEADER)
+    solo.request(replace(transfer(None), since=began + 1))
+    assert solo.core.role is Role.RESIGNED
 
 
 # --- transfer ----------------------------------------------------------------------------------------------------------

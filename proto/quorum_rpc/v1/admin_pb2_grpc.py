@@ -285,7 +285,9 @@ class AdminServiceServicer(object):
     def AddVoter(self, request, context):
         """Makes a running, caught-up observer a voter (KIP-853). One change of the voters at a time. Errors: DUPLICATE_VOTER
         (the controller is a voter already, perhaps with another disk), NOT_READY (another change is not committed yet, or
-        too few of the new voters would fetch from this leader).
+        too few of the new voters would fetch from this leader). With a `request_id`: if exactly this voter was added at or
+        above `client_high_watermark`, the leader answers with the end of that record, and writes nothing, even if the voter
+        was removed later. REQUEST_ID_EXPIRED: the leader does not know the voter sets since that offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -293,7 +295,8 @@ class AdminServiceServicer(object):
 
     def RemoveVoter(self, request, context):
         """Removes a voter from the voter set (KIP-853). A removed controller that runs becomes an observer. Errors:
-        VOTER_NOT_FOUND (the controller is no voter, or is the only voter), NOT_READY (as for AddVoter).
+        VOTER_NOT_FOUND (the controller is no voter, or is the only voter), NOT_READY (as for AddVoter). With a `request_id`: as for
+        AddVoter, if exactly this voter was removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -301,8 +304,9 @@ class AdminServiceServicer(object):
 
     def TransferLeadership(self, request, context):
         """Asks the leader to give its leadership to another voter. The answer comes when the leader has resigned in favour
-        of the target; DescribeQuorum then says which voter leads. Errors: VOTER_NOT_FOUND, INVALID_REQUEST (the target is
-        silent or not caught up).
+        of the target, or at once if the target leads; DescribeQuorum then says which voter leads. With a `request_id` and
+        without a target: at once if the leader was elected at or above `client_high_watermark`. Errors: VOTER_NOT_FOUND,
+        INVALID_REQUEST (the target is silent or not caught up).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -317,7 +321,8 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CreateSnapshot(self, request, context):
-        """Commits a snapshot mark. Each node then writes its snapshot at the answer's offset.
+        """Commits a snapshot mark. Each node then writes its snapshot at the answer's offset. A repeated call, also with a
+        `request_id`, commits another mark, which does no harm.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

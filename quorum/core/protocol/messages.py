@@ -186,6 +186,9 @@ class AddVoterRequest:
     voter: Voter
     ack_when_committed: bool
     timeout_ms: int
+    since: Offset | None = None
+    """The end of the log that the client had seen before it first sent the request: if the voter was added at or above this
+    offset, the request was done. None: the client does not repeat the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,8 @@ class RemoveVoterRequest:
 
     voter: ReplicaKey
     timeout_ms: int
+    since: Offset | None = None
+    """As in AddVoterRequest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,8 @@ class TransferLeadershipRequest:
 
     target: NodeId | None
     timeout_ms: int
+    since: Offset | None = None
+    """As in AddVoterRequest. Without a `target`, a leadership that began at or above this offset is the wanted one."""
 
 
 @dataclass(frozen=True, slots=True)

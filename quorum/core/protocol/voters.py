@@ -15,10 +15,35 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Self
+from typing import Final, Self
 
-from metadata_log.format.ids import NodeId, Offset, ReplicaKey
+from metadata_log.format.ids import ZERO_UUID, NodeId, Offset, ReplicaKey
 from metadata_log.format.records import Voter, Voters
+
+KRAFT_VERSION: Final = 1
+"""The level of the quorum's protocol: the log holds the voter set."""
+ENDPOINTS_MAX: Final = 16
+NAME_CHARS_MAX: Final = 255
+"""Maximum length of a listener's or a host's name."""
+
+
+def problem_of(voter: Voter) -> str | None:
+    """The reason why `voter` cannot be part of a voter set; None: it can."""
+    if voter.node_id < 0:
+        return f"node_id is {voter.node_id}; it must not be negative"
+    if len(voter.directory_id) != 16 or voter.directory_id == ZERO_UUID:
+        return "directory_id must be given: 16 bytes, not all zero (KIP-853)"
+    if not 0 < len(voter.endpoints) <= ENDPOINTS_MAX:
+        return f"the voter has {len(voter.endpoints)} endpoints; it must have from 1 to {ENDPOINTS_MAX}"
+    for endpoint in voter.endpoints:
+        if not (0 < len(endpoint.listener) <= NAME_CHARS_MAX and 0 < len(endpoint.host) <= NAME_CHARS_MAX):
+            return f"an endpoint's listener and host must have from 1 to {NAME_CHARS_MAX} characters"
+        if not 0 < endpoint.port < 65_536:
+            return f"port {endpoint.port} of {endpoint.host} must be from 1 to 65535"
+    if not 0 <= voter.kraft_version_min <= KRAFT_VERSION <= voter.kraft_version_max:
+        levels = f"{voter.kraft_version_min} to {voter.kraft_version_max}"
+        return f"the controller supports kraft.version {levels}; this quorum is at {KRAFT_VERSION}"
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +146,20 @@ class VoterHistory:
         """The entry for `node_id` in the newest set with such an entry, which may not be the latest set."""
         newest_first = (*(voters for _, voters in reversed(self.entries)), self.bootstrap)
         return next((each for voters in newest_first for each in voters.voters if each.node_id == node_id), None)
+
+    def changed_at(self, replica: ReplicaKey, since: Offset, *, to_voter: bool) -> Offset | None:
+        """The offset of the first set at or above `since` that made exactly this replica a voter, or no voter any more.
+
+        None: no set did. `since` must not be below `start`, because the sets below are forgotten.
+        """
+        assert since >= self.start, (since, self.start)
+        was_voter = VoterSet(self.bootstrap.voters).contains(replica)
+        for offset, voters in self.entries:
+            is_voter = VoterSet(voters.voters).contains(replica)
+            if is_voter is to_voter and was_voter is not to_voter and offset >= since:
+                return offset
+            was_voter = is_voter
+        return None
 
     def append(self, offset: Offset, voters: Voters) -> "VoterHistory":
         assert self.latest_offset is None or self.latest_offset < offset, (self.latest_offset, offset)

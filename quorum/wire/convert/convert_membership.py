@@ -5,7 +5,7 @@ from typing import Final
 from quorum_rpc.v1 import admin_pb2, common_pb2, voter_pb2
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import ReplicaKey
+from metadata_log.format.ids import Offset, ReplicaKey
 from metadata_log.format.records import Endpoint, Voter
 from quorum.core.protocol.messages import (
     AddVoterRequest,
@@ -117,16 +117,22 @@ def from_quorum_change_response(message: voter_pb2.QuorumChangeResponse) -> Quor
 # --- from operators ------------------------------------------------------------------------------------------------
 
 
-def from_admin_add(message: admin_pb2.AdminAddVoterRequest, timeout_ms: int) -> AddVoterRequest:
-    return AddVoterRequest(from_voter(message.voter), ack_when_committed=True, timeout_ms=timeout_ms)
+def from_admin_add(
+    message: admin_pb2.AdminAddVoterRequest, timeout_ms: int, since: Offset | None = None
+) -> AddVoterRequest:
+    return AddVoterRequest(from_voter(message.voter), ack_when_committed=True, timeout_ms=timeout_ms, since=since)
 
 
-def from_admin_remove(message: admin_pb2.AdminRemoveVoterRequest, timeout_ms: int) -> RemoveVoterRequest:
-    return RemoveVoterRequest(from_replica(message.voter), timeout_ms)
+def from_admin_remove(
+    message: admin_pb2.AdminRemoveVoterRequest, timeout_ms: int, since: Offset | None = None
+) -> RemoveVoterRequest:
+    return RemoveVoterRequest(from_replica(message.voter), timeout_ms, since)
 
 
-def from_transfer(message: admin_pb2.TransferLeadershipRequest, timeout_ms: int) -> TransferLeadershipRequest:
-    return TransferLeadershipRequest(message.target_id if message.HasField("target_id") else None, timeout_ms)
+def from_transfer(
+    message: admin_pb2.TransferLeadershipRequest, timeout_ms: int, since: Offset | None = None
+) -> TransferLeadershipRequest:
+    return TransferLeadershipRequest(message.target_id if message.HasField("target_id") else None, timeout_ms, since)
 
 
 def to_mutation_response(response: QuorumChangeResponse, hint: LeaderHint) -> admin_pb2.MutationResponse:
@@ -137,7 +143,7 @@ def to_mutation_response(response: QuorumChangeResponse, hint: LeaderHint) -> ad
     """
     match response.error:
         case ErrorCode.NONE:
-            return admin_pb2.MutationResponse(offset=response.offset or 0)
+            return admin_pb2.MutationResponse(offset=-1 if response.offset is None else response.offset + 1)
         case ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise Refused(ErrorCode.NOT_CONTROLLER, response.message or "this controller does not lead", hint)
         case ErrorCode.REQUEST_TIMED_OUT if response.offset is None:

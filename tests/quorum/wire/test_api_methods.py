@@ -11,7 +11,17 @@ from quorum_rpc.v1 import admin_pb2
 from clients.calls import METHODS as CLIENT_METHODS
 from quorum.controller.protocol.commands import DEFAULT_COUNT
 from quorum.wire.admin import AdminService
-from quorum.wire.admin_methods import CALLS, ROWS, Asked, Counted, Submitted, Viewed, request_type, response_type
+from quorum.wire.admin_methods import (
+    CALLS,
+    ROWS,
+    Asked,
+    Counted,
+    Goal,
+    Submitted,
+    Viewed,
+    request_type,
+    response_type,
+)
 from quorum.wire.convert.convert_admin import from_create_topics
 from service_kit.rpc.api_methods import ADMIN, API, Kind, changes_nothing
 from service_kit.rpc.health import CHECKS
@@ -58,8 +68,20 @@ def test_a_row_s_kind_is_what_the_table_of_methods_says() -> None:
                 assert ADMIN[row.method] is Kind.CHANGE_ONCE, row.method
             case Viewed() | Counted():
                 assert ADMIN[row.method] is Kind.READ, row.method
+            case Goal():
+                assert ADMIN[row.method] is Kind.GOAL, row.method
             case Asked():
-                assert ADMIN[row.method] is not Kind.CHANGE_ONCE, row.method
+                assert ADMIN[row.method] is Kind.READ, row.method
+
+
+def test_every_change_has_a_request_id() -> None:
+    """Of the calls that clients make. Brokers and voters know by their own epochs if a call of theirs is a repetition."""
+    for method, kind in {**ADMIN, **API["ClusterMetadataService"]}.items():
+        assert kind is not Kind.CHANGE, f"{method}: a client cannot repeat this call after a lost answer"
+    for row in ROWS:
+        if ADMIN[row.method] is not Kind.READ:
+            context = request_type(row).DESCRIPTOR.fields_by_name["context"].message_type
+            assert "request_id" in context.fields_by_name, row.method
 
 
 def test_a_read_of_the_image_says_what_it_is_as_of() -> None:

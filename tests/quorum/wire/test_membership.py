@@ -63,7 +63,8 @@ async def test_what_controllers_ask_of_each_other_arrives_as_it_was_said(peers: 
 
 async def test_an_operators_wishes_reach_the_quorum(client: AdminClient, node: FakeNode) -> None:
     """Through AdminService, acknowledged when committed, with the offset; and with what is left of the call's time."""
-    assert (await client.add_voter(convert_membership.to_voter(VOTER))).offset == 42
+    answer = await client.add_voter(convert_membership.to_voter(VOTER))
+    assert answer.offset == 43, "the end of the record at offset 42"
     await client.remove_voter(4, VOTER.directory_id)
     await client.transfer_leadership()
     await client.transfer_leadership(0)
@@ -72,6 +73,7 @@ async def test_an_operators_wishes_reach_the_quorum(client: AdminClient, node: F
     assert isinstance(remove, RemoveVoterRequest) and remove.voter == ReplicaKey(4, VOTER.directory_id)
     assert isinstance(anybody, TransferLeadershipRequest) and anybody.target is None
     assert isinstance(node_0, TransferLeadershipRequest) and node_0.target == 0
+    assert all(each.since is not None for each in (add, remove, anybody, node_0)), "each is repeated if need be"
     assert all(0 < each.timeout_ms <= 2_000 for each in (add, remove, anybody, node_0))
 
 

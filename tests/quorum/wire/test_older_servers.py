@@ -23,8 +23,11 @@ SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 class OldController(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Refuses as 0.1.0 did, or answers with no topics where `code` is NONE."""
 
-    def __init__(self, code: ErrorCode, leader: common_pb2.LeaderHint | None = None) -> None:
+    def __init__(
+        self, code: ErrorCode, leader: common_pb2.LeaderHint | None = None, *, refuses_reads: bool = True
+    ) -> None:
         self._code = code
+        self._refuses_reads = refuses_reads
         self._leader = leader
         self.asked: list[str] = []
 
@@ -35,7 +38,9 @@ class OldController(grpc.GenericRpcHandler):  # type: ignore[misc]
         async def answer(_: Any, __: Any) -> Any:
             self.asked.append(name)
             answer: Any = getattr(admin_pb2, method.output_type.name)()
-            if self._code is not ErrorCode.NONE:
+            if name == "ListTopics" and not self._refuses_reads:
+                answer.as_of_offset = 5
+            elif self._code is not ErrorCode.NONE:
                 answer.error.code, answer.error.message = int(self._code), "no"
                 if self._leader is not None:
                     answer.leader.CopyFrom(self._leader)
@@ -83,7 +88,8 @@ async def test_an_old_leaders_refusal_is_handed_on_as_a_status() -> None:
 async def test_an_old_refusal_is_never_a_success(code: ErrorCode, error: type[AdminError]) -> None:
     """While controllers are upgraded one by one, some refuse with a status, and some in their answers."""
     async with AsyncExitStack() as stack:
-        client = AdminClient([f"127.0.0.1:{await served(stack, OldController(code))}"])
+        old = OldController(code, refuses_reads=False)
+        client = AdminClient([f"127.0.0.1:{await served(stack, old)}"], timeout_s=0.2)
         await stack.enter_async_context(client)
         with pytest.raises(AdminError, match="no") as refused:
             await client.transfer_leadership(2)

@@ -14,6 +14,7 @@ from quorum_rpc.v1.common_pb2 import FeatureRange
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import EPOCH_MAX
+from service_kit.rpc.api_methods import ADMIN, Kind
 from tests.fuzz.network_targets import SERVICES, busy
 from tests.quorum.runtime.lone_controller import LoneController, follower, leader, unattached
 from tests.quorum.runtime.lone_node import LoneNode
@@ -424,20 +425,20 @@ OPERATORS: Final = {
     ),
     "DescribeQuorum": (FOREIGN,),
     "AddVoter": (
-        *LEADERS,
+        *CHANGES,
         *(row._replace(asked=busy) for row in NEW_VOTERS),
         of_operators("voter", voter(1), E.DUPLICATE_VOTER),
         of_operators("voter", voter(4), E.NOT_READY),
     ),
     "RemoveVoter": (
-        *LEADERS,
+        *CHANGES,
         of_operators("voter.directory_id", HALF, E.INVALID_REQUEST),
         of_operators("voter.directory_id", OTHER_ID, E.VOTER_NOT_FOUND),
         of_operators("voter", key(1), E.VOTER_NOT_FOUND),
     ),
-    "TransferLeadership": (*LEADERS, of_operators("target_id", 77, E.VOTER_NOT_FOUND)),
+    "TransferLeadership": (*CHANGES, of_operators("target_id", 77, E.VOTER_NOT_FOUND)),
     "CanRestart": (*LEADERS, of_operators("node_id", 77, E.VOTER_NOT_FOUND)),
-    "CreateSnapshot": (*LEADERS,),
+    "CreateSnapshot": CHANGES,
     "ListSnapshots": (FOREIGN,),
     "Submit": (
         of_operators("requests.0.create_topics.context.cluster_id", "elsewhere", E.INCONSISTENT_CLUSTER_ID),
@@ -459,6 +460,13 @@ def test_every_rpc_has_its_rows() -> None:
     assert not (missing := METHODS.keys() - TABLE.keys()), f"no rows in this file for {missing}"
     assert not (extra := TABLE.keys() - METHODS.keys()), f"no method in the .proto files for {extra}"
     assert not (empty := {rpc for rpc, rows in TABLE.items() if not rows}), f"no row for {empty}"
+
+
+def test_every_change_is_refused_with_a_bad_request_id() -> None:
+    """A method that takes no notice of the id would make the client's repetition a second change."""
+    for method, kind in ADMIN.items():
+        if kind is not Kind.READ and method != "Submit":
+            assert set(CHANGES) <= set(OPERATORS[method]), method
 
 
 @cache

@@ -1,5 +1,6 @@
 """The client sends a change again until it hears of it; the id makes that one change."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -10,8 +11,15 @@ from metadata_log.format.errors import ErrorCode
 from metaquorum import AdminClient, AdminError, MayHaveHappened
 from quorum.controller.protocol.commands import Command, CommandReply, CreateTopicsReply
 from quorum.controller.protocol.request_outcomes import RequestIdentity
+from quorum.core.protocol.messages import (
+    QuorumChangeRequest,
+    QuorumChangeResponse,
+    RemoveVoterRequest,
+    TransferLeadershipRequest,
+)
 from quorum.runtime.protocol.requests import Refused
-from tests.quorum.wire.fake_node import FakeNode
+from quorum.wire.server import serve
+from tests.quorum.wire.fake_node import ANY_PORT, IDENTITY, FakeNode
 from tests.quorum.wire.refusing import refusal_of
 
 
@@ -202,3 +210,85 @@ async def test_a_submitted_call_may_have_an_id_too(client: AdminClient, node: Fa
     (identity,) = node.identities
     assert identity is not None
     assert (identity.request_id, identity.client_high_watermark) == (bytes([7]) * 16, 5)
+
+
+# --- goals ---------------------------------------------------------------------------------------------------------------
+
+
+def answering(node: FakeNode, *codes: ErrorCode) -> None:
+    """The quorum answers its next changes with these codes, one each; REQUEST_TIMED_OUT with an offset may have happened."""
+    left = list(codes)
+
+    def answer(_: QuorumChangeRequest) -> QuorumChangeResponse:
+        code = left.pop(0) if left else ErrorCode.NONE
+        return QuorumChangeResponse(code, 1, 1, "not now", 42 if code is ErrorCode.REQUEST_TIMED_OUT else None)
+
+    node.answer_change = answer
+
+
+@pytest.mark.parametrize("change", [lambda c: c.remove_voter(3, bytes(16)), lambda c: c.transfer_leadership()])
+async def test_a_change_of_the_quorum_is_repeated_until_it_is_answered(
+    client: AdminClient, node: FakeNode, change: Callable[[AdminClient], Awaitable[object]]
+) -> None:
+    """Each attempt names the same offset, at or above which the leader looks for the first one."""
+    answering(node, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_READY)
+    await change(client)
+    seen = {each.since for each in node.asked if isinstance(each, RemoveVoterRequest | TransferLeadershipRequest)}
+    assert (len(node.asked), seen) == (3, {node.cluster.image.offset})
+
+
+async def test_a_change_of_the_quorum_is_repeated_at_another_controller(client: AdminClient, node: FakeNode) -> None:
+    """The first one dies with the answer; the client has seen the same offset before both attempts."""
+    other = FakeNode()
+    async with serve(other, IDENTITY, ANY_PORT, grace_s=0) as port:
+        client.endpoints = (*client.endpoints, f"127.0.0.1:{port}")
+        answering(node, *[ErrorCode.REQUEST_TIMED_OUT] * 100)
+        await client.remove_voter(3, bytes(16))
+    (first,), (second,) = node.asked, other.asked
+    assert isinstance(first, RemoveVoterRequest) and isinstance(second, RemoveVoterRequest)
+    assert (first.voter, first.since) == (second.voter, second.since)
+
+
+async def test_a_refused_change_of_the_quorum_after_a_lost_answer_may_have_happened(
+    client: AdminClient, node: FakeNode
+) -> None:
+    """The lost attempt may still be on its way."""
+    answering(node, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.VOTER_NOT_FOUND)
+    with pytest.raises(MayHaveHappened):
+        await client.remove_voter(3, bytes(16))
+
+
+async def test_the_client_looks_before_each_change_of_the_quorum(client: AdminClient, node: FakeNode) -> None:
+    """An hour ago it saw a log in which controller 3 was not added and removed again; its next addition is another one."""
+    node.answer_change = lambda _: QuorumChangeResponse(ErrorCode.NONE, 1, 1, "done", 2)
+    await client.remove_voter(3, bytes(16))
+    node.cluster.register(7)
+    await client.remove_voter(3, bytes(16))
+    one, other = (each.since for each in node.asked if isinstance(each, RemoveVoterRequest))
+    assert one is not None and one < node.cluster.image.offset == other
+
+
+async def test_a_change_of_the_quorum_without_an_id_is_not_compared_with_the_log(
+    channel: grpc.aio.Channel, node: FakeNode
+) -> None:
+    """An offset without an id says nothing about repetitions."""
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    context = admin_pb2.RequestContext(client_high_watermark=7)
+    await stub.TransferLeadership(admin_pb2.TransferLeadershipRequest(context=context))
+    (asked,) = node.asked
+    assert isinstance(asked, TransferLeadershipRequest) and asked.since is None
+
+
+async def test_a_snapshot_is_asked_for_again_when_the_answer_is_missing(client: AdminClient, node: FakeNode) -> None:
+    """A second mark does no harm."""
+    marked = []
+
+    async def lose_the_first_answer(reason: str, timeout_ms: int) -> int:
+        marked.append(reason)
+        if len(marked) == 1:
+            raise Refused(ErrorCode.REQUEST_TIMED_OUT, "this controller stops")
+        return 7
+
+    node.create_snapshot = lose_the_first_answer  # type: ignore[method-assign]
+    assert (await client.create_snapshot("before the upgrade")).offset == 7
+    assert marked == ["before the upgrade"] * 2

@@ -12,13 +12,13 @@ from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 from tests.sim.mutants.patching import Mutant, patched
 
-_refusal = membership._refusal
+_refusal_now = membership._refusal_now
 
 
 def _drop_the_one_before(state: QuorumState, request: QuorumChangeRequest) -> Refusal | None:
     if isinstance(state.role, Leader) and not isinstance(request, TransferLeadershipRequest):
         state.role.changes.end()
-    return _refusal(state, request)
+    return _refusal_now(state, request)
 
 
 def _nothing_is_in_the_way(state: QuorumState, leadership: Leader) -> Refusal | None:
@@ -28,7 +28,7 @@ def _nothing_is_in_the_way(state: QuorumState, leadership: Leader) -> Refusal | 
 @contextmanager
 def _change_at_any_time() -> Iterator[None]:
     with (
-        patched(membership, "_refusal", _drop_the_one_before),
+        patched(membership, "_refusal_now", _drop_the_one_before),
         patched(membership, "_not_yet", _nothing_is_in_the_way),
     ):
         yield
