@@ -326,14 +326,10 @@ class StateChanged:
 class LeaseLapsed:
     """The lease has ended without a confirmed answer: in strict mode the broker refuses clients."""
 
-    last_confirmed_ms: int
-
 
 @dataclass(frozen=True, slots=True)
 class LeaseRenewed:
     """A confirmed answer has ended a lapse of the lease."""
-
-    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)

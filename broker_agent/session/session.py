@@ -343,7 +343,7 @@ class Session:
 
     def _check_lease(self, now_ms: int) -> None:
         if self._needs_lease and self._lease.notice(now_ms):
-            self._effects.append(LeaseLapsed(self._lease.until_ms))
+            self._effects.append(LeaseLapsed())
 
     def _hear_state(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
         """Notes the state that the controller reports for this broker, and the lease that comes with it."""
@@ -356,7 +356,7 @@ class Session:
             self._fenced_while_stopping = True
             self._lease.end()
         if answer.lease_ms > 0 and registration.unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
-            self._effects.append(LeaseRenewed(self._lease.until_ms))
+            self._effects.append(LeaseRenewed())
 
     def _maybe_go_online(self, now_ms: int) -> None:
         is_confirmed = self._registration.unfenced and self._lease.holds(now_ms)
