@@ -18,6 +18,8 @@ from service_kit.rpc.refusals import Refusal, leader_metadata
 
 TEXTS_CHARS_MAX: Final = 1 << 20
 """Maximum number of characters of the error texts in one answer."""
+CLUSTER_ID_CHARS_MAX: Final = 50
+"""How many characters of a foreign cluster id a refusal shows. A cluster id has 22 characters."""
 TEXT_CHARS_MIN: Final = 100
 """How many characters each error text may have, however many there are."""
 
@@ -71,11 +73,10 @@ def not_authorized(problem: NotAuthorized) -> Refused:
 
 
 def wrong_cluster(theirs: str, ours: str) -> Refused:
-    """Returns the refusal of a request for another cluster."""
-    return Refused(
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
-        f"this is cluster {ours}; the request is for cluster {theirs or '(none named)'}",
-    )
+    """Returns the refusal of a request for another cluster. A stranger may name a cluster of any length, in any characters."""
+    named = f"cluster {theirs[:CLUSTER_ID_CHARS_MAX]!r}" if theirs else "no cluster"
+    text = f"this is cluster {ours!r}; the request names {named}; nothing was done"
+    return Refused(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
 
 
 def to_refusal(refused: Refused, hint: LeaderHint) -> Refusal:

@@ -183,6 +183,15 @@ async def test_another_clusters_client_is_refused(target: str) -> None:
             await client.list_snapshots()
 
 
+async def test_a_foreign_cluster_id_of_any_length_is_shown_shortened_and_quoted(target: str) -> None:
+    """A stranger's bytes may not fill an answer, a log or a terminal."""
+    async with AdminClient([target], cluster_id="\x1b[2J" + "x" * 1_000_000) as client:
+        with pytest.raises(AdminError) as caught:
+            await client.create_topic("orders")
+    assert caught.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert "'\\x1b[2Jxxx" in caught.value.message and len(caught.value.message) < 200
+
+
 async def test_garbage_ends_the_call_not_the_server(channel: grpc.aio.Channel, client: AdminClient) -> None:
     """Bytes that are no message: an error for their sender, and service as usual for the next."""
     call = channel.unary_unary("/quorum_rpc.v1.AdminService/CreateTopics")
