@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,19 +27,6 @@ _COLUMNS = (
     Column("REPLICAS", "replicas"),
     Column("DATA_PLANE", "data_plane"),
 )
-
-REASON_TEXTS: Final = {
-    "registered": "the broker has registered, and has not yet applied its own registration",
-    "caught_up": "the broker has applied its own registration",
-    "stopping": "the broker has asked to shut down, and its leaderships move to other brokers",
-    "shut_down": "the broker has shut down in order: its leaderships moved away first",
-    "session_ended": "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
-    "operator": "an operator has asked for it (FenceBroker of the admin API)",
-    "asked": "the broker itself has asked to be fenced, for example because it had to drop its store",
-    "log_directories_lost": "the broker has reported that its last log directory is offline",
-    "superseded": "another process has registered under this broker id",
-}
-"""The meaning of each reason in a broker's record, for people."""
 
 
 @click.group()
@@ -102,7 +89,7 @@ def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:
 def _lines(of: dict[str, Any]) -> Iterator[str]:
     """One broker, for people."""
     reason, left_ms, heard_ms = of["state_reason"], of["session_left_ms"], of["last_contact_age_ms"]
-    why = UNKNOWN if reason is None else f"{reason}: {REASON_TEXTS.get(reason, 'a reason of a newer release')}"
+    why = UNKNOWN if reason is None else f"{reason}: {_meaning(reason)}"
     facts = (
         ("state", of["state"]),
         ("since", of["state_since"] or UNKNOWN),
@@ -120,6 +107,16 @@ def _lines(of: dict[str, Any]) -> Iterator[str]:
     )
     yield f"broker {of['broker_id']}"
     yield from (f"  {name:<12} {value}" for name, value in facts)
+
+
+def _meaning(reason: str) -> str:
+    """Says in words what a reason in a broker's record means."""
+    from quorum.controller.protocol.happenings import StateReason
+
+    try:
+        return StateReason(reason).meaning
+    except ValueError:
+        return "a reason of a newer release"
 
 
 def _row(broker: admin_pb2.BrokerListing) -> dict[str, Any]:

@@ -28,26 +28,38 @@ NAMED_MAX: Final = 5
 
 
 class StateReason(Enum):
-    """Why a broker is in its state. The values stand in records of the log, in log lines and in labels of metrics."""
+    """Why a broker is in its state. The values are in records of the log, in log lines and in labels of metrics."""
 
     REGISTERED = "registered"
-    """Fenced: the broker has registered, and has not yet applied its own registration."""
     CAUGHT_UP = "caught_up"
-    """Online: the broker has applied its own registration."""
     STOPPING = "stopping"
-    """Stopping: the broker has asked to shut down, and its leaderships move away."""
     SHUT_DOWN = "shut_down"
-    """Fenced: the broker has asked to shut down, and may end its process now."""
     SESSION_ENDED = "session_ended"
-    """Fenced: the controller has not heard the broker for `broker.session.timeout.ms`."""
     OPERATOR = "operator"
-    """Fenced: an operator has asked for it (`FenceBroker` of the admin API)."""
     ASKED = "asked"
-    """Fenced: the broker itself has asked to be fenced, for example because it has dropped its store."""
     LOG_DIRECTORIES_LOST = "log_directories_lost"
-    """Fenced: the broker has reported that the last of its log directories is offline."""
     SUPERSEDED = "superseded"
-    """Fenced: another process has registered under the same broker id."""
+
+    @property
+    def meaning(self) -> str:
+        """The reason in words."""
+        return _MEANINGS[self]
+
+
+_MEANINGS: Final = {
+    # online
+    StateReason.CAUGHT_UP: "the broker has applied its own registration",
+    # stopping
+    StateReason.STOPPING: "the broker has asked to shut down, and its leaderships move to other brokers",
+    # fenced
+    StateReason.REGISTERED: "the broker has registered, and has not yet applied its own registration",
+    StateReason.SHUT_DOWN: "the broker has shut down in order: its leaderships moved away first",
+    StateReason.SESSION_ENDED: "the controller did not hear the broker for a whole session (broker.session.timeout.ms)",
+    StateReason.OPERATOR: "an operator has asked for it (FenceBroker of the admin API)",
+    StateReason.ASKED: "the broker itself has asked to be fenced, for example because it had to drop its store",
+    StateReason.LOG_DIRECTORIES_LOST: "the broker has reported that its last log directory is offline",
+    StateReason.SUPERSEDED: "another process has registered under this broker id",
+}
 
 
 class Registration(Enum):
