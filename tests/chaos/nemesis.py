@@ -22,8 +22,6 @@ from tests.chaos import damage
 from tests.chaos.cluster import ChaosCluster, Daemon
 from tests.chaos.disk_faults import CALLS
 
-LEADER: Final = "leader"
-
 
 class Fault(NamedTuple):
     """One fault: begins `after_s` into the round, lasts for `lasts_s`. `dice` is the seed of its own details."""
@@ -209,10 +207,9 @@ Damage: TypeAlias = Callable[[RealDirectory, random.Random], bool]
 
 async def _break_promise(nemesis: Nemesis, hurt: Damage, where: str, dice: random.Random, lasts_s: float) -> bool:
     """Something durable is gone. Never on a second one before the first is whole again: two are a majority."""
+    daemon = await nemesis.controller(dice)
     if nemesis.broken is not None:
         return False
-    nemesis.broken = "somebody"  # while it is asked who
-    daemon = await nemesis.controller(dice)
     nemesis.broken = daemon.node.name
     if hurt in (damage.rot_log, damage.rot_snapshot) and dice.random() < 0.5:
         done = hurt(RealDirectory(daemon.node.data_directory / where), dice)

@@ -2,6 +2,9 @@
 
 import random
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 from metadata_log.disk.files import RealDirectory
 from metadata_log.format.ids import OffsetAndEpoch
@@ -13,6 +16,8 @@ from snapshots.format import SnapshotMeta
 from snapshots.store import SnapshotStore
 from snapshots.writer import write_records
 from tests.chaos import damage
+from tests.chaos.cluster import ChaosCluster
+from tests.chaos.nemesis import Nemesis, lose_end
 from tests.sim.disk import MemoryDirectory
 
 CONFIG = LogConfig(segment_bytes=1_500, tail_bytes=400)
@@ -104,3 +109,17 @@ def test_a_vote_is_forgotten_whatever_has_become_of_it(tmp_path: Path) -> None:
             assert election_file.load(directory) is None
         except election_file.ForgottenVote:
             continue
+
+
+async def test_a_fault_that_found_no_victim_forbids_no_later_one() -> None:
+    """1. A fault asks for the leader, to damage it, and the question fails.
+    2. Nothing was damaged, so the next fault may damage a controller.
+    """
+
+    async def no_answer() -> int | None:
+        raise TimeoutError
+
+    nemesis = Nemesis(cast(ChaosCluster, None), no_answer)
+    with pytest.raises(TimeoutError):
+        await lose_end(nemesis, random.Random(1), 0.0)
+    assert nemesis.broken is None

@@ -7,11 +7,10 @@ import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from service_kit.process.config import Config, ConfigErrors, ConfigProblem, effective, load_config
-from service_kit.process.endpoints import HostPort, NodeAddress, parse_host_port, parse_node_address
+from service_kit.process.endpoints import HostPort, NodeAddress, parse_node_address
 from service_kit.process.settings import canonical_key
 
 Voter = Annotated[NodeAddress, BeforeValidator(lambda text: parse_node_address(str(text)))]
-Address = Annotated[HostPort, BeforeValidator(lambda text: parse_host_port(str(text)))]
 
 
 def _even(number: int) -> int:

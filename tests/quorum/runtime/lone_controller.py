@@ -63,13 +63,6 @@ def unattached() -> LoneNode:
     return LoneNode(formatted_disk(voters_of((1, 2, 3))))
 
 
-def sole_voter() -> LoneNode:
-    """Node 1 of one: it leads, and what it appends is committed."""
-    lone = LoneNode(formatted_disk(voters_of((1,))))
-    lone.run_until_idle()
-    return lone
-
-
 def follower() -> LoneNode:
     """Node 1 of three; node 2 leads epoch 1, and was asked for its first batch."""
     lone = unattached()
