@@ -1,6 +1,6 @@
 """A disk that is full, for real: a controller whose directory is a file system of its own (which needs root) runs out of room.
 
-The fakes have it from the inside (`tests/quorum/runtime/test_full_disk.py`); here it is what people see of it.
+The fakes have it from the inside (`tests/quorum/runtime/disk/test_full_disk.py`); here it is what people see of it.
 """
 
 import asyncio

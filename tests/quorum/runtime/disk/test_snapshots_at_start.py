@@ -17,7 +17,7 @@ from quorum.runtime.disk.open_directory import Opened, open_directory
 from quorum.runtime.protocol.node_config import NodeConfig
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
-from tests.quorum.runtime.damaged_node import DamagedNode
+from tests.quorum.runtime.disk.damaged_node import DamagedNode
 from tests.quorum.runtime.lone_node import CLUSTER_ID, directory_id
 from tests.sim.disk import MemoryDirectory
 

@@ -30,9 +30,9 @@ from quorum.runtime.loop import NodeLoop
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.world import BrokerFetch, ReplyTo, Submission
 from quorum.runtime.status import node_status
+from tests.quorum.runtime.active.test_request_ids import answer, identity, send, set_to
 from tests.quorum.runtime.lone_node import LoneNode, formatted_disk, voters_of
 from tests.quorum.runtime.quorum_of_three import quorum_of_three
-from tests.quorum.runtime.test_request_ids import answer, identity, send, set_to
 
 POISON = CreateTopics((NewTopic("poison", 1, 1),))
 

@@ -19,7 +19,13 @@ from quorum.runtime.protocol.jobs import ScrubJob
 from quorum.runtime.protocol.world import RaftFailure, RaftRequest, SnapshotWanted
 from snapshots.format import genesis, snapshot_name
 from snapshots.policy import RetentionPolicy
-from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, VOTERS, DamagedNode, lone_voter_with_sealed_segments
+from tests.quorum.runtime.disk.damaged_node import (
+    CONFIG,
+    LAST_EPOCH,
+    VOTERS,
+    DamagedNode,
+    lone_voter_with_sealed_segments,
+)
 from tests.quorum.runtime.lone_node import CLUSTER_ID, LoneNode, directory_id, formatted_disk, voters_of
 from tests.sim.disk import MemoryDirectory
 

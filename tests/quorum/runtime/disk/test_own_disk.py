@@ -12,7 +12,7 @@ from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.repair import PATIENCE_ROUNDS, REST_MAX_MS, REST_MS
 from quorum.runtime.protocol.world import RaftFailure
 from snapshots.format import snapshot_name
-from tests.quorum.runtime.damaged_node import LAST_EPOCH, DamagedNode, lone_voter_with_sealed_segments
+from tests.quorum.runtime.disk.damaged_node import LAST_EPOCH, DamagedNode, lone_voter_with_sealed_segments
 
 IN_A_BATCH = SEGMENT_HEADER_BYTES + 85
 TEN_MINUTES_MS = 600_000

@@ -9,7 +9,7 @@ from quorum.runtime.disk.repair import REST_MS
 from quorum.runtime.protocol.jobs import ScrubJob
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.world import JobDone
-from tests.quorum.runtime.damaged_node import DamagedNode
+from tests.quorum.runtime.disk.damaged_node import DamagedNode
 
 CONFIG = NodeConfig(log=LogConfig(segment_bytes=512, tail_bytes=700))
 """Segments of four batches, and the last seven or so in memory."""

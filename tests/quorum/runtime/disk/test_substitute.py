@@ -12,7 +12,7 @@ from quorum.runtime.disk.repair import PATIENCE_ROUNDS, READ_TIMEOUT_MS, REST_MS
 from quorum.runtime.protocol.world import RaftFailure, RaftRequest, RaftResponse
 from snapshots.format import snapshot_name
 from snapshots.store import SnapshotStore
-from tests.quorum.runtime.damaged_node import CONFIG, LAST_EPOCH, DamagedNode, Snapshot
+from tests.quorum.runtime.disk.damaged_node import CONFIG, LAST_EPOCH, DamagedNode, Snapshot
 from tests.quorum.runtime.lone_node import LoneNode, directory_id, voters_of
 from tests.sim.disk import MemoryDirectory
 
