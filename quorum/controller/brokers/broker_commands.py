@@ -268,7 +268,7 @@ class Brokers:
         is_caught_up = contact.offset > broker.broker_epoch
         match next_state(
             state,
-            wants_fence=contact.wants_fence,
+            wants_fence=contact.wants_fence or not broker.log_dirs,  # without a directory it has no place for a replica
             wants_shut_down=contact.wants_shut_down,
             is_caught_up=is_caught_up,
             is_held=False,
@@ -328,7 +328,7 @@ class Brokers:
     def _lose_log_dirs(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int
     ) -> Decision:
-        """Takes the lost directories out of the registration, and fences a broker that has none left.
+        """Takes the lost directories out of the registration, and fences a broker that has none left, until its next process.
 
         Only the broker knows which replicas were in a directory, because the broker places them. So the broker itself gives up
         their leaderships.

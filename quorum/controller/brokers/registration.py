@@ -4,7 +4,8 @@ A broker's epoch is the offset of its registration record. So the reply has the 
 *incarnation* is one run of a broker process.
 
     1  Incarnation A registers as broker 7 at offset 40: its epoch is 40.
-    2  A registers again: a retry. A may change endpoints, rack, features and data plane, and keeps its epoch and state.
+    2  A registers again: a retry. A may change endpoints, rack, features and data plane. A keeps its epoch, its state and its
+       log directories: a directory that A has reported as lost comes back with the next incarnation only.
     3  Incarnation B registers as broker 7 while A has a live session. B is refused: two processes would be one broker.
     4  B names A as its predecessor. B holds the lock of A's data directory, so A is dead, and B replaces A at once (KAFKA-19047).
 """
@@ -138,6 +139,7 @@ def registration_record(command: RegisterBrokerCommand, kept: RegisterBroker | N
     return record._replace(
         fenced=kept.fenced,
         in_controlled_shutdown=kept.in_controlled_shutdown,
+        log_dirs=kept.log_dirs,
         broker_epoch=kept.broker_epoch,
         reason=kept.reason,
         since_ms=kept.since_ms,

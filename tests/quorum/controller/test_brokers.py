@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metadata_log.format.errors import ErrorCode
-from metadata_log.format.ids import NO_LEADER
+from metadata_log.format.ids import NO_LEADER, Uuid
 from metadata_log.format.records import (
     BrokerRegistrationChange,
     Endpoint,
@@ -679,14 +679,48 @@ def test_an_unregistered_broker_is_gone() -> None:
     cluster.register(0, life=2)
 
 
-def test_lost_log_directories_leave_the_registration() -> None:
-    """A broker that has none left is fenced."""
-    cluster = Cluster(1)
+def two_directories() -> tuple[Cluster, tuple[Uuid, ...]]:
+    """Broker 0 is online with two log directories."""
+    cluster = Cluster()
     two = (b"1" * 16, b"2" * 16)
     cluster.run(replace(registration(0), log_dirs=two))
+    cluster.lives[0] = 1
+    cluster.contact(0)
+    return cluster, two
+
+
+def test_lost_log_directories_leave_the_registration() -> None:
+    """A broker that has none left is fenced."""
+    cluster, two = two_directories()
     cluster.contact(0, offline_log_dirs=two[:1])
     assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == (two[1:], False)
     assert cluster.contact(0, offline_log_dirs=two[:1]) == []
     cluster.contact(0, offline_log_dirs=two)
 
     assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].fenced) == ((), True)
+
+
+def test_a_broker_without_log_directories_stays_fenced() -> None:
+    """It goes on fetching, caught up, and may only shut down. The next process registers with the mended disk."""
+    cluster = Cluster(1)
+    lost = cluster.image.brokers[0].log_dirs
+    cluster.contact(0, offline_log_dirs=lost)
+    for _ in range(3):
+        assert cluster.contact(0, offline_log_dirs=lost) == []
+    assert cluster.contact(0) == [], "nor does it come back by saying nothing of its directories"
+    assert cluster.image.brokers[0].fenced
+
+    cluster.now_ms += SESSION_MS
+    cluster.register(0, life=2)
+    cluster.contact(0)
+    assert not cluster.image.brokers[0].fenced
+
+
+def test_a_lost_log_directory_does_not_come_back_with_a_repeated_registration() -> None:
+    """The same process sends its first registration once more, perhaps with another endpoint: what was lost stays lost."""
+    cluster, two = two_directories()
+    cluster.contact(0, offline_log_dirs=two[:1])
+    command = replace(registration(0), log_dirs=two)
+    assert cluster.run(command).records == []
+    cluster.run(replace(command, rack="b"))
+    assert (cluster.image.brokers[0].log_dirs, cluster.image.brokers[0].rack) == (two[1:], "b")
