@@ -128,8 +128,9 @@ def _forget_observers(state: QuorumState, leadership: Leader) -> None:
         if not state.latest_voters.contains(key)
     }
     gone = [key for key, at_ms in heard_ms.items() if state.now_ms - at_ms > OBSERVER_SESSION_MS]
-    if len(heard_ms) - len(gone) >= OBSERVERS_MAX:
-        gone.append(min(heard_ms, key=heard_ms.__getitem__))
+    kept = [key for key, at_ms in heard_ms.items() if state.now_ms - at_ms <= OBSERVER_SESSION_MS]
+    if len(kept) >= OBSERVERS_MAX:
+        gone.append(min(kept, key=heard_ms.__getitem__))
     for key in gone:
         parked = leadership.unpark(key)
         if parked is not None:

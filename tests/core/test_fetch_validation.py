@@ -6,7 +6,8 @@ import pytest
 
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import OffsetAndEpoch, ReplicaKey
-from quorum.core.fetch_service import OBSERVERS_MAX
+from quorum.core import fetch_service
+from quorum.core.fetch_service import OBSERVER_SESSION_MS, OBSERVERS_MAX
 from quorum.core.protocol.divergence import (
     ChainMismatch,
     Diverging,
@@ -18,8 +19,15 @@ from quorum.core.protocol.divergence import (
 )
 from quorum.core.protocol.effects import ElectionState, Reply
 from quorum.core.protocol.inputs import ShutDown
-from quorum.core.protocol.messages import FetchRequest, FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse
+from quorum.core.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RemoveVoterRequest,
+)
 from tests.core.fake_log import FakeLog
+from tests.core.situations import working_leader
 from tests.core.solo import Solo, key, log_of, only
 
 
@@ -231,3 +239,25 @@ def test_observers_of_a_thousand_names_are_not_all_remembered() -> None:
     observers = [each.node_id for each in solo.core.replicas() if not each.is_voter]
     assert observers == list(range(10 + OBSERVERS_MAX, 10 + 2 * OBSERVERS_MAX))
     assert answered == OBSERVERS_MAX
+
+
+def test_a_removed_voter_may_be_one_observer_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader forgets each observer once, also where one was silent for a session and the others are too many.
+
+    1. Leader 1 of {1,2,3} has two observers, 10 and 11: the maximum, for this test.
+    2. Voter 3 is removed, and goes on fetching: three observers.
+    3. Observer 10 is silent for a session; 3 fetches, then 11.
+    4. Observer 12 is new. The leader forgets 10, and 3, which makes room.
+    """
+    monkeypatch.setattr(fetch_service, "OBSERVERS_MAX", 2)
+    solo = working_leader()
+    for node_id in (10, 11):
+        solo.fetch(node_id)
+    solo.request(RemoveVoterRequest(key(3), timeout_ms=10_000))
+    solo.now_ms += OBSERVER_SESSION_MS
+    for node_id in (2, 3, 11):
+        solo.now_ms += 1
+        solo.fetch(node_id)
+    assert [each.node_id for each in solo.core.replicas() if not each.is_voter] == [3, 10, 11]
+    solo.fetch(12)
+    assert [each.node_id for each in solo.core.replicas() if not each.is_voter] == [11, 12]
