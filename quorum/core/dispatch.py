@@ -1,12 +1,16 @@
 """The way of each message to the file deciding on it: requests, answers, and missing answers.
 
 Example: voter 2's fetch arrives at leader 1. `on_request` calls `fetch_service.on_fetch`, which answers or parks the fetch.
+
+The deciding files check the numbers of a request. The numbers of an answer are checked here. No node means a negative
+offset, epoch or id, so an answer with one of these counts as missing. Example: a fault makes voter 3 answer "leader -7,
+epoch 6". Node 1 would save -7 in `quorum-state`, and no later start could read the file.
 """
 
 from typing import assert_never
 
 from quorum.core import auto_join, disputes, election, fetch_service, follower, leader, membership, votes
-from quorum.core.protocol.inputs import RequestFailed, RequestReceived, ResponseReceived
+from quorum.core.protocol.inputs import Failure, RequestFailed, RequestReceived, ResponseReceived
 from quorum.core.protocol.messages import (
     AddVoterRequest,
     BeginQuorumEpochRequest,
@@ -21,6 +25,7 @@ from quorum.core.protocol.messages import (
     FetchSnapshotResponse,
     QuorumChangeResponse,
     RemoveVoterRequest,
+    Response,
     TransferLeadershipRequest,
     UpdateVoterRequest,
     VoteRequest,
@@ -54,6 +59,9 @@ def on_request(state: QuorumState, received: RequestReceived) -> None:
 def on_response(state: QuorumState, received: ResponseReceived) -> None:
     """Decides on the answer to one of this node's requests."""
     source = received.source
+    if not _is_possible(received.response):
+        on_failure(state, RequestFailed(source, received.request, Failure.BROKEN))
+        return
     match received.request, received.response:
         case VoteRequest() as request, VoteResponse() as response:
             election.on_vote_response(state, source, request, response)
@@ -74,6 +82,16 @@ def on_response(state: QuorumState, received: ResponseReceived) -> None:
             auto_join.on_response(state, request, response)
         case _:
             raise AssertionError(f"an answer of the wrong kind: {received}")
+
+
+def _is_possible(response: Response) -> bool:
+    """False if the answer has a negative number. (A negative epoch is an old epoch, and ignored as such.)"""
+    if response.leader_id is not None and response.leader_id < 0:
+        return False
+    if not isinstance(response, FetchResponse):
+        return True
+    places = (*(response.diverging or ()), *(response.snapshot or ()))
+    return all(number >= 0 for number in (response.log_end, response.high_watermark or 0, *places))
 
 
 def on_failure(state: QuorumState, failed: RequestFailed) -> None:
