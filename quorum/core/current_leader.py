@@ -9,10 +9,10 @@ A report must not name a merely remembered leader:
 
 So a node names only a leader heard within `fetch_timeout_ms`: the leader answered one of the node's fetches well, or
 sent BeginQuorumEpoch for the current epoch. (A leader repeats BeginQuorumEpoch to a voter which cannot fetch because of
-a full disk; clients of this voter still get sent to the leader.) A third node's word about a leader is not enough,
-because the third node may not have noticed a failure yet. A leader names itself while a majority has followed it within
-`check_quorum_ms`, or until the same time after its election: a paused leader, or one which was cut off, learns of its
-successor only later.
+a full disk; clients of this voter still get sent to the leader.) A node which has seen its leader's process gone names
+the leader again only after a new sign of life. A third node's word about a leader is not enough, because the third node
+may not have noticed a failure yet. A leader names itself while a majority has followed it within `check_quorum_ms`, or
+until the same time after its election: a paused leader, or one which was cut off, learns of its successor only later.
 
 No decision of the core depends on these reports.
 """

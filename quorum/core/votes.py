@@ -220,6 +220,7 @@ def suspect(state: QuorumState, role: Follower) -> None:
     """The leader's process is gone, or leads no longer: this node campaigns on its turn, unless the leader answers
     first.
     """
+    state.contact.lost()
     if role.campaign_at_ms is None:
         turn_ms = state.now_ms + wait_of_rank(state, role.successors)
         state.update_role(replace(role, campaign_at_ms=turn_ms))

@@ -108,6 +108,33 @@ def test_a_follower_whose_leader_is_seen_gone_says_so_at_once() -> None:
     assert "has stopped" in solo.core.followed(solo.now_ms).reason
 
 
+def test_a_leader_seen_gone_is_not_named_again_before_it_is_heard_again() -> None:
+    """A report must not change to and fro within one fetch timeout: a load balancer would follow each change.
+
+    1. Leader 2 begins epoch 3 at 1,000 ms. At 1,100 ms its port refuses node 1: the process of leader 2 seems to be gone.
+    2. Node 1 asks for pre-votes. Voter 3 still trusts leader 2, and refuses.
+    3. Node 1 returns to leader 2 at 1,600 ms at the latest, and still names no leader.
+    4. The process lives: leader 2 sends BeginQuorumEpoch once more, and node 1 names leader 2.
+    """
+    solo, fetch = follower(1, 1)
+    began_ms = solo.now_ms
+    solo.good_answer(fetch, successors=(1, 3))
+    solo.wait(100)
+    asked = requests([*solo.step(PeerRefused(2)), *solo.wait(1)], VoteRequest)
+    request = next(each.request for each in asked if each.destination == 3)
+    assert isinstance(request, VoteRequest) and solo.core.role is Role.PROSPECTIVE
+    solo.respond(3, request, VoteResponse(ErrorCode.NONE, solo.core.epoch, None, vote_granted=False))
+    roles = set()
+    while solo.now_ms - began_ms < solo.config.fetch_timeout_ms - 1:
+        roles.add(solo.core.role)
+        assert named(solo) is None
+        solo.wait(1)
+    assert roles == {Role.PROSPECTIVE, Role.FOLLOWER}
+
+    solo.request(BeginQuorumEpochRequest(key(2), solo.core.me, solo.core.epoch))
+    assert named(solo) == 2
+
+
 def test_who_has_just_started_follows_nobody() -> None:
     """The leader named on disk may have led a week ago. The node counts from its start."""
     solo = Solo(epochs=(1, 1), election=ElectionState(3, None, 2))

@@ -18,7 +18,7 @@ class LeaderContact:
         All of the node's knowledge may be as old. (The follower's deadline cannot serve here: events without an answer
         from the leader move the deadline, too.)"""
         self.begun_epoch: Epoch = 0
-        """The epoch of the last BeginQuorumEpoch; 0: none came, or the same leader has ended the epoch."""
+        """The epoch of the last BeginQuorumEpoch; 0: none came, or the leader has ended the epoch or seems to be gone since."""
         self.begun_ms: int | None = None
         """When a leader last began or ended an epoch."""
         self.claimant: NodeId | None = None
@@ -36,6 +36,10 @@ class LeaderContact:
     def ended(self, now_ms: int) -> None:
         """A leader sent EndQuorumEpoch."""
         self.begun_epoch, self.begun_ms = 0, now_ms
+
+    def lost(self) -> None:
+        """The leader's process is gone, or leads no longer: its last BeginQuorumEpoch is no sign of life any more."""
+        self.begun_epoch = 0
 
     def claims(self, node_id: NodeId) -> None:
         """Notes a stranger's claim to lead."""
