@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 from metadata_log.format.batch import Batch, encode, genesis_chain
 from metadata_log.format.codec import encode_record, encode_records, encode_valid
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
+from metadata_log.format.ids import EPOCH_MAX, OFFSET_MAX, OffsetAndEpoch
 from metadata_log.format.records import KRaftVersion, MetadataRecord, Record, SnapshotFooter, SnapshotHeader, Voters
 from metadata_log.image.digest import MODULUS, digest_to_bytes
 
@@ -85,7 +85,7 @@ def part_name(end: OffsetAndEpoch) -> str:
 def parse_name(name: str) -> tuple[OffsetAndEpoch, bool] | None:
     """Parse a snapshot's file name into its end, and True if it is a `.part`; None for any other name."""
     match = _NAME.fullmatch(name)
-    if match is None or int(match[2]) > EPOCH_MAX:
+    if match is None or int(match[1]) > OFFSET_MAX or int(match[2]) > EPOCH_MAX:
         return None
     return OffsetAndEpoch(int(match[1]), int(match[2])), match[3] is not None
 

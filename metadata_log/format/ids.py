@@ -23,6 +23,8 @@ Uuid: TypeAlias = Annotated[bytes, "uuid"]
 """Sixteen bytes. People see 22 characters of URL-safe base64, as in Kafka. The codec checks the length of record fields
 with this annotation."""
 
+OFFSET_MAX: Final = (1 << 63) - 1
+"""The largest offset: offsets have signed 64 bits on the wire and in Spark, as in Kafka."""
 NODE_ID_MAX: Final = (1 << 31) - 1
 """The largest node id: ids have signed 32 bits on the wire and in Spark, as in Kafka."""
 EPOCH_MAX: Final = (1 << 63) - 1

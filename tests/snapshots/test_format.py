@@ -8,7 +8,7 @@ import pytest
 from metadata_log.format.batch import BATCH_BYTES_MAX
 from metadata_log.format.codec import encode_record
 from metadata_log.format.errors import LogFormatError
-from metadata_log.format.ids import EPOCH_MAX, OffsetAndEpoch
+from metadata_log.format.ids import EPOCH_MAX, OFFSET_MAX, OffsetAndEpoch
 from metadata_log.format.records import TOPIC_RESOURCE, Config, MetadataRecord, SnapshotFooter, Topic
 from metadata_log.image.delta import MetadataDelta
 from metadata_log.image.digest import digest_to_bytes
@@ -39,6 +39,13 @@ def test_a_name_says_end_and_epoch_and_whether_it_is_whole() -> None:
     assert parse_name(part_name(end)) == (end, True)
     for other in ("00000000000000001234.log", "1-2.checkpoint", snapshot_name(end) + ".bak", "flushed"):
         assert parse_name(other) is None
+
+
+def test_a_name_beyond_the_last_offset_is_no_snapshot() -> None:
+    """Twenty digits hold larger numbers than the wire. A node with such a file could list its snapshots to no operator."""
+    assert parse_name(snapshot_name(OffsetAndEpoch(OFFSET_MAX, 1))) == (OffsetAndEpoch(OFFSET_MAX, 1), False)
+    for offset in (OFFSET_MAX + 1, 10**20 - 1):
+        assert parse_name(snapshot_name(OffsetAndEpoch(offset, 1))) is None
 
 
 @pytest.mark.parametrize("seed", range(8))
