@@ -73,17 +73,15 @@ class _AnotherHistory(Exception):
     """An intact segment that does not belong to this log. Recovery does not read the files behind it."""
 
 
-def continued(directory: Directory, place: Flushed) -> Flushed:
-    """Follow the intact batches that continue `place`, and return how far they lead. Damage elsewhere does not
-    matter.
-    """
+def following(directory: Directory, place: Flushed) -> Iterator[Batch]:
+    """Find the intact batches that continue `place`, one after the other. Damage elsewhere does not matter."""
     end, chain = place
     for name in segment_names(directory):
         with closing(directory.open(name)) as file:
             for _, batch in intact_batches(file, SEGMENT_HEADER_BYTES, end):
                 if batch.base_offset == end and verify_chain(batch, chain):
                     end, chain = batch.end_offset, batch.chain
-    return Flushed(end, chain)
+                    yield batch
 
 
 def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushed | None) -> Flushed | None:
@@ -92,8 +90,10 @@ def _furthest_known(directory: Directory, note: Flushed | None, snapshot: Flushe
     """
     if snapshot is None or (note is not None and note.end >= snapshot.end):
         return note
-    end = continued(directory, snapshot)
-    return end if end.end > snapshot.end else note
+    end = note
+    for batch in following(directory, snapshot):
+        end = Flushed(batch.end_offset, batch.chain)
+    return end
 
 
 class Recovery:

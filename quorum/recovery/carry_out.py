@@ -34,7 +34,6 @@ from metadata_log.format.errors import CorruptLog, LogFormatError
 from metadata_log.format.ids import Offset, OffsetAndEpoch, ReplicaKey
 from metadata_log.format.records import LeaderChange, Voters
 from metadata_log.store.log import LOG_BEGINNING, Log
-from metadata_log.store.log_notes import Flushed, FlushedNote, write_lost
 from metadata_log.store.recovery import DAMAGED_SUFFIX
 from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
@@ -85,8 +84,6 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     survivor, steps = plan.survivor, plan.steps
     assert survivor.first_voters is not None, "planned without a bootstrap checkpoint"
     chain = genesis(survivor.identity.cluster_id, survivor.first_voters)
-    if survivor.proven is not None:
-        _note_proven(store.directory, survivor.proven, survivor.durable)
     try:
         log = Log.open(
             store.directory,
@@ -105,37 +102,6 @@ def _opened(plan: Plan, store: SnapshotStore) -> Log:
     return log
 
 
-def _note_proven(metadata: Directory, proven: Flushed, durable: Flushed) -> None:
-    """Writes the `flushed` note that the survey has used, so that the opening reads the same log.
-
-    With an older note the opening would take damage below for a torn tail, and cut the intact records behind it. With a later
-    note, behind a second damaged range, the opening would take both ranges for one.
-
-    The opening cuts the log at the note. If more was `durable`, that end is copied and noted as lost first:
-
-        1. Controller 1 had acknowledged records 0 to 99. Its log can be read up to 80, and the new note says 80.
-        2. The process is killed after the note and before `recovery-plan` is written. Controller 1 starts as usual.
-        3. Without `lost`, controller 1 would vote as if it had never acknowledged records 80 to 99.
-    """
-    note = FlushedNote(metadata)
-    try:
-        if note.read() != proven:
-            if durable.end > proven.end:
-                _keep_aside(metadata, proven.end)
-                write_lost(metadata, durable)
-            note.write(*proven)
-            note.flush()
-    finally:
-        note.close()
-
-
-def _keep_aside(metadata: Directory, end: Offset) -> None:
-    """Copies the segment that the opening will cut at `end`. The opening itself keeps whole segments behind `end`."""
-    names = [each for each in segment_names(metadata) if (base_offset_of(each) or 0) <= end]
-    for name in names[-1:]:
-        copy_file(metadata, name, name + DAMAGED_SUFFIX)
-
-
 def _check_as_planned(log: Log, plan: Plan) -> None:
     survivor, steps = plan.survivor, plan.steps
     if plan.is_resumed and log.shape.last_epoch > steps.epoch:
@@ -146,7 +112,8 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
     lowest = 0 if plan.own_snapshot is None else plan.own_snapshot.end.offset
     if steps.snapshot is not None or lowest == steps.base > 0:
         return  # the whole log is dropped
-    if any(lowest <= damaged.start < steps.base and not log.read_again(damaged) for damaged in log.damage):
+    # Damage at the start of the survivor's history is repaired with its own records: the snapshot's chain proves them.
+    if any(lowest <= damaged.start < steps.base and damaged.start != survivor.start for damaged in log.damage):
         raise CannotRecover(
             f"{survivor.path} has damage inside its log: {log.damage[0]}. Nothing was recovered. Run this again"
         )
@@ -155,7 +122,7 @@ def _check_as_planned(log: Log, plan: Plan) -> None:
     except LogFormatError as e:
         raise CannotRecover(str(e)) from e
     if not plan.is_resumed and not steps.accepts_loss:
-        fits = fits and log.end == survivor.log_end
+        fits = fits and log.end == survivor.end
     if not fits:
         raise CannotRecover(
             f"{survivor.path}: its log ends at {log.end} now, and has changed since it was read. Nothing was recovered. Does "
@@ -177,10 +144,12 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
         log.reset_to(steps.snapshot, meta.chain, meta.timestamp_ms)
     elif own is not None:
         log.start_at_snapshot(own.end, own.chain, own.timestamp_ms)
-    while damaged := next((each for each in log.damage if each.start < steps.base), None):
+    for damaged in [each for each in log.damage if each.end <= steps.base]:  # see `_check_as_planned`
         log.repair(
-            damaged, log.read_again(damaged)
-        )  # `_check_as_planned` has read these bytes again, and they are proven
+            damaged, [each for each in batches_of(plan.survivor) if damaged.start <= each.base_offset < damaged.end]
+        )
+    if log.damage:
+        _keep_aside(store.directory, steps.base)
     log.truncate(steps.base)
     for batch in () if source is None else batches_of(source):
         if steps.base <= batch.base_offset and batch.end_offset <= steps.end.offset:
@@ -191,6 +160,14 @@ def _take_over(log: Log, store: SnapshotStore, plan: Plan) -> None:
             f"{source.path} gives its log up to {log.end} only, and gave it up to {steps.end.offset} before: its disk is "
             "failing. The recovery is not finished. Copy the readable files, and name the copy"
         )
+
+
+def _keep_aside(metadata: Directory, base: Offset) -> None:
+    """Copies the segments that the truncation to `base` shortens or deletes, because a part of them cannot be read."""
+    names = segment_names(metadata)
+    first = sum(1 for each in names[1:] if (base_offset_of(each) or 0) <= base)
+    for name in names[first:]:
+        copy_file(metadata, name, name + DAMAGED_SUFFIX)
 
 
 def _copy_snapshot(store: SnapshotStore, source: Candidate, end: OffsetAndEpoch) -> None:

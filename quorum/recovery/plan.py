@@ -80,8 +80,8 @@ class Plan(NamedTuple):
     def own_snapshot(self) -> SnapshotMeta | None:
         """The survivor's own snapshot, if its log will start there because the log below is damaged or missing; else None."""
         survivor, steps = self.survivor, self.steps
-        stands = steps.snapshot is None and survivor.start < survivor.intact_from <= steps.base
-        return survivor.snapshot if stands else None
+        begins_there = steps.snapshot is None and survivor.log_start < survivor.start <= steps.base
+        return survivor.snapshot if begins_there else None
 
 
 def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int) -> Plan:
@@ -135,7 +135,7 @@ def _named(candidate: Candidate) -> PlannedDirectory:
 def _preference(candidate: Candidate) -> tuple[Epoch, Offset, Offset, int, Uuid]:
     """Returns the sort key of the best log: rank, then the earliest start. The ids make the order of the options irrelevant."""
     identity = candidate.identity
-    return (*candidate.rank, -candidate.intact_from, -identity.node_id, identity.directory_id)
+    return (*candidate.rank, -candidate.start, -identity.node_id, identity.directory_id)
 
 
 def _survivor(candidates: Sequence[Candidate]) -> Candidate:
@@ -243,8 +243,8 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
     Without a source, the place is the end of the survivor's log.
 
     Without a snapshot, the place is the last place that both histories share. With a snapshot, the survivor's log begins anew
-    at the source's snapshot. That is needed if the two logs share no place, if the source is damaged below its snapshot, or if
-    the survivor cannot start from its own log.
+    at the source's snapshot. That is needed if the two histories share no place, or if the survivor cannot start from its own
+    log.
 
     Raises:
         CannotRecover: there is no shared place and no usable snapshot.
@@ -259,10 +259,9 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
                 mine = next(ours, None)
             if mine == place:
                 agreed = place
-    if agreed is not None and agreed[0] >= giver.intact_from and survivor.is_startable:
+    if agreed is not None and survivor.is_startable:
         return (*agreed, None)
-    is_in_gap = giver.log_end < survivor.start < giver.intact_from
-    if agreed is None and giver.start <= survivor.log_end and not is_in_gap:
+    if agreed is None and giver.start <= survivor.end:
         why = (
             "was it formatted with other initial controllers than the cluster?"
             if survivor.end == 0

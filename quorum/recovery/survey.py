@@ -4,7 +4,7 @@ Example: the directory of controller 2, after a crash with a broken disk.
 
     1. meta.properties says controller 2, generation 1. quorum-state says epoch 7.
     2. The log has records 0 to 99 of epochs 1 to 7, and the `flushed` note says 100. Records 40 to 49 cannot be read.
-    3. The newest snapshot ends at 60. So the candidate has start 0, log_end 40, intact_from 60, end 100.
+    3. The newest snapshot ends at 60. So the candidate has log_start 0, start 60, end 100 (`remains`).
     4. `is_whole` is False, because records 40 to 49 were durable. `is_startable` is True: the log begins at 0.
 """
 
@@ -20,7 +20,6 @@ from metadata_log.format.errors import LogFormatError
 from metadata_log.format.ids import Epoch, Offset
 from metadata_log.format.records import Voters
 from metadata_log.store.log_notes import FLUSHED_NAME, Flushed, FlushedNote, read_lost
-from metadata_log.store.recovery import continued
 from quorum.recovery.remains import Remains
 from quorum.runtime.disk import election_file, recovery_plan
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY, read_origin
@@ -42,17 +41,16 @@ class Candidate(NamedTuple):
     """Epoch in quorum-state; None if there is no readable quorum-state."""
     first_voters: Voters | None
     """Voters that the cluster was formatted with; None for a broker, and if the bootstrap checkpoint cannot be read."""
+    note: Flushed | None
+    """The note `flushed`; None if there is none."""
+    log_start: Offset
     start: Offset
+    """Every record in [start, end) is intact. `start` is the log's start, or the newest snapshot's end if the log has a gap below
+    it."""
     start_chain: bytes
-    log_end: Offset
-    """Every record in [start, log_end) is intact."""
-    intact_from: Offset
-    """Every record in [intact_from, end) is intact: `start`, or the newest snapshot's end if the log has a gap below it."""
     end: Offset
     epoch: Epoch
     chain: bytes
-    proven: Flushed | None
-    """Durable end for reading this log: the `flushed` note, or a later place if batches continue the newest snapshot up to it."""
     durable: Flushed
     """Every record below was durable once: the `flushed` or `lost` note says so, or an intact batch behind damage."""
     is_back: bool
@@ -90,8 +88,8 @@ class Candidate(NamedTuple):
         return (0, b"") if self.snapshot is None else (self.snapshot.end.offset, self.snapshot.chain)
 
     def can_tell(self, offset: Offset) -> bool:
-        """True if `places_of` is complete around `offset`. False inside damage: the history is unknown there."""
-        return self.start <= offset <= self.log_end or offset >= self.intact_from
+        """True if `places_of` would name `offset` if it were a place of this history. False below `start`: unknown."""
+        return offset >= self.start
 
 
 def survey(directory: Directory) -> Candidate:
@@ -116,47 +114,22 @@ def survey(directory: Directory) -> Candidate:
         ) from e
 
 
-class _Reading(NamedTuple):
-    """A log that was read to its end, and its durable ends."""
-
-    log: Remains
-    is_back: bool
-    durable: list[Flushed]
-    """Every known end up to which the log was durable, as a start would judge."""
-
-
-def _read(metadata: Directory, note: Flushed | None, first_chain: bytes, snapshot: SnapshotMeta | None) -> _Reading:
-    """Reads the log with the `flushed` note, or with the batches that continue the snapshot, if these lead further."""
-    lost = read_lost(metadata)
-    log = Remains(metadata, note, first_chain, snapshot)
-    is_back = _holds(log, lost)
-    durable = [each for each in (note, lost, log.lost()) if each is not None]
-    if snapshot is not None and log.is_broken:
-        # Without a note, or with an older note (a power cut can bring one back), the pass above ended at the damage.
-        proven = continued(metadata, Flushed(snapshot.end.offset, snapshot.chain))
-        if proven.end > snapshot.end.offset:
-            again = Remains(metadata, proven, first_chain, snapshot)
-            is_back_again = _holds(again, lost)
-            if again.last().end.offset > log.last().end.offset:
-                log, is_back = again, is_back_again
-    if log.is_replaced:  # the replaced records were never committed
-        durable = [each for each in (lost,) if each is not None]
-    else:
-        durable += [Flushed(each.end.offset, each.end.chain) for each in log.runs[1:]]
-    return _Reading(log, is_back, durable)
-
-
 def _survey(directory: Directory, identity: Identity) -> Candidate:
     metadata = directory.subdirectory(LOG_DIRECTORY)
     note = _read_note(metadata)
     first_voters, first_chain, damages = _origin(directory, identity, metadata)
     snapshot = _newest_snapshot(metadata)
-    log, is_back, durable = _read(metadata, note, first_chain, snapshot)
-    furthest = max(durable, default=Flushed(0, b""))
+    lost = read_lost(metadata)
+    log = Remains(metadata, note, first_chain, snapshot)
+    is_back = _holds(log, lost)
+    durable = (
+        [lost] if log.is_replaced else [note, lost, log.lost(), log.left_out]
+    )  # replaced records were never committed
+    furthest = max((each for each in durable if each is not None), default=Flushed(0, b""))
     if log.is_replaced:
         damages.append("its newest snapshot has replaced its log")
-    first, last = log.first(), log.last()
-    if first_chain and first.start.offset == 0 and first.start.chain != first_chain:
+    start, end = log.start, log.end
+    if first_chain and start.offset == 0 and start.chain != first_chain:
         damages.append("its log is the log of another cluster")
     damages += log.damages
     is_covered = log.log_start == 0 or (snapshot is not None and snapshot.end.offset >= log.log_start)
@@ -164,21 +137,20 @@ def _survey(directory: Directory, identity: Identity) -> Candidate:
         damages.append(f"its log begins at {log.log_start}, and no whole snapshot there reaches that far")
     if log.is_contradicted:
         damages.append("its newest snapshot is not of its log's history")
-    if not is_back or furthest.end > last.end.offset:
+    if not is_back or furthest.end > end.offset:
         damages.append(f"lost durable records below {furthest.end}")
     return Candidate(
         directory=directory,
         identity=identity,
         vote_epoch=_vote_epoch(directory),
         first_voters=first_voters,
-        start=first.start.offset,
-        start_chain=first.start.chain,
-        log_end=first.end.offset,
-        intact_from=last.start.offset,
-        end=last.end.offset,
-        epoch=last.end.epoch,
-        chain=last.end.chain,
-        proven=log.proven,
+        note=note,
+        log_start=log.log_start,
+        start=start.offset,
+        start_chain=start.chain,
+        end=end.offset,
+        epoch=end.epoch,
+        chain=end.chain,
         durable=furthest,
         is_back=is_back,
         snapshot=snapshot,
@@ -217,27 +189,18 @@ def _vote_epoch(directory: Directory) -> Epoch | None:
 
 
 def batches_of(candidate: Candidate) -> Iterator[Batch]:
-    """Yields the candidate's intact batches, in order: those in [start, log_end) and those in [intact_from, end)."""
+    """Yields the candidate's intact batches in [start, end), in order."""
     metadata = candidate.directory.subdirectory(LOG_DIRECTORY)
-    for batch in Remains(metadata, candidate.proven, candidate.start_chain, candidate.snapshot).batches():
-        is_of_use = batch.end_offset <= candidate.log_end or batch.base_offset >= candidate.intact_from
-        if is_of_use and candidate.start <= batch.base_offset and batch.end_offset <= candidate.end:
+    for batch in Remains(metadata, candidate.note, candidate.start_chain, candidate.snapshot).batches():
+        if candidate.start <= batch.base_offset and batch.end_offset <= candidate.end:
             yield batch
 
 
 def places_of(candidate: Candidate) -> Iterator[tuple[Offset, bytes]]:
     """Yields the proven places of the candidate's history, ascending: each offset with its chain."""
     yield candidate.start, candidate.start_chain
-    ahead = None
-    if candidate.snapshot is not None and candidate.intact_from > candidate.start:
-        ahead = (candidate.snapshot.end.offset, candidate.snapshot.chain)
     for batch in batches_of(candidate):
-        if ahead is not None and batch.base_offset >= ahead[0]:
-            yield ahead
-            ahead = None
         yield batch.end_offset, batch.chain
-    if ahead is not None:
-        yield ahead
 
 
 def _read_note(metadata: Directory) -> Flushed | None:

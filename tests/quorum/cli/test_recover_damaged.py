@@ -164,7 +164,10 @@ def test_what_goes_on_at_the_snapshot_is_kept(tmp_path: Path, offset: Offset, no
 def test_what_stands_behind_a_gap_above_the_snapshot_is_lost_and_agreed_to(
     tmp_path: Path, offset: Offset, noted: Offset | None
 ) -> None:
-    """Nothing proves what was in between. It was durable, as far as the note says, or without one what is there."""
+    """Nothing proves what was in between. It was durable, as far as the note says, or without one what is there.
+
+    Two damaged places of one file are one damaged range, as at a start. If it contains the snapshot's end, only the snapshot
+    is left."""
     path = with_snapshot(tmp_path / "c")
     history = batches(path)
     damage(path, 2, offset)
@@ -174,15 +177,16 @@ def test_what_stands_behind_a_gap_above_the_snapshot_is_lost_and_agreed_to(
         assert refused.exit_code == 0, refused.output
         return
     assert refused.exit_code == 2 and "LOST FOR CERTAIN" in refused.stdout, refused.output
-    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == offset
+    kept = 6 if noted == 10 else offset
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == kept
 
 
 @pytest.mark.parametrize("noted", [10, None])
 def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
     tmp_path: Path, noted: Offset | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record behind the second damage goes, and 10 had been durable: with full standing it would vote with less than it
-    promised. What goes is kept aside, and the same command completes what there is to complete."""
+    """The records behind the damage are dropped, and 10 had been durable: before the plan is there, the log still has its end,
+    or a start knows that the end is lost. What is dropped is kept aside, and the same command completes the rest."""
     path = with_snapshot(tmp_path / "c")
     history = batches(path)
     damage(path, 2, 8)
@@ -199,10 +203,11 @@ def test_killed_before_the_plan_is_there_it_is_short_of_what_it_had(
     assert identity is not None
     opened = open_directory(started, identity, NodeConfig(), lambda: bytes(16))
     opened.log.close()
-    assert opened.disk_trust.lost is not None and opened.disk_trust.lost.end == 10, opened.disk_trust
+    lost = opened.disk_trust.lost
+    assert (opened.log.end, len(opened.log.damage), lost and lost.end) == ((10, 1, None) if noted else (8, 1, 10))
 
     assert recover("--directory", path, "--yes").exit_code == 2
-    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 8
+    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == (6 if noted else 8)
     opened = reopened(path)
     opened.log.close()
     assert opened.disk_trust.lost is None
@@ -247,15 +252,15 @@ def test_one_that_begins_in_the_others_gap_begins_anew_at_its_snapshot(tmp_path:
 
 
 def test_damage_below_the_beginning_of_a_log_is_nobodys_loss(tmp_path: Path) -> None:
-    """It stands in the file in which the log begins, at its snapshot; and there is other damage, above, in the same file."""
+    """It stands in the file in which the log begins, at its snapshot."""
     path = with_snapshot(tmp_path / "c")
     history = batches(path)
     log = Log.open(RealDirectory(path / LOG_DIRECTORY))
     log.drop_prefix(SNAPSHOT)
     log.close()
-    damage(path, 0, 8, history=history)
-    assert recover("--directory", path, "--yes").exit_code == 2
-    assert recovered("--directory", path, "--accept-loss")["kept_end_offset"] == 8
+    damage(path, 0, history=history)
+    document = recovered("--directory", path)
+    assert (document["kept_end_offset"], document["losses"]) == (10, [])
 
 
 def test_voters_that_the_snapshot_knows_are_newer_than_those_before_the_damage(tmp_path: Path) -> None:
