@@ -52,7 +52,9 @@ class NoLeader(AdminError):
     @classmethod
     def after(cls, timeout_s: float, last: AdminError) -> Self:
         """Returns the error of a call that found no leader in `timeout_s`."""
-        error = cls(last.code, f"no active controller answered within {timeout_s:g} s; the last answer: {last.message}")
+        error = cls(
+            last.code, f"no active controller answered within {timeout_s:g} s; the last attempt: {last.message}"
+        )
         error.last = last
         return error
 
@@ -94,7 +96,7 @@ def error_of_call(target: str, e: grpc.aio.AioRpcError, *, sent: bool, size: int
             text = f"the request has {size:,} bytes, more than a controller takes at once: send it in smaller parts"
             return AdminError(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{target}: {text} ({details})")
         case grpc.StatusCode.UNIMPLEMENTED:
-            text = "does not answer admin calls; is it a controller's address (option -C)?"
+            text = "does not know this admin call, and did nothing; is it a controller or broker of a release that has the call?"
             return AdminError(ErrorCode.UNSUPPORTED_VERSION, f"{target} {text} ({details})")
         case grpc.StatusCode.UNAVAILABLE if not sent:
             return NotReached(ErrorCode.BROKER_NOT_AVAILABLE, f"{target} cannot be reached: {_why_not(details)}")

@@ -71,8 +71,9 @@ def of_admin_error(e: AdminError) -> CliError:
     """The line and exit code for what the client raised."""
     from metaquorum import MayHaveHappened, NoLeader, NotReached, Unanswered
 
-    if isinstance(e, NotReached):
-        return CliError(f"{e.message}. Is a controller running there? Name others with -C host:port,...", EXIT_TIMEOUT)
+    if isinstance(e.last if isinstance(e, NoLeader) else e, NotReached):
+        text = f"{e.message}. Does a node of the cluster run there? Name controllers with -C host:port,..., or brokers with -b"
+        return CliError(text, EXIT_TIMEOUT)
     if isinstance(e, NoLeader):
         return CliError(f"{e.message}. `quorumctl quorum status` shows what each controller knows", EXIT_TIMEOUT)
     if isinstance(e, MayHaveHappened):
@@ -80,5 +81,5 @@ def of_admin_error(e: AdminError) -> CliError:
     if isinstance(e, Unanswered):
         return CliError(f"{e.message}. It was only asked, and nothing was changed: ask again", EXIT_TIMEOUT)
     if e.code is ErrorCode.INCONSISTENT_CLUSTER_ID:
-        return CliError(f"{e.message}. Check the addresses after -C", EXIT_REFUSED)
+        return CliError(f"{e.message}. Check the addresses after -C or -b", EXIT_REFUSED)
     return CliError(f"{e.code.name}: {e.message}", exit_code_of(e.code))

@@ -460,9 +460,10 @@ async def test_errors_are_one_line_that_says_what_to_do(
     node.refuse_with = Refused(ErrorCode.NOT_CONTROLLER, "no leader is known")
     leaderless = await run("--timeout", "0.3", "brokers", "list")
     assert (leaderless.exit_code, leaderless.stderr.count("\n")) == (5, 1)
-    nobody = await quorumctl("-C", "127.0.0.1:1", "quorum", "status")
-    assert nobody.exit_code == 5
-    assert "Is a controller running there?" in nobody.stderr
+    for question in (("quorum", "status"), ("topics", "list")):
+        nobody = await quorumctl("-b", "127.0.0.1:1", "--timeout", "0.3", *question)
+        assert nobody.exit_code == 5
+        assert "Does a node of the cluster run there?" in nobody.stderr
 
 
 async def test_output_that_cannot_be_written_is_one_line_too() -> None:
