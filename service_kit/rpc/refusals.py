@@ -115,7 +115,7 @@ class Refusal(Exception):
 
     async def end(self, context: Any) -> NoReturn:
         """Ends the call of `context` with this refusal. A forwarder passes on another node's refusal in this way."""
-        text = _shortened(self.message)
+        text = shortened(self.message, MESSAGE_BYTES_MAX)
         status = status_pb2.Status(code=self.status.value[0], message=text)
         status.details.add().Pack(
             error_details_pb2.ErrorInfo(reason=self.reason, domain=DOMAIN, metadata=self.metadata)
@@ -139,8 +139,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 19
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str, bytes_max: int) -> str:
+    """Returns `text`, or its beginning with "...", so that it has at most `bytes_max` bytes."""
     data = text.encode()
-    if len(data) <= MESSAGE_BYTES_MAX:
-        return text
-    return data[: MESSAGE_BYTES_MAX - 3].decode(errors="ignore") + "..."
+    return text if len(data) <= bytes_max else data[: bytes_max - 3].decode(errors="ignore") + "..."

@@ -88,6 +88,16 @@ def nameable(names: Iterable[str], field: str) -> None:
             raise BadMessage(f"{field}[{i}] has {size} bytes; a topic name has at most {TOPIC_NAME_CHARS_MAX}")
 
 
+def repeated(name: str) -> str:
+    """Returns a request's name as the answer repeats it: whole, or cut after as many bytes as the longest topic name has.
+
+    Example: CreateTopics with `orders` and a name of 3.9 MB. The answer says that `orders` was created, so it must fit into a
+    message.
+    """
+    data = name.encode()
+    return name if len(data) <= TOPIC_NAME_CHARS_MAX else data[:TOPIC_NAME_CHARS_MAX].decode(errors="ignore")
+
+
 # --- mutations -----------------------------------------------------------------------------------------------------
 
 
@@ -140,7 +150,7 @@ def to_delete_topics_response(reply: DeleteTopicsReply) -> admin_pb2.DeleteTopic
 def _results(results: Sequence[TopicResult]) -> list[admin_pb2.TopicResult]:
     return [
         admin_pb2.TopicResult(
-            name=result.name,
+            name=repeated(result.name),
             error=item_error(result.error, result.message, len(results)),
             topic_id=result.topic_id,
             partitions=result.partitions,
@@ -171,7 +181,7 @@ def to_alter_configs_response(reply: AlterConfigsReply) -> admin_pb2.Incremental
         offset=reply.offset,
         results=[
             admin_pb2.ConfigResult(
-                resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
+                resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=repeated(each.resource_name)),
                 error=item_error(each.error, each.message, len(reply.results)),
             )
             for each in reply.results

@@ -25,6 +25,9 @@ LISTENERS_MAX = 100
 FEATURES_MAX = 1_000
 LOG_DIRS_MAX = 10_000
 ALTERATIONS_MAX = 10_000
+ISR_MEMBERS_MAX = 300_000
+"""Maximum number of replicas in the ISRs of one request. A message of 4 MiB has room for 2,000,000; their translation would hold
+the event loop for a second."""
 
 _STATES: dict[BrokerState, Any] = {
     BrokerState.OFFLINE: broker_pb2.OFFLINE,
@@ -112,6 +115,7 @@ def to_metadata_fetched(fetched: MetadataFetched, number: int) -> broker_pb2.Met
 
 def from_alter_partition(message: broker_pb2.AlterPartitionRequest) -> AlterPartition:
     at_most(ALTERATIONS_MAX, len(message.partitions), "partitions")
+    at_most(ISR_MEMBERS_MAX, sum(len(each.new_isr) for each in message.partitions), "replicas in ISRs")
     return AlterPartition(
         broker_id=message.broker_id,
         broker_epoch=message.broker_epoch,

@@ -14,14 +14,14 @@ from metadata_log.format.errors import ErrorCode
 from metadata_log.format.records import Endpoint
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from service_kit.rpc.doors import NotAuthorized
-from service_kit.rpc.refusals import Refusal, leader_metadata
+from service_kit.rpc.refusals import Refusal, leader_metadata, shortened
 
-TEXTS_CHARS_MAX: Final = 1 << 20
-"""Maximum number of characters of the error texts in one answer."""
+TEXTS_BYTES_MAX: Final = 1 << 20
+"""Maximum size of the error texts in one answer."""
 CLUSTER_ID_CHARS_MAX: Final = 50
 """How many characters of a foreign cluster id a refusal shows. A cluster id has 22 characters."""
-TEXT_CHARS_MIN: Final = 100
-"""How many characters each error text may have, however many there are."""
+TEXT_BYTES_MIN: Final = 100
+"""How many bytes each error text may have, however many texts the answer has."""
 
 
 class BadMessage(ValueError):
@@ -39,13 +39,12 @@ def error(code: ErrorCode, message: str = "") -> common_pb2.Error:
 
 
 def item_error(code: ErrorCode, message: str, items: int) -> common_pb2.Error:
-    """Returns the error of one of `items` results. All texts of an answer together have about TEXTS_CHARS_MAX characters.
+    """Returns the error of one of `items` results. All texts of an answer together have about TEXTS_BYTES_MAX bytes.
 
     Example: 10,000 unknown topics with names of 249 characters. An answer has each name in its own field, and once more in the
-    text; whole texts would make the answer larger than the 4 MiB that a client takes. The texts are cut at 104 characters.
+    text; whole texts would make the answer larger than the 4 MiB that a client takes. The texts are cut at 104 bytes.
     """
-    chars_max = max(TEXT_CHARS_MIN, TEXTS_CHARS_MAX // max(1, items))
-    return error(code, message if len(message) <= chars_max else message[: chars_max - 3] + "...")
+    return error(code, shortened(message, max(TEXT_BYTES_MIN, TEXTS_BYTES_MAX // max(1, items))))
 
 
 def leader_hint(hint: LeaderHint | None) -> common_pb2.LeaderHint | None:

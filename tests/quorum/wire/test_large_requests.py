@@ -1,11 +1,18 @@
 """Requests of legal size that would hold a node for a second: they are counted before anything is translated."""
 
 import pytest
-from quorum_rpc.v1 import admin_pb2
+from quorum_rpc.v1 import admin_pb2, broker_pb2
 
 from metadata_log.format.errors import ErrorCode
-from quorum.controller.protocol.commands import DeleteTopicsReply, TopicResult
+from quorum.controller.protocol.commands import (
+    AlterConfigsReply,
+    ConfigResult,
+    CreateTopicsReply,
+    DeleteTopicsReply,
+    TopicResult,
+)
 from quorum.wire.convert import convert_admin as convert
+from quorum.wire.convert.convert_broker import from_alter_partition
 from quorum.wire.convert.errors import BadMessage
 
 LISTS = [admin_pb2.ReplicaList()] * 10_001
@@ -38,6 +45,13 @@ def test_new_partitions_are_counted_before_they_are_translated() -> None:
         convert.from_create_partitions(request)
 
 
+def test_proposed_isrs_are_counted_before_they_are_translated() -> None:
+    """An empty member takes two bytes, so the list of one partition can fill the message."""
+    alteration = broker_pb2.PartitionAlteration(topic_id=bytes(16), new_isr=[broker_pb2.IsrMember()] * 300_001)
+    with pytest.raises(BadMessage, match="300001 replicas in ISRs; at most 300000"):
+        from_alter_partition(broker_pb2.AlterPartitionRequest(partitions=[alteration]))
+
+
 def test_a_name_that_no_topic_can_have_is_refused_before_anything_is_done() -> None:
     """An answer repeats each name. 10,000 names of 380 characters, each twice, would not fit into a message of 4 MiB."""
     request = admin_pb2.DeleteTopicsRequest(names=["orders", "x" * 250])
@@ -55,6 +69,21 @@ def test_an_answer_about_10_000_unknown_topics_fits_into_a_message() -> None:
     assert answer.ByteSize() < 4 << 20
     assert answer.results[9_999].name == names[-1]
     assert answer.results[0].error.message == "there is no topic '00000" + "x" * 77 + "..."
+
+
+def test_an_answer_about_a_name_of_4_mb_fits_into_a_message() -> None:
+    """`orders` was created, or altered, beside it: an answer that does not arrive would leave that open."""
+    name = "\N{GRINNING FACE}" * 1_000_000
+    problem = f"{name!r} is no topic name"
+    created = convert.to_create_topics_response(
+        CreateTopicsReply(7, (TopicResult(name, ErrorCode.INVALID_TOPIC_EXCEPTION, problem), TopicResult("orders")))
+    )
+    altered = convert.to_alter_configs_response(
+        AlterConfigsReply(7, (ConfigResult(2, name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, problem),))
+    )
+    assert max(created.ByteSize(), altered.ByteSize()) < 2 << 20
+    assert created.results[0].name == altered.results[0].resource.name == "\N{GRINNING FACE}" * 62
+    assert created.results[1].name == "orders"
 
 
 def test_the_text_of_a_few_results_is_whole() -> None:
