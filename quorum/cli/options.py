@@ -58,7 +58,7 @@ class Options:
         said = self.bootstrap_server if self.bootstrap_controller is None else self.bootstrap_controller
         text = (
             DEFAULT_CONTROLLER if said is None else said
-        )  # an empty one is an unset shell variable, and no wish for ours
+        )  # an empty text is an unset shell variable, and does not mean the default
         endpoints = tuple(entry.strip() for entry in text.split(",") if entry.strip())
         for endpoint in endpoints:
             host, colon, port = endpoint.rpartition(":")
@@ -107,7 +107,7 @@ def global_options(command: F) -> F:
 
 
 def merged(options: Options, given: dict[str, Any], ctx: click.Context) -> Options:
-    """`options`, overridden by what was given nearer to the command in `ctx`; takes the global ones out of `given`.
+    """Returns `options`, overridden by the options given nearer to the command in `ctx`; removes the global options from `given`.
 
     A flag beats the environment, also the other address's: after `export QUORUMCTL_BOOTSTRAP_CONTROLLER=c:1`, the words
     `-b b:1` ask the broker `b:1`, and not both.
@@ -135,7 +135,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def ask(options: Options, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-    """Runs `work` with a client; whatever the cluster refuses ends the command with its line and exit code."""
+    """Runs `work` with a client. A refusal of the cluster ends the command with one line and an exit code."""
     from metaquorum import AdminClient, AdminError
     from service_kit.rpc.dial import Dialer
     from service_kit.security.tls import TlsUnusable

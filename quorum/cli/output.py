@@ -51,7 +51,7 @@ def emit(
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> None:
-    """Aligned for a terminal; separated by tabs for whatever else reads it."""
+    """Prints a table: aligned on a terminal, separated by tabs in a pipe or file."""
     cells = [[_cell(row.get(column.key)) for column in columns] for row in rows]
     if not sys.stdout.isatty():
         click.echo("\t".join(column.title for column in columns))

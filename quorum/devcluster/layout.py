@@ -172,7 +172,7 @@ def _config(layout: Layout, node: DevNode) -> dict[str, Any]:
         "listeners": f"PLAINTEXT://{node.endpoint}",
         "controller.quorum.bootstrap.servers": layout.bootstrap,
         "controlled.shutdown.deadline.ms": 5_000,
-        "broker.data.plane": "none",  # nothing replicates here: whoever is active is in sync
+        "broker.data.plane": "none",  # no data is replicated here: every active replica is in sync
     }
 
 

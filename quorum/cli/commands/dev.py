@@ -267,7 +267,7 @@ def _guarded(work: Callable[[], T]) -> T:
 
     try:
         return work()
-    except DevClusterError as e:
+    except (DevClusterError, OSError) as e:
         raise _cli_error(e) from e
 
 
@@ -276,7 +276,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 
     try:
         return asyncio.run(work)
-    except DevClusterError as e:
+    except (DevClusterError, OSError) as e:
         raise _cli_error(e) from e
 
 

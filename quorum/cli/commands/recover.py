@@ -133,12 +133,12 @@ def _after_failure(directories: Sequence[RealDirectory]) -> str:
         is_begun = False  # a user who cannot read the directory has begun nothing
     if is_begun:
         return (
-            "It is not finished, and the controller does not start until it is. See to that (is there room on the disk?) and "
-            "run the same command again: it completes what it began"
+            "The recovery is begun and not finished, and the controller does not start before it is finished. Repair the cause "
+            "(for example, make room on the disk), and run the same command again: it finishes the recovery"
         )
     return (
-        "Nothing was begun. See to that, and run it again; of a directory that cannot be read or locked, a copy will do, unless "
-        "it is the one to go on"
+        "No recovery was begun, and nothing was changed. Repair the cause, and run the command again. For a directory that "
+        "cannot be read or locked, name a readable copy, unless this controller shall go on"
     )
 
 
@@ -267,7 +267,7 @@ def _report(plan: Plan) -> list[str]:
         )
     lines += [_loss(each, end) for each in plan.losses]
     lines.append(
-        f"Lost: whatever was committed at or beyond {end}. These directories cannot tell whether that was anything."
+        f"Lost: all records at offset {end} and later, if any were committed. These directories cannot show it."
     )
     return lines
 

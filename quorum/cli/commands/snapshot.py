@@ -90,7 +90,9 @@ async def _wait(client: AdminClient, offset: int) -> tuple[dict[int, str | None]
         if answering and having.keys() == answering:
             return having, {row["node_id"]: row["error"] for row in rows if row["error"] is not None}
         if asyncio.get_running_loop().time() > deadline_s:
-            missing = ", ".join(str(node_id) for node_id in sorted(answering - having.keys())) or "nobody answers"
+            missing = (
+                ", ".join(str(node_id) for node_id in sorted(answering - having.keys())) or "no controller answers"
+            )
             raise CliError(
                 f"the mark at offset {offset} is committed, but after {client.timeout_s:g} s no snapshot is there yet on: "
                 f"{missing}. `quorumctl snapshot list` shows when it is",

@@ -70,7 +70,7 @@ def _without_data_plane(brokers: Sequence[Document]) -> Iterable[str]:
 
 def _of_the_leader(document: Document) -> Iterable[str]:
     if document["leader_id"] is None:
-        yield f"nobody leads, {no_leader_text(document)}"
+        yield f"no controller leads, {no_leader_text(document)}"
     elif document["high_watermark"] is None:
         yield f"leader {document['leader_id']} has not committed anything in its epoch yet"
 

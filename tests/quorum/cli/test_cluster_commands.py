@@ -303,7 +303,7 @@ async def test_health_waits_until_all_is_well_or_time_is_up(run: Run, node: Fake
     ran = await run("health", "--exit-when-healthy", "--timeout", 30)
     assert ran.exit_code == 0, ran
     assert ran.stdout.startswith("Healthy: yes\n")
-    assert ran.stderr.startswith("waiting: nobody leads, as controller 1 says: too early")
+    assert ran.stderr.startswith("waiting: no controller leads, as controller 1 says: too early")
 
     left[0] = 3
     ran = await run("health", "--watch", "--exit-when-healthy", "--timeout", 30, "-o", "jsonl")

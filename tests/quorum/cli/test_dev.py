@@ -43,6 +43,14 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """The error is about the directory, and not about the command's output."""
+    (tmp_path / "file").write_text("")
+    result = run("up", "--dir", tmp_path / "file" / "c", "--controllers", 1, "--brokers", 0)
+    assert result.exit_code == 1
+    assert "Not a directory" in result.stderr and str(tmp_path / "file") in result.stderr
+
+
 def test_a_cluster_keeps_its_size(tmp_path: Path) -> None:
     """Other numbers on a second `up` are a mistake, not a wish."""
     DevCluster.create(tmp_path / "c", controllers=1, brokers=1)

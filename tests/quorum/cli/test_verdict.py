@@ -53,7 +53,7 @@ def test_a_cluster_without_brokers_is_well_and_says_so() -> None:
     [
         (
             cluster(leader_id=None, no_leader_reason="2, 3 do not answer", no_leader_for_ms=12_300, brokers=None),
-            "nobody leads, for 12.3 s, as controller 1 says: 2, 3 do not answer",
+            "no controller leads, for 12.3 s, as controller 1 says: 2, 3 do not answer",
         ),
         (cluster(high_watermark=None), "leader 1 has not committed anything in its epoch yet"),
         (
