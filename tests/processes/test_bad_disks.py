@@ -1,6 +1,5 @@
 """Directories and configurations that a daemon must not start with: it says why, changes nothing, and ends with 78."""
 
-import asyncio
 import subprocess
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from quorum.devcluster.cluster import DevCluster
 from quorum.devcluster.layout import DevNode
-from tests.processes.conftest import run, running
+from tests.processes.conftest import run, running, until
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 
@@ -110,13 +109,12 @@ async def test_damage_inside_a_log_is_mended_from_the_others(tmp_path: Path) -> 
 
         cluster.dev.start(node.name)
         await cluster.dev.wait_until_healthy(15)
-        for _ in range(200):
+
+        async def story() -> str | None:
             text = node.log_path.read_text()
-            if "damage mended" in text:
-                break
-            await asyncio.sleep(0.1)
-        assert "damage found" in text
-        assert "damage mended" in text
+            return text if "damage mended" in text else None
+
+        assert "damage found" in await until(story, within_s=20)
         assert segment.read_bytes()[:written] == intact[:written]
         assert len(await cluster.topic_names()) == 20
         await cluster.client.create_topic("afterwards", partitions=1, replication_factor=3)
@@ -138,10 +136,10 @@ async def test_a_log_that_has_lost_its_end_is_made_good_by_the_others(tmp_path: 
         cluster.dev.start(node.name)
         await cluster.dev.wait_until_healthy(15)
         await cluster.client.create_topic("afterwards", partitions=1, replication_factor=3)
-        for _ in range(200):
-            if not segment.with_name("lost").exists():
-                break
-            await asyncio.sleep(0.1)
-        assert not segment.with_name("lost").exists()
+
+        async def made_good() -> bool | None:
+            return None if segment.with_name("lost").exists() else True
+
+        await until(made_good, within_s=20)
         assert segment.with_name(f"{segment.name}.damaged").read_bytes() == damaged
         assert len(await cluster.topic_names()) == 21
