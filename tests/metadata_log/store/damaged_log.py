@@ -1,6 +1,7 @@
 """Helpers for tests of damage: logs to damage, and checks of a damaged and of a repaired log."""
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -84,3 +85,17 @@ def check_mended(
     assert log.control_records() == healthy.control_records()
     assert everything(log) == written
     assert Log.open(directory, config=config).shape == healthy.shape
+
+
+def mutate(rng: Random, data: bytearray) -> None:
+    """Cut off the end, remove, insert or overwrite some bytes."""
+    place, length = rng.randrange(len(data) or 1), rng.randint(1, 100)
+    kind = rng.randrange(4)
+    if kind == 0:
+        del data[place:]
+    elif kind == 1:
+        del data[place : place + length]
+    elif kind == 2:
+        data[place:place] = rng.randbytes(length)
+    else:
+        data[place : place + length] = rng.choice([bytes(length), rng.randbytes(length)])

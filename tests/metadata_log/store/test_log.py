@@ -14,6 +14,7 @@ from metadata_log.format.records import KRaftVersion, NoOp, Record, Topic, Voter
 from metadata_log.store.log import Log, LogConfig
 from metadata_log.store.segment import SEGMENT_HEADER_BYTES
 from metadata_log.store.segments import OPEN_FILES_MAX
+from tests.metadata_log.store.damaged_log import everything
 from tests.sim.disk import MemoryDirectory
 
 SMALL = LogConfig(segment_bytes=1024, tail_bytes=600)
@@ -36,10 +37,6 @@ def filled(directory: Directory, batches: int = 20, config: LogConfig = SMALL) -
         log.append(topics(2, f"batch-{i}"), epoch=1 + i // 7, wall_ms=1000 + i)
     log.flush()
     return log
-
-
-def everything(log: Log) -> list[Batch]:
-    return list(log.read(log.shape.start.offset, 1 << 30))
 
 
 # --- holding -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tests.metadata_log.store.damaged_log import (
     contents,
     everything,
     filled,
+    mutate,
     repair_all,
     segments,
 )
@@ -233,16 +234,3 @@ def test_any_mutation_is_an_answer_that_is_true() -> None:
         check_damaged(log, healthy, written)
         repair_all(log, written)
         check_mended(directory, log, healthy, written)
-
-
-def mutate(rng: Random, data: bytearray) -> None:
-    place, length = rng.randrange(len(data) or 1), rng.randint(1, 100)
-    kind = rng.randrange(4)
-    if kind == 0:
-        del data[place:]
-    elif kind == 1:
-        del data[place : place + length]
-    elif kind == 2:
-        data[place:place] = rng.randbytes(length)
-    else:
-        data[place : place + length] = rng.choice([bytes(length), rng.randbytes(length)])
