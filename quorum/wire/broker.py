@@ -18,8 +18,8 @@ from quorum.controller.protocol.commands import AllocateProducerIdsReply, AlterP
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
 from quorum.wire.convert import convert_broker as convert
-from quorum.wire.convert.convert_raft import from_snapshot_id
 from quorum.wire.convert.errors import BadMessage, bad_request, error, leader_hint, not_authorized, wrong_cluster
+from quorum.wire.convert.parts import from_snapshot_id
 from quorum.wire.timeouts import timeout_of
 from service_kit.rpc.doors import Caller, Doors, NotAuthorized
 from service_kit.security.node_identity import BROKER

@@ -45,7 +45,7 @@ from quorum.core.protocol.messages import (
     UpdateVoterRequest,
     VoteRequest,
 )
-from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
 from quorum.wire.peer_addresses import NOWHERE, PeerAddresses
@@ -242,7 +242,7 @@ class _Peer:
         message = call.to_message(request, self._peers.me)
         mine = self._peers.my_endpoint
         if isinstance(request, BeginQuorumEpochRequest) and mine is not None:
-            message.endpoint.CopyFrom(convert.to_endpoint(mine))
+            message.endpoint.CopyFrom(parts.to_endpoint(mine))
         answer = await getattr(self.stub, call.method)(message, timeout=timeout_s)
         self.heard(answer.standing)
         return call.from_response(answer)

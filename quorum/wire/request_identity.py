@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from quorum.controller.protocol.request_outcomes import RequestIdentity
-from quorum.wire.convert.convert_raft import uuid
 from quorum.wire.convert.errors import BadMessage
+from quorum.wire.convert.parts import uuid
 
 
 def identity_of(request: Any, principal: Callable[[], str]) -> RequestIdentity | None:

@@ -20,7 +20,7 @@ from metadata_log.format.records import Endpoint
 from quorum.core.protocol.messages import PeerRequest
 from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import Refused
-from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage, wire_code
 from quorum.wire.timeouts import timeout_of
@@ -133,7 +133,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
     async def UpdateVoter(self, request: voter_pb2.UpdateVoterRequest, context: Any) -> voter_pb2.QuorumChangeResponse:
         def translate(message: voter_pb2.UpdateVoterRequest) -> PeerRequest:
             change = convert_membership.from_update_voter(message)
-            if convert.from_replica(message.sender.replica) != (change.voter.node_id, change.voter.directory_id):
+            if parts.from_replica(message.sender.replica) != (change.voter.node_id, change.voter.directory_id):
                 raise _OtherVoter
             return change
 
@@ -196,7 +196,7 @@ class VoterService(voter_pb2_grpc.VoterServiceServicer):
         if standing.error and standing.HasField("leader_id"):
             hint = self._node.named_leader()
             if hint.leader_id == standing.leader_id and hint.endpoint is not None:
-                standing.leader_endpoint.CopyFrom(convert.to_endpoint(hint.endpoint))
+                standing.leader_endpoint.CopyFrom(parts.to_endpoint(hint.endpoint))
 
     def _stranger(self, message: Any, caller: Caller, also: tuple[NodeId, ...]) -> ErrorCode:
         """Returns why the sender may not ask this node; NONE if it may."""

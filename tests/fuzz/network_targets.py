@@ -50,7 +50,7 @@ from quorum.runtime.node import Node
 from quorum.runtime.protocol.world import RaftRequest, RaftResponse
 from quorum.wire.admin import AdminService
 from quorum.wire.broker import BrokerService
-from quorum.wire.convert import convert_membership
+from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
 from quorum.wire.voter import VoterService
@@ -303,7 +303,7 @@ def _standing(leader_id: int = 2) -> voter_pb2.Standing:
 
 @cache
 def _history() -> bytes:
-    return convert.join(busy().node.log.read(0, 1 << 20))
+    return parts.join(busy().node.log.read(0, 1 << 20))
 
 
 @cache
@@ -367,7 +367,7 @@ _ANSWERS: Final[dict[str, tuple[type[Any], Callable[[], list[Any]], Callable[[An
         voter_pb2.DescribeChainResponse,
         lambda: [voter_pb2.DescribeChainResponse(standing=_standing(), chain=bytes(32), end_offset=3, last_epoch=1)],
         convert.from_chain_response,
-        lambda: (follower(), ChainRequest(convert.from_replica(good_requests()["VoterService.Vote"].receiver), 0, 0)),
+        lambda: (follower(), ChainRequest(parts.from_replica(good_requests()["VoterService.Vote"].receiver), 0, 0)),
     ),
     "ReadLog": (
         voter_pb2.ReadLogResponse,

@@ -45,8 +45,8 @@ from quorum.core.protocol.problem import texts
 from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
 from quorum.wire.convert.convert_membership import to_voter
-from quorum.wire.convert.convert_raft import to_endpoint, to_snapshot_id
 from quorum.wire.convert.errors import BadMessage, item_error, leader_hint
+from quorum.wire.convert.parts import to_endpoint, to_snapshot_id
 from snapshots.store import SnapshotInfo
 
 ENTRIES_MAX = 10_000

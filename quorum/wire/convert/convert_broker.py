@@ -18,8 +18,8 @@ from quorum.controller.protocol.commands import (
     RegisterBrokerCommand,
 )
 from quorum.runtime.protocol.requests import FetchResult, MetadataFetch, MetadataFetched
-from quorum.wire.convert.convert_raft import at_most, chain, from_endpoint, join, to_part, to_snapshot_id, uuid
 from quorum.wire.convert.errors import BadMessage, error
+from quorum.wire.convert.parts import at_most, chain, from_endpoint, join, to_part, to_snapshot_id, uuid
 
 LISTENERS_MAX = 100
 FEATURES_MAX = 1_000

@@ -15,8 +15,8 @@ from quorum.core.protocol.messages import (
     UpdateVoterRequest,
 )
 from quorum.runtime.protocol.requests import LeaderHint, Refused
-from quorum.wire.convert.convert_raft import at_most, from_endpoint, from_replica, to_endpoint, to_replica
 from quorum.wire.convert.errors import BadMessage, wire_code
+from quorum.wire.convert.parts import at_most, from_endpoint, from_replica, to_endpoint, to_replica
 from service_kit.process.endpoints import HOST_CHARS_MAX, PORT_MAX
 
 ENDPOINTS_MAX: Final = 16

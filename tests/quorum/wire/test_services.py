@@ -24,6 +24,7 @@ from quorum.controller.protocol.commands import Command, CommandReply, DeleteTop
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.admin_methods import CALLS
 from quorum.wire.convert import convert_raft as convert
+from quorum.wire.convert import parts
 from quorum.wire.server import serve
 from service_kit.process.endpoints import HostPort
 from service_kit.rpc.binding import PortInUse
@@ -406,7 +407,7 @@ async def test_a_snapshot_comes_in_chunks_from_any_position(channel: grpc.aio.Ch
     """Chunks join to the file's bytes; what is not there is an error in the stream."""
     stub: Any = broker_pb2_grpc.BrokerServiceStub(channel)  # type: ignore[no-untyped-call]
     request = broker_pb2.FetchMetadataSnapshotRequest(
-        cluster_id="test-cluster", snapshot=convert.to_snapshot_id(SNAPSHOT), position=1_000
+        cluster_id="test-cluster", snapshot=parts.to_snapshot_id(SNAPSHOT), position=1_000
     )
     chunks = [chunk async for chunk in stub.FetchMetadataSnapshot(request)]
     assert b"".join(chunk.data for chunk in chunks) == SNAPSHOT_BYTES[1_000:]
