@@ -58,12 +58,10 @@ from quorum.core.protocol.messages import (
 )
 from quorum.core.protocol.pending_change import PendingChange
 from quorum.core.protocol.progress import ReplicaProgress
-from quorum.core.protocol.voters import VoterSet, problem_of
+from quorum.core.protocol.voters import VOTERS_MAX, VoterSet, problem_of
 from quorum.core.quorum_state import QuorumState
 from quorum.core.roles import Leader
 
-VOTERS_MAX: Final = 32
-"""Maximum number of voters. Together with the limits of one voter, a voter set always fits into a batch."""
 TIMEOUT_MS_MAX: Final = 3_600_000
 
 VoterChange = AddVoterRequest | RemoveVoterRequest | UpdateVoterRequest

@@ -55,6 +55,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.voters import VOTERS_MAX
 from quorum.core.quorum_state import QuorumState, SafetyViolated
 from quorum.core.roles import Follower, Leader, Role, RoleState, Unattached, Why
 
@@ -211,9 +212,12 @@ def on_end_quorum_epoch(state: QuorumState, request: EndQuorumEpochRequest, repl
 
 
 def wait_of_rank(state: QuorumState, successors: tuple[NodeId, ...]) -> int:
-    """How many milliseconds this node waits for better successors. A node missing in the list waits longest."""
+    """How many milliseconds this node waits for better successors. A node missing in the list waits longest.
+
+    The list comes from another node, so its length is bounded: no list makes a node wait for minutes.
+    """
     rank = successors.index(state.me.node_id) if state.me.node_id in successors else len(successors)
-    return rank * state.config.successor_wait_ms
+    return min(rank, VOTERS_MAX) * state.config.successor_wait_ms
 
 
 def suspect(state: QuorumState, role: Follower) -> None:

@@ -36,6 +36,7 @@ from quorum.core.protocol.messages import (
     VoteRequest,
     VoteResponse,
 )
+from quorum.core.protocol.voters import VOTERS_MAX
 from quorum.core.roles import Role
 from tests.core.cluster import Cluster, voters_of
 from tests.core.situations import fetch_reply, follower, leader, requests, working_leader
@@ -236,6 +237,16 @@ def test_a_follower_gives_up_on_a_silent_leader() -> None:
         assert solo.core.role is Role.FOLLOWER
         solo.wait(1)
         assert solo.core.role is Role.PROSPECTIVE
+
+
+def test_no_list_of_successors_makes_a_follower_wait_for_minutes() -> None:
+    """A faulty leader names 1,000 successors, and dies: the follower waits as for the largest quorum, 1.3 seconds more."""
+    solo, fetch = follower(1)
+    solo.good_answer(fetch, successors=tuple(range(1_000, 2_000)))
+    solo.wait(solo.config.fetch_timeout_ms + VOTERS_MAX * solo.config.successor_wait_ms - 1)
+    assert solo.core.role is Role.FOLLOWER
+    solo.wait(1)
+    assert solo.core.role is Role.PROSPECTIVE
 
 
 def test_a_refused_reconnect_is_suspicion() -> None:

@@ -7,7 +7,7 @@ import pytest
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import ZERO_UUID, ReplicaKey
 from metadata_log.format.records import Endpoint, Voter, Voters
-from quorum.core.membership import TIMEOUT_MS_MAX, VOTERS_MAX, majority_would_be_live
+from quorum.core.membership import TIMEOUT_MS_MAX, majority_would_be_live
 from quorum.core.protocol.effects import AppendControl, Effect, ElectionState, ReadsConfirmed, Reply
 from quorum.core.protocol.inputs import ConfirmReads, Resign, ShutDown
 from quorum.core.protocol.messages import (
@@ -21,7 +21,7 @@ from quorum.core.protocol.messages import (
     TransferLeadershipRequest,
     UpdateVoterRequest,
 )
-from quorum.core.protocol.voters import ENDPOINTS_MAX, NAME_CHARS_MAX, VoterHistory, VoterSet
+from quorum.core.protocol.voters import ENDPOINTS_MAX, NAME_CHARS_MAX, VOTERS_MAX, VoterHistory, VoterSet
 from quorum.core.roles import Role
 from tests.core.cluster import directory, voter, voters_of
 from tests.core.situations import follower, leader, requests, working_leader

@@ -22,7 +22,10 @@ from metadata_log.format.records import Voter, Voters
 
 KRAFT_VERSION: Final = 1
 """The level of the quorum's protocol: the log holds the voter set."""
+VOTERS_MAX: Final = 32
+"""Maximum number of voters. Together with the limits of one voter, a voter set always fits into a batch."""
 ENDPOINTS_MAX: Final = 16
+"""Maximum number of endpoints of one voter."""
 NAME_CHARS_MAX: Final = 255
 """Maximum length of a listener's or a host's name."""
 
