@@ -78,7 +78,10 @@ class Departures:
             self._views.unbar(broker_id)
 
     def step(self, image: MetadataImage, broker_id: NodeId, cause: Cause, now_ms: int) -> Slice:
-        """Makes the next slice of the broker's departure. A departure that is not under way begins with `cause`."""
+        """Makes the next slice of the broker's departure. A departure that is not under way begins with `cause`.
+
+        After the last slice the caller calls `forget`.
+        """
         departure = self._by_broker.get(broker_id)
         if departure is None:
             self._views.bar(broker_id)
@@ -93,8 +96,6 @@ class Departures:
 
         walk, cause = departure
         changes = walk.step(image, without, self._config, now_ms)
-        if walk.is_done:
-            self.forget(broker_id)
         return Slice(tuple(changes), cause, walk.is_done, replicas_moved(broker_id, cause.why, changes))
 
     def cause_of(self, broker_id: NodeId) -> Cause:
