@@ -25,6 +25,8 @@ Check = Callable[[str], str | None]
 """A function that returns the error in a value, as the end of a sentence ("must be ..."), or None if the value is good."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+"""A number as every language reads it: Python alone also reads `0_1` and digits of other scripts."""
 
 
 def _whole(low: int, high: int) -> Check:
@@ -40,19 +42,13 @@ def _whole(low: int, high: int) -> Check:
 
 
 def _gzip_level(value: str) -> str | None:
-    return (
-        None
-        if value == "-1"
-        else _whole(1, 9)(value) and "must be -1 (the default level) or a whole number from 1 to 9"
-    )
+    is_level = value == "-1" or _whole(1, 9)(value) is None
+    return None if is_level else "must be -1 (the default level) or a whole number from 1 to 9"
 
 
 def _ratio(value: str) -> str | None:
-    try:
-        number = float(value)
-    except ValueError:
-        number = -1.0
-    return None if 0 <= number <= 1 else "must be a number between 0 and 1"
+    is_ratio = _DECIMAL.fullmatch(value) and 0 <= float(value) <= 1
+    return None if is_ratio else "must be a number between 0 and 1"
 
 
 def _one_of(*allowed: str) -> Check:

@@ -108,6 +108,16 @@ def test_validate_only(cluster: Cluster) -> None:
             "config min.cleanable.dirty.ratio is 'nan': it must be a number between 0 and 1",
         ),
         (
+            (SET, "min.cleanable.dirty.ratio", "0_1"),
+            ErrorCode.INVALID_CONFIG,
+            "config min.cleanable.dirty.ratio is '0_1': it must be a number between 0 and 1",
+        ),
+        (
+            (SET, "min.cleanable.dirty.ratio", "\u0661"),
+            ErrorCode.INVALID_CONFIG,
+            "config min.cleanable.dirty.ratio is '\u0661': it must be a number between 0 and 1",
+        ),
+        (
             (SET, "compression.gzip.level", "0"),
             ErrorCode.INVALID_CONFIG,
             "config compression.gzip.level is '0': it must be -1 (the default level) or a whole number from 1 to 9",
