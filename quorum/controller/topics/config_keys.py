@@ -3,7 +3,9 @@
 Names and defaults are those of Kafka 4 (TopicConfig, LogConfig, the dynamic part of KafkaConfig). So are most ranges; a
 few differ: for example `segment.bytes` begins at 14 here, and at 1 MiB in Kafka 4.
 
-The controller stores the values; your data plane reads and uses them. A value of a broker key is for one broker or for all:
+The controllers store the values. They use `min.insync.replicas` for counts of partitions (`partitions.partition_counts`) and
+`unclean.leader.election.enable` for elections (`partitions.partition_changes`); your data plane uses the other values. A value of
+a broker key is for one broker or for all:
 
     resource "7"   num.io.threads = 16     broker 7 has 16 threads
     resource ""    num.io.threads = 12     the default of all brokers: each other broker has 12 threads
