@@ -55,8 +55,8 @@ from quorum.controller.protocol.happenings import (
     Happening,
     LogDirectoriesLost,
     Registration,
+    ReplicasMoved,
     StateReason,
-    replicas_moved,
 )
 
 
@@ -295,8 +295,7 @@ class Brokers:
         )
         online = BrokerOnline(broker.broker_id, broker.broker_epoch)
         self._electing[broker.broker_id] = PartitionWalk(image, broker.broker_id, now_ms)
-        changes, then = self._elect_some(image, broker.broker_id, now_ms)
-        led = replicas_moved(broker.broker_id, StateReason.CAUGHT_UP, changes)
+        changes, then, led = self._elect_some(image, broker.broker_id, now_ms)
         return Decision((change, *changes), BrokerContactReply(), then, happenings=(online, *led))
 
     def elect_leaderless(self, image: MetadataImage, command: ElectLeaderless, now_ms: int) -> Decision:
@@ -304,13 +303,13 @@ class Brokers:
         if command.broker_id not in self._electing or command.broker_id not in self.views.of(image).active:
             self._electing.pop(command.broker_id, None)
             return Decision((), FollowUpReply())
-        changes, then = self._elect_some(image, command.broker_id, now_ms)
-        led = replicas_moved(command.broker_id, StateReason.CAUGHT_UP, changes)
+        changes, then, led = self._elect_some(image, command.broker_id, now_ms)
         return Decision(tuple(changes), FollowUpReply(), then, happenings=led)
 
     def _elect_some(
         self, image: MetadataImage, broker_id: NodeId, now_ms: int
-    ) -> tuple[list[PartitionChange], Command | None]:
+    ) -> tuple[list[PartitionChange], Command | None, tuple[ReplicasMoved, ...]]:
+        """Returns the changes of the next slice, the command for the rest, and, with the last slice, the story."""
         active = self.views.of(image).active | {broker_id}
 
         def elect(visited: Visited) -> PartitionChange | None:
@@ -321,9 +320,9 @@ class Brokers:
         walk = self._electing[broker_id]
         changes = walk.step(image, elect, self._config, now_ms)
         if not walk.is_done:
-            return changes, ElectLeaderless(broker_id)
+            return changes, ElectLeaderless(broker_id), ()
         del self._electing[broker_id]
-        return changes, None
+        return changes, None, walk.story(StateReason.CAUGHT_UP)
 
     def _lose_log_dirs(
         self, image: MetadataImage, broker: RegisterBroker, contact: BrokerContact, now_ms: int

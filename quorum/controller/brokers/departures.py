@@ -21,7 +21,7 @@ from metadata_log.image.metadata_image import MetadataImage
 from quorum.controller.partitions.broker_view import BrokerViews
 from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.config import ControllerConfig
-from quorum.controller.protocol.happenings import ReplicasMoved, StateReason, replicas_moved
+from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
 
 STALLED_WALK_MS: Final = 1_000
 """How long a walk may rest. After a longer rest the last batch was never appended, and the controller continues the walk."""
@@ -42,6 +42,7 @@ class Slice(NamedTuple):
     """The cause with which the departure began."""
     is_last: bool
     happenings: tuple[ReplicasMoved, ...]
+    """The sum of all slices, with the last one."""
 
 
 class _Departure(NamedTuple):
@@ -96,7 +97,7 @@ class Departures:
 
         walk, cause = departure
         changes = walk.step(image, without, self._config, now_ms)
-        return Slice(tuple(changes), cause, walk.is_done, replicas_moved(broker_id, cause.why, changes))
+        return Slice(tuple(changes), cause, walk.is_done, walk.story(cause.why))
 
     def cause_of(self, broker_id: NodeId) -> Cause:
         """The cause of a departure that is under way."""

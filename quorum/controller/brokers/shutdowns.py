@@ -25,7 +25,7 @@ from quorum.controller.partitions.walks import PartitionWalk, Visited
 from quorum.controller.protocol.commands import BrokerContactReply, ContinueShutdown
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.decision import Decision
-from quorum.controller.protocol.happenings import BrokerStopping, Happening, StateReason, replicas_moved
+from quorum.controller.protocol.happenings import BrokerStopping, Happening, StateReason
 
 
 class _Shutdown:
@@ -87,7 +87,7 @@ class Shutdowns:
         if next_one is Next.MAY_GO:
             return None
         records: tuple[MetadataRecord, ...] = tuple(moves)
-        happenings: tuple[Happening, ...] = replicas_moved(broker_id, StateReason.STOPPING, moves)
+        happenings: tuple[Happening, ...] = shutdown.walk.story(StateReason.STOPPING)
         if state is BrokerState.ONLINE:
             flag = self._state_records.change(image, broker, StateReason.STOPPING, in_controlled_shutdown=True)
             records = (flag, *moves)
@@ -133,6 +133,7 @@ class Shutdowns:
             change = None if topic is None or state is None else move(Visited(topic, partition, state))
             if change is not None:
                 changes.append(change)
+        shutdown.walk.moves.add(changes)
         return changes + shutdown.walk.step(image, move, self._config, now_ms), leads
 
     def _is_seen(self, image: MetadataImage, broker_id: NodeId, shutdown: _Shutdown) -> bool:

@@ -13,7 +13,9 @@ from metadata_log.format.records import PartitionChange
 from metadata_log.image.metadata_image import MetadataImage
 from metadata_log.image.topic_image import CHUNK_PARTITIONS, TopicImage
 from quorum.controller.partitions.partition_changes import PartitionChangeBuilder, allows_unclean_election
+from quorum.controller.partitions.replica_moves import ReplicaMoves
 from quorum.controller.protocol.config import ControllerConfig
+from quorum.controller.protocol.happenings import ReplicasMoved, StateReason
 
 _CHUNK_COST: Final = 4
 """The cost of opening a chunk, in partitions looked at."""
@@ -44,13 +46,15 @@ class PartitionWalk:
     ISR, and a partition that is new, or was visited already, cannot need the walk.
     """
 
-    __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms")
+    __slots__ = ("_next_chunk", "_topic_ids", "_unsearched", "broker_id", "last_step_cost", "last_step_ms", "moves")
 
     def __init__(self, image: MetadataImage, broker_id: NodeId, now_ms: int) -> None:
         self.broker_id = broker_id
         self.last_step_ms = now_ms
         self.last_step_cost = 0
         """The cost of the last slice, in partitions looked at."""
+        self.moves = ReplicaMoves()
+        """The changes that are not told yet."""
         self._unsearched: Iterator[TopicImage] | None = image.topics_by_id.unordered_values()
         self._topic_ids: list[Uuid] = []
         self._next_chunk = 0
@@ -100,7 +104,12 @@ class PartitionWalk:
             seen += _CHUNK_COST + len(topic.chunks[self._next_chunk])
             self._next_chunk += 1
         self.last_step_cost = seen
+        self.moves.add(changes)
         return changes
+
+    def story(self, why: StateReason) -> tuple[ReplicasMoved, ...]:
+        """The happening of all changes that are not told yet, once the walk is done; nothing before."""
+        return self.moves.take(self.broker_id, why) if self.is_done else ()
 
     def _chunk(self, topic: TopicImage) -> Iterator[Visited]:
         first = self._next_chunk * CHUNK_PARTITIONS

@@ -3,7 +3,7 @@
 Deciding changes nothing. The active controller appends the records as one batch and replays them on the proposed image. Once
 the batch is committed, it sends the reply and tells the happenings. If the batch is never committed, the decision has had no
 effect: nothing is told. A decision without records has seen records that may not be committed ("the topic exists already"),
-so its reply waits too.
+so its reply and its happenings wait too, until the present end of the log is committed.
 """
 
 from dataclasses import dataclass, replace
@@ -37,11 +37,10 @@ class Decision:
     reply: CommandReply
     then: Command | None = None
     happenings: tuple[Happening, ...] = ()
-    """Few, however many records there are; none without records."""
+    """Few, however many records there are. Without records: the sum of earlier batches of the same work."""
 
     def __post_init__(self) -> None:
         assert len(self.records) <= BATCH_RECORDS_MAX, len(self.records)
-        assert self.records or not self.happenings, self.happenings
 
     def answer(self, offset: Offset) -> CommandReply:
         """The reply, given that the batch ends at `offset` (exclusive); without records, that the log ends there."""
@@ -52,7 +51,7 @@ class Decision:
         return replace(reply, offset=offset)
 
     def story(self, offset: Offset) -> tuple[Happening, ...]:
-        """The happenings, given that the batch ends at `offset` (exclusive)."""
+        """The happenings, given that the batch ends at `offset` (exclusive); without records, that the log ends there."""
         return tuple([appended_at(happening, offset - 1) for happening in self.happenings])
 
 

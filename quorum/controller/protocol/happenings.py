@@ -6,7 +6,7 @@ never committed tells nothing.
 
 Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
     1  At 12:00:09 its session ends. The active controller decides `FenceExpiredBrokers`. The decision has 401 records and two
-       happenings: `ReplicasMoved(7, SESSION_ENDED, leaders_moved=400, ...)` and `BrokerFenced(7, SESSION_ENDED, silent_ms=9000)`.
+       happenings: `BrokerFenced(7, SESSION_ENDED, silent_ms=9000)` and `ReplicasMoved(7, SESSION_ENDED, leaders_moved=400, ...)`.
     2  The batch is committed. The controller writes two log lines, not 401.
     3  At 12:30 the process runs again and registers: `BrokerRegistered(7, RESTARTED)`, then `BrokerOnline(7)`.
 
@@ -14,14 +14,14 @@ Example. Broker 7 leads 400 partitions. Its process dies at 12:00:00.
 and names at most NAMED_MAX of them. A config's key is named, its value never: the value may be a secret.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from typing import ClassVar, Final, TypeAlias, get_args
 
-from metadata_log.format.ids import NO_LEADER, NodeId
-from metadata_log.format.records import FROM_OFFSET, RECOVERING, PartitionChange
+from metadata_log.format.ids import NodeId
+from metadata_log.format.records import FROM_OFFSET
 
 NAMED_MAX: Final = 5
 """How many topics, partitions or keys one happening names at most."""
@@ -144,7 +144,7 @@ class LogDirectoriesLost:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasMoved:
-    """One batch of the partition changes that follow from a broker's change of state.
+    """All partition changes that follow from a broker's change of state, over all their batches (`replica_moves`).
 
     `why` is the reason of the broker's new state. For example `CAUGHT_UP`: partitions without a leader are led by the broker.
     """
@@ -276,26 +276,6 @@ Happening: TypeAlias = (
 
 KINDS: Final[tuple[str, ...]] = tuple([happening.kind for happening in get_args(Happening)])
 """The kinds of all happenings."""
-
-
-def replicas_moved(
-    broker_id: NodeId, why: StateReason, changes: Sequence[PartitionChange]
-) -> tuple[ReplicasMoved, ...]:
-    """The happening that sums up `changes`; none where there are none."""
-    if not changes:
-        return ()
-    elected = [change.leader for change in changes if change.leader is not None]
-    without_leader = elected.count(NO_LEADER)
-    return (
-        ReplicasMoved(
-            broker_id,
-            why,
-            leaders_moved=len(elected) - without_leader,
-            without_leader=without_leader,
-            isr_changed=sum(change.isr is not None for change in changes),
-            unclean=sum(change.leader_recovery_state == RECOVERING for change in changes),
-        ),
-    )
 
 
 def first_few(names: Iterable[str]) -> tuple[str, ...]:

@@ -172,8 +172,9 @@ class Deciding:
                 raise Refused(ErrorCode.RECORD_BATCH_TOO_LARGE, f"{e}; nothing was done") from e
             raise self.accidents.note(command, e, now_ms, spoils=spoils) from e
         end = self._write(prepared)
-        if end is not None and prepared.decision.happenings:
-            self._story.appended(prepared.decision.story(end), end, identity)
+        if prepared.decision.happenings:
+            told_at = self._log.shape.end if end is None else end
+            self._story.appended(prepared.decision.story(told_at), told_at, identity)
         return prepared.decision, end
 
     def due(self, now_ms: int) -> Command | None:

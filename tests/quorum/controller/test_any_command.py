@@ -267,7 +267,7 @@ CLIENTS: Final = (
 def check(cluster: Cluster, command: Command) -> None:
     """Decided, with all that follows, or refused; what is decided fits image and batch, and reads back as it was written."""
     following: Command | None = command
-    steps = 0
+    steps = written = told = 0
     while following is not None:
         try:
             decision = cluster.controller.decide(cluster.image, following, cluster.now_ms)
@@ -276,7 +276,7 @@ def check(cluster: Cluster, command: Command) -> None:
             return
         records = decision.records
         assert len(decision.happenings) <= HAPPENINGS_MAX, "few lines, however many records"
-        assert bool(decision.happenings) == bool(records) or isinstance(command, SILENT), decision.happenings
+        written, told = written + len(records), told + len(decision.happenings)
         if isinstance(command, CLIENTS):
             identity = RequestIdentity(bytes(16), bytes(32), "anonymous", 0)
             records = (*records, outcome_of(cluster.image, identity, decision.reply, 8))
@@ -286,6 +286,7 @@ def check(cluster: Cluster, command: Command) -> None:
         following = decision.then
         steps += 1
         assert steps < 1_000, command
+    assert bool(told) == bool(written) or isinstance(command, SILENT), "work is told with its last batch"
     cluster.check_laws()
 
 

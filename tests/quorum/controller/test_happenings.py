@@ -159,7 +159,7 @@ def test_another_process_supersedes_an_unfenced_one() -> None:
 
 
 def test_a_fencing_in_many_batches_keeps_the_reason_of_the_first() -> None:
-    """Each batch tells its counts; the fence, which comes last, has the first batch's reason and silence."""
+    """The fence, which comes last, has the first batch's reason and silence, and one happening counts all partitions."""
     cluster = settled(config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
     cluster.create("many", partitions=200, replication_factor=3)
     cluster.now_ms += 5
@@ -168,13 +168,11 @@ def test_a_fencing_in_many_batches_keeps_the_reason_of_the_first() -> None:
     cluster.now_ms += SESSION_MS - 5
     run = cluster.run(FenceExpiredBrokers())
 
-    fenced = [each for each in run.happenings if isinstance(each, told.BrokerFenced)]
-    moved = [each for each in run.happenings if isinstance(each, told.ReplicasMoved)]
+    fenced, moved = run.happenings
     assert run.steps > 3
-    assert fenced == [told.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, SESSION_MS)]
-    assert {each.why for each in moved} == {StateReason.SESSION_ENDED}
-    assert len(moved) <= run.steps
-    assert sum(each.isr_changed for each in moved) == 203
+    assert fenced == told.BrokerFenced(0, epoch(cluster), StateReason.SESSION_ENDED, SESSION_MS)
+    assert isinstance(moved, told.ReplicasMoved)
+    assert (moved.why, moved.isr_changed) == (StateReason.SESSION_ENDED, 203)
 
 
 # --- every other decision ------------------------------------------------------------------------------------------
@@ -214,6 +212,27 @@ def test_a_controlled_shutdown_is_told_from_its_beginning() -> None:
         told.BrokerFenced(0, epoch(cluster), StateReason.SHUT_DOWN),
         told.ReplicasMoved(0, StateReason.SHUT_DOWN, leaders_moved=0, without_leader=1, isr_changed=0, unclean=0),
     ]
+
+
+def test_a_shutdown_and_a_return_in_many_batches_are_told_once() -> None:
+    """One happening counts all partitions, even if the last batch has none."""
+    cluster = settled(config=ControllerConfig(slice_changes_max=1, slice_partitions_max=1))
+    cluster.create("many", partitions=200, replication_factor=3)
+    cluster.assign("more", *[(0,)] * 130)
+    run = cluster.run(cluster.said_by(0, wants_shut_down=True))
+    stopping, moved = run.happenings
+    assert run.steps > 3 and stopping == told.BrokerStopping(0, epoch(cluster))
+    assert isinstance(moved, told.ReplicasMoved)
+    assert (moved.why, moved.isr_changed) == (StateReason.STOPPING, 203)
+
+    for broker_id in (1, 2):
+        cluster.contact(broker_id)
+    assert cluster.image.brokers[0].fenced
+    cluster.register(0, life=2)
+    run = cluster.run(cluster.said_by(0))
+    online, led = run.happenings
+    assert run.steps > 3 and online == told.BrokerOnline(0, epoch(cluster))
+    assert led == told.ReplicasMoved(0, StateReason.CAUGHT_UP, 131, without_leader=0, isr_changed=0, unclean=0)
 
 
 def test_partitions_without_a_leader_get_the_broker_that_came_back() -> None:

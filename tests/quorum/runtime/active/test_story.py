@@ -10,12 +10,16 @@ from metadata_log.format.records import (
 )
 from quorum.controller.protocol.commands import (
     AlterConfigs,
+    Command,
     ConfigAlteration,
     ConfigOperation,
     ConfigOperationKind,
+    CreateTopics,
+    NewTopic,
     RegisterBrokerCommand,
     RegisterBrokerReply,
 )
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.protocol.happenings import (
     BrokerFenced,
     BrokerOnline,
@@ -23,11 +27,13 @@ from quorum.controller.protocol.happenings import (
     ConfigsChanged,
     FeatureFinalized,
     Registration,
+    ReplicasMoved,
     StateReason,
 )
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
 from quorum.runtime.active.story import TOLD_KEPT, Story, Told
+from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.tallies import Tallies
 from quorum.runtime.protocol.world import BrokerFetch, Submission
@@ -50,12 +56,41 @@ def alone() -> LoneNode:
     return lone
 
 
-def submit(
-    lone: LoneNode, command: RegisterBrokerCommand | AlterConfigs, identity: RequestIdentity | None = None
-) -> int:
+def submit(lone: LoneNode, command: Command, identity: RequestIdentity | None = None) -> int:
     reply_to = lone.new_reply_to()
     lone.turn(Submission(command, reply_to, lone.now_ms + TIMEOUT_MS, identity))
     return reply_to
+
+
+def registered(lone: LoneNode) -> int:
+    """Registers broker 7. Returns its epoch."""
+    reply_to = submit(lone, REGISTER)
+    lone.run_until_idle()
+    reply = lone.answers[reply_to]
+    assert isinstance(reply, RegisterBrokerReply)
+    return reply.broker_epoch
+
+
+def says(lone: LoneNode, epoch: int, *, wants_fence: bool = False) -> None:
+    """Broker 7 fetches at the end of the log."""
+    fetch = MetadataFetch(
+        7,
+        epoch,
+        REGISTER.incarnation_id,
+        lone.node.log.end,
+        lone.node.core.epoch,
+        b"",
+        max_wait_ms=0,
+        max_bytes=1 << 20,
+        wants_fence=wants_fence,
+        wants_shut_down=False,
+        offline_log_dirs=(),
+    )
+    lone.turn(BrokerFetch(fetch, lone.new_reply_to()))
+    lone.run_until_idle()
+    while lone.node.active.has_more_to_do:
+        lone.turn()
+        lone.run_until_idle()
 
 
 def test_a_happening_is_told_when_it_is_committed_and_not_before() -> None:
@@ -101,27 +136,8 @@ def test_what_is_not_committed_is_not_told() -> None:
 def test_a_brokers_whole_story() -> None:
     """Registered, online, silent, fenced: each with the broker's epoch; and the record says the same to whoever reads the log."""
     lone = alone()
-    reply_to = submit(lone, REGISTER)
-    lone.run_until_idle()
-    reply = lone.answers[reply_to]
-    assert isinstance(reply, RegisterBrokerReply)
-    epoch = reply.broker_epoch
-
-    fetch = MetadataFetch(
-        7,
-        epoch,
-        REGISTER.incarnation_id,
-        lone.node.log.end,
-        lone.node.core.epoch,
-        b"",
-        max_wait_ms=0,
-        max_bytes=1 << 20,
-        wants_fence=False,
-        wants_shut_down=False,
-        offline_log_dirs=(),
-    )
-    lone.turn(BrokerFetch(fetch, lone.new_reply_to()))
-    lone.run_until_idle()
+    epoch = registered(lone)
+    says(lone, epoch)
     silent_ms = lone.config.controller.session_timeout_ms + 3
     lone.now_ms += silent_ms
     lone.turn()
@@ -136,6 +152,25 @@ def test_a_brokers_whole_story() -> None:
     broker: RegisterBroker | None = lone.node.state.committed.brokers.get(7)
     assert broker is not None
     assert (broker.fenced, broker.reason, broker.since_ms) == (True, "session_ended", lone.wall_ms)
+
+
+def test_the_sum_of_many_batches_is_told_even_if_the_last_decision_has_no_record() -> None:
+    """The sum is told once everything that was appended before is committed."""
+    slices = ControllerConfig(default_replication_factor=1, slice_changes_max=1, slice_partitions_max=1)
+    lone = LoneNode(formatted_disk(voters_of([1])), NodeConfig(controller=slices))
+    lone.run_until_idle()
+    epoch = registered(lone)
+    says(lone, epoch)
+    submit(lone, CreateTopics((NewTopic("t", 1, 1),)))
+    lone.run_until_idle()
+    says(lone, epoch, wants_fence=True)
+    lone.node.active.story.take()
+
+    says(lone, epoch)
+    online, led = lone.node.active.story.take()
+    assert online.happening == BrokerOnline(7, epoch)
+    assert led.happening == ReplicasMoved(7, StateReason.CAUGHT_UP, 1, without_leader=0, isr_changed=0, unclean=0)
+    assert online.offset < led.offset == lone.node.log.end
 
 
 def test_a_story_that_nobody_takes_stays_small() -> None:
