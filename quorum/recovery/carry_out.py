@@ -37,7 +37,8 @@ from metadata_log.store.log import LOG_BEGINNING, Log
 from metadata_log.store.recovery import DAMAGED_SUFFIX
 from metadata_log.store.segment import base_offset_of, segment_names
 from quorum.core.protocol.effects import ElectionState
-from quorum.recovery.plan import Plan, format_a_new_one
+from quorum.recovery.plan import format_a_new_one
+from quorum.recovery.plan_values import Plan
 from quorum.recovery.remains import place_of
 from quorum.recovery.survey import Candidate, CannotRecover, batches_of
 from quorum.runtime.disk import election_file, recovery_plan

@@ -19,69 +19,34 @@ Example: the voters are 1, 2 and 3. The disk of 3 is destroyed, and 2 has lost d
     3. Controller 1 takes records 90 to 94 over from broker 7. The new log ends at 95.
     4. Records 95 to 99 were durable on controller 2, and may have been committed. They are reported as a loss.
 
-*A recovery that was begun* is not planned again (see `recovery_plan`). It is finished with the same directories, or not at all.
+*A recovery that was begun* is not planned again (`quorum.recovery.resume`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from metadata_log.format.codec import decode_batch
 from metadata_log.format.ids import EPOCH_MAX, Epoch, Offset, OffsetAndEpoch, Uuid, uuid_text
-from metadata_log.format.records import Endpoint, Voter, Voters
+from metadata_log.format.records import Endpoint, Voters
 from quorum.core.protocol.epochs import reach
-from quorum.recovery.survey import Candidate, CannotRecover, batches_of, places_of
+from quorum.recovery.plan_values import Loss, Plan, named
+from quorum.recovery.resume import resumed
+from quorum.recovery.survey import Candidate, CannotRecover, batches_of, held, places_of
 from quorum.runtime.disk.open_directory import LOG_DIRECTORY
 from quorum.runtime.disk.recovery_plan import (
     DIRECTORIES_MAX,
     ENDPOINTS_MAX,
     PATH_CHARS_MAX,
-    PlannedDirectory,
     RecoveryPlan,
 )
-from snapshots.format import SnapshotMeta
 
 GENERATION_STEP: Final = 1 << 20
 """How many generations a recovery may skip. Each survivor has its own number in this range: two survivors have the same number
 with a chance of one in a million. About 2,000 recoveries in a row fit below 2^31."""
 GENERATION_MAX: Final = (1 << 31) - 1
-
-
-class Loss(NamedTuple):
-    """The durable end of a log that is not in the result."""
-
-    path: str
-    end: Offset
-    """Exclusive."""
-    was_committed: bool
-    """True if a broker had the records: brokers receive only committed records."""
-
-
-class Plan(NamedTuple):
-    """A planned recovery. `source` has the records that the survivor lacks; None if the survivor lacks none."""
-
-    candidates: tuple[Candidate, ...]
-    survivor: Candidate
-    source: Candidate | None
-    losses: tuple[Loss, ...]
-    is_resumed: bool
-    """True if this recovery was begun before and not finished."""
-    steps: RecoveryPlan
-
-    @property
-    def voter(self) -> Voter:
-        """The survivor, as the only voter."""
-        identity = self.survivor.identity
-        return Voter(identity.node_id, identity.directory_id, self.steps.endpoints)
-
-    @property
-    def own_snapshot(self) -> SnapshotMeta | None:
-        """The survivor's own snapshot, if its log will start there because the log below is damaged or missing; else None."""
-        survivor, steps = self.survivor, self.steps
-        begins_there = steps.snapshot is None and survivor.log_start < survivor.start <= steps.base
-        return survivor.snapshot if begins_there else None
 
 
 def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: int) -> Plan:
@@ -92,7 +57,7 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
             start; or another recovery was begun in one of the directories.
     """
     if any(each.unfinished is not None for each in candidates):
-        return _resumed(candidates, endpoint)
+        return resumed(candidates, endpoint)
     _check_belong_together(candidates)
     survivor = _survivor(candidates)
     best = max(candidates, key=_preference)
@@ -108,9 +73,9 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
     if source is None and snapshot is None and endpoint is None:
         _check_not_done(survivor, voters)
     steps = RecoveryPlan(
-        directories=tuple(map(_named, candidates)),
-        survivor=_named(survivor),
-        source=None if source is None else _named(source),
+        directories=tuple(map(named, candidates)),
+        survivor=named(survivor),
+        source=None if source is None else named(source),
         base=base,
         base_chain=base_chain,
         snapshot=snapshot,
@@ -125,11 +90,6 @@ def plan(candidates: Sequence[Candidate], endpoint: Endpoint | None, wall_ms: in
     )
     _check_bounds(steps)
     return Plan(tuple(candidates), survivor, source, _losses(candidates, result), False, steps)
-
-
-def _named(candidate: Candidate) -> PlannedDirectory:
-    identity = candidate.identity
-    return PlannedDirectory(candidate.path, identity.role, identity.node_id, identity.directory_id)
 
 
 def _preference(candidate: Candidate) -> tuple[Epoch, Offset, Offset, int, Uuid]:
@@ -204,9 +164,9 @@ def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> No
     same length must be equal.
     """
     wanted = [(each, *each.committed) for each in candidates if each.committed[0] > 0]
-    held = _held(result, {(offset, chain) for _, offset, chain in wanted})
+    found = held(result, {(offset, chain) for _, offset, chain in wanted})
     for each, offset, chain in wanted:
-        if result.can_tell(offset) and (offset, chain) not in held:
+        if result.can_tell(offset) and (offset, chain) not in found:
             raise CannotRecover(
                 f"{each.path} holds committed records up to {offset} that are not those of {result.path}, although its log is "
                 "the better one by epoch and length: one of the two is not of this history. Find out which one, and leave it out"
@@ -219,21 +179,16 @@ def _check_one_history(candidates: Sequence[Candidate], result: Candidate) -> No
             )
 
 
-def _held(candidate: Candidate, places: set[tuple[Offset, bytes]]) -> set[tuple[Offset, bytes]]:
-    """Returns the places that are in the candidate's history."""
-    return {place for place in places_of(candidate) if place in places}
-
-
 def _losses(candidates: Sequence[Candidate], result: Candidate) -> tuple[Loss, ...]:
     # Every record below `committed_end` is in `result`. Other records below it were never committed: no loss.
     committed_end = max(each.committed[0] for each in candidates)
     suspects = [each for each in candidates if not each.is_back or each.durable.end > each.end]
     durable = {each.path: (each.durable.end, each.durable.chain) for each in suspects}
-    held = _held(result, set(durable.values()))
+    found = held(result, set(durable.values()))
     return tuple(
         Loss(each.path, each.durable.end, not each.is_controller)
         for each in suspects
-        if each.durable.end > committed_end and durable[each.path] not in held and result.can_tell(each.durable.end)
+        if each.durable.end > committed_end and durable[each.path] not in found and result.can_tell(each.durable.end)
     )
 
 
@@ -272,7 +227,7 @@ def _base(survivor: Candidate, source: Candidate | None) -> tuple[Offset, bytes,
     if source is None or snapshot is None or not giver.is_startable:
         raise CannotRecover(_no_snapshot(survivor if giver.is_startable else giver))
     place = (snapshot.end.offset, snapshot.chain)
-    if not _held(giver, {place}):
+    if not held(giver, {place}):
         raise CannotRecover(
             f"{giver.path} has a snapshot at {snapshot.end} that is not of its log's history. Leave this directory out"
         )
@@ -351,66 +306,3 @@ def _check_bounds(steps: RecoveryPlan) -> None:
         raise CannotRecover(
             f"a path or host has more than {PATH_CHARS_MAX} characters, or the voter has more than {ENDPOINTS_MAX} endpoints"
         )
-
-
-# --- finishing a recovery that was begun ------------------------------------------------------------------------------
-
-
-def _resumed(candidates: Sequence[Candidate], endpoint: Endpoint | None) -> Plan:
-    """Returns the plan that was begun. The directories have to be the same; their paths may have changed."""
-    survivor, *others = [each for each in candidates if each.unfinished is not None]
-    steps = survivor.unfinished
-    assert steps is not None
-    how = f"To finish it: {steps.command}"
-    if others:
-        raise CannotRecover(
-            f"in {survivor.path} and in {others[0].path} a recovery was begun and not finished, and there can be only one "
-            f"quorum. Leave one of the two out, for ever. {how}"
-        )
-    if steps.survivor[1:] != _named(survivor)[1:]:
-        raise CannotRecover(
-            f"{survivor.path} holds the plan of a recovery of another directory, {steps.survivor.path}: restore the "
-            "copy of it that was made before"
-        )
-    wanted, given = (
-        {each[1:]: each.path for each in steps.directories},
-        {_named(each)[1:]: each.path for each in candidates},
-    )
-    differences = [
-        *(f"{wanted[each]} is missing" for each in sorted(wanted.keys() - given.keys())),
-        *(f"{given[each]} is no part of it" for each in sorted(given.keys() - wanted.keys())),
-    ]
-    if endpoint is not None and steps.endpoints != (endpoint,):
-        planned = steps.endpoints[0]
-        differences.append(f"the planned endpoint is {planned.host}:{planned.port}")
-    if differences:
-        raise CannotRecover(
-            f"in {survivor.path} a recovery was begun and not finished, and it can only be finished as it was begun: "
-            f"{'; '.join(differences)}. {how}. To begin another one, restore the copy of {survivor.path} that was made before"
-        )
-    source = None if steps.source is None else _unchanged_source(candidates, survivor, steps, how)
-    if survivor.vote_epoch is not None and survivor.vote_epoch > steps.epoch:
-        raise CannotRecover(
-            f"{survivor.path} has been in use since its recovery was begun, so the recovery cannot be finished: restore the copy "
-            "that was made before"
-        )
-    return Plan(tuple(candidates), survivor, source, (), True, steps)
-
-
-def _unchanged_source(candidates: Sequence[Candidate], survivor: Candidate, steps: RecoveryPlan, how: str) -> Candidate:
-    """Returns the directory, or a copy of it, that still has the records to take over."""
-    assert steps.source is not None
-    wanted = {(steps.base, steps.base_chain), (steps.end.offset, steps.end_chain)}
-    for each in candidates:
-        has_snapshot = steps.snapshot is None or (each.snapshot is not None and each.snapshot.end == steps.snapshot)
-        if (
-            each is not survivor
-            and _named(each)[1:] == steps.source[1:]
-            and has_snapshot
-            and _held(each, wanted) == wanted
-        ):
-            return each
-    raise CannotRecover(
-        f"{steps.source.path} does not have the records any more that {survivor.path} was taking over. Restore its files. "
-        f"{how}. Or restore the copy of {survivor.path} that was made before, and begin anew"
-    )

@@ -203,6 +203,11 @@ def places_of(candidate: Candidate) -> Iterator[tuple[Offset, bytes]]:
         yield batch.end_offset, batch.chain
 
 
+def held(candidate: Candidate, places: set[tuple[Offset, bytes]]) -> set[tuple[Offset, bytes]]:
+    """Returns the places that are in the candidate's history."""
+    return {place for place in places_of(candidate) if place in places}
+
+
 def _read_note(metadata: Directory) -> Flushed | None:
     if not metadata.exists(FLUSHED_NAME):
         return None

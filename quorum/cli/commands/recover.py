@@ -15,7 +15,7 @@ from quorum.cli.output import Column, emit
 
 if TYPE_CHECKING:
     from metadata_log.disk.files import RealDirectory
-    from quorum.recovery.plan import Loss, Plan
+    from quorum.recovery.plan_values import Loss, Plan
     from quorum.recovery.survey import Candidate
 
 _COLUMNS = (
