@@ -35,7 +35,10 @@ WRITTEN: Final = (Column("name", "string"), Column("size", "long"), Column("reco
 
 
 class CannotCompact(Exception):
-    """The log cannot be compacted to that offset. The text says why, and names the place of damage."""
+    """The log cannot be compacted to that offset. The text says why, names the place of damage, and says what to do."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}. Nothing was written")
 
 
 class Compacted(NamedTuple):
@@ -72,19 +75,19 @@ def compact(spark: "SparkSession", source_dir: str, end_offset: Offset | None, o
     """
     log = find_log(source_dir)
     if Path(out_dir).resolve() == Path(log.path).resolve():
-        raise CannotCompact("the output directory is the log's own directory; choose another one. Nothing was written")
+        raise CannotCompact("the output directory is the log's own directory; choose another one")
     limit: Offset | str = "flushed" if end_offset is None else end_offset
     found = read_punctuation(spark, [log.path], limit).get(log.node, NO_PUNCTUATION)
     wanted = end_offset if end_offset is not None else _last_mark(found, log)
     if log.durable_end is not None and wanted > log.durable_end:
         raise CannotCompact(
-            f"offset {wanted} is above the durable end {log.durable_end} of the log; nothing was written"
+            f"offset {wanted} is above the durable end of the log; choose an offset up to {log.durable_end}"
         )
     base = _base(log, wanted)
     place = _judge(spark, log, wanted)
     invisible = found.invisible(wanted)
     if invisible and invisible[-1][1] == wanted and not _is_aborted(found, wanted):
-        raise CannotCompact(f"offset {wanted} is inside a metadata transaction; nothing was written")
+        raise CannotCompact(f"offset {wanted} is inside a metadata transaction; choose another one")
     entities = read_entities(
         spark,
         log.path,
@@ -124,7 +127,8 @@ def base_of(log: NodeLog) -> OffsetAndEpoch | None:
         if end.offset >= log.start_offset:
             return end
     raise CannotCompact(
-        f"{log.path}: the log starts at {log.start_offset}, and the directory has no snapshot at or above that offset"
+        f"{log.path}: the log starts at {log.start_offset}, and no snapshot in the directory ends there or above; "
+        f"compact the directory of another node"
     )
 
 
@@ -133,7 +137,9 @@ def _base(log: NodeLog, wanted: Offset) -> SnapshotMeta | None:
     if end is None:
         return None
     if wanted <= end.offset:
-        raise CannotCompact(f"offset {wanted} is not above the snapshot {end} at which the log starts")
+        raise CannotCompact(
+            f"offset {wanted} is not above the snapshot {end} at which the log starts; choose a higher one"
+        )
     return read_snapshot(log.directory, end).meta
 
 
@@ -159,7 +165,9 @@ def _judge(spark: "SparkSession", log: NodeLog, wanted: Offset) -> _Place:
         total = batches.agg(f.sum("record_count").alias("n"), f.min("base_offset").alias("low")).collect()[0]
         last = batches.where(f.col("end_offset") == wanted).select("epoch", "last_timestamp", "chain").collect()
         if not last:
-            raise CannotCompact(f"offset {wanted} is not the end of a batch in {log.path}")
+            raise CannotCompact(
+                f"offset {wanted} is not the end of a batch in {log.path}; `dump --batches` shows the ends"
+            )
         if total["low"] + total["n"] != wanted or total["low"] > log.start_offset:
             raise CannotCompact(f"{log.path}: the log below {wanted} has gaps; audit it first")
     finally:
@@ -179,7 +187,10 @@ def _meta(log: NodeLog, found: Punctuation, place: _Place, base: SnapshotMeta | 
     voters: Voters | None = found.last_before(Voters, until) or (base.voters if base else None)
     version: KRaftVersion | None = found.last_before(KRaftVersion, until)
     if voters is None:
-        raise CannotCompact(f"{log.path}: the voter set is unknown: log, snapshot and bootstrap checkpoint have none")
+        raise CannotCompact(
+            f"{log.path}: the voter set is unknown: log, snapshot and bootstrap checkpoint have none; "
+            f"compact the directory of another node"
+        )
     kraft_version = version.level if version else base.kraft_version if base else 1
     return SnapshotMeta(place.end, place.timestamp_ms, place.chain, voters, kraft_version)
 
