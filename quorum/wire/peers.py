@@ -1,7 +1,6 @@
 """The connections to the other controllers: one call for each rare request, one stream for fetches.
 
-A follower sends its fetches on a bidirectional stream with one request in flight, because a stream's round trip costs half of a
-call's. One coroutine per stream writes, reads and delivers. No message gets a task or a timer of its own.
+`fetch_stream` is the stream of a follower's fetches.
 
 Fast failover begins here:
 
@@ -48,6 +47,7 @@ from quorum.core.protocol.messages import (
 from quorum.wire.convert import convert_membership, parts
 from quorum.wire.convert import convert_raft as convert
 from quorum.wire.convert.errors import BadMessage
+from quorum.wire.fetch_stream import NOT_PARSED, Asked, FetchStream, OnFailure, OnResponse
 from quorum.wire.peer_addresses import NOWHERE, PeerAddresses
 from service_kit.rpc.dial import is_wrong_server
 
@@ -59,10 +59,6 @@ PROBE_TIMEOUT_S = 0.25
 Dial = Callable[[NodeId, Endpoint], grpc.aio.Channel]
 """Makes the channel to a controller at an endpoint. The channel sends nothing to another process there
 (`service_kit.rpc.dial`)."""
-OnResponse = Callable[[PeerResponse], None]
-OnFailure = Callable[[Failure], None]
-
-NOT_PARSED = "controller %d sent an answer that cannot be parsed, and it was ignored: %s. Does it run another release?"
 
 
 class _Call(NamedTuple):
@@ -93,14 +89,6 @@ _CALLS: Mapping[type[PeerRequest], _Call] = {
 assert {FetchRequest, TransferLeadershipRequest, *_CALLS} == set(get_args(PeerRequest)), (
     "a request without an RPC would never get an answer"
 )
-
-
-class _Asked(NamedTuple):
-    """A fetch, with the functions that take its answer or failure."""
-
-    request: FetchRequest
-    on_response: OnResponse
-    on_failure: OnFailure
 
 
 class Peers:
@@ -158,7 +146,7 @@ class Peers:
         if peer is None:
             asyncio.get_running_loop().call_soon(on_failure, Failure.BROKEN)
         elif isinstance(request, FetchRequest):
-            peer.fetch(_Asked(request, on_response, on_failure), timeout_ms)
+            peer.fetch(Asked(request, on_response, on_failure), timeout_ms)
         else:
             self._start(peer.call(request, timeout_ms, on_response, on_failure))
 
@@ -215,7 +203,7 @@ class _Peer:
         self.stub: Any = voter_pb2_grpc.VoterServiceStub(channel)  # type: ignore[no-untyped-call]
         self._channel = channel
         self._peers = peers
-        self._stream: _FetchStream | None = None
+        self._stream: FetchStream | None = None
         self._told: set[object] = set()
 
     async def call(self, request: PeerRequest, timeout_ms: int, on_response: OnResponse, on_failure: OnFailure) -> None:
@@ -277,12 +265,16 @@ class _Peer:
             )
         return failure_of(e)
 
+    def probe(self) -> None:
+        """Finds out if the peer's process still runs (`Peers.probe`)."""
+        self._peers.probe(self.node_id, self.endpoint)
+
     def _tell_once(self, kind: object, text: str) -> None:
         if kind not in self._told:
             self._told.add(kind)
             logger.warning("%s", text)
 
-    def fetch(self, asked: _Asked, timeout_ms: int) -> None:
+    def fetch(self, asked: Asked, timeout_ms: int) -> None:
         """Sends a fetch on the open stream, or on a new one."""
         stream = self._stream
         if stream is not None and stream.is_busy:
@@ -290,7 +282,7 @@ class _Peer:
             stream.abandon(Failure.BROKEN)
             stream = None
         if stream is None or stream.is_over:
-            stream = self._stream = _FetchStream(self, self._peers)
+            stream = self._stream = FetchStream(self.stub.Fetch(), self._peers.me, self)
         stream.send(asked, timeout_ms)
 
     async def close(self, failure: Failure | None) -> None:
@@ -298,97 +290,6 @@ class _Peer:
         if self._stream is not None:
             self._stream.abandon(failure)
         await self._channel.close()
-
-
-class _FetchStream:
-    """One fetch stream, from start to end. A new stream is a new object."""
-
-    def __init__(self, peer: _Peer, peers: Peers) -> None:
-        self._peer = peer
-        self._peers = peers
-        self._loop = asyncio.get_running_loop()
-        self._asked: _Asked | None = None
-        self._waker: asyncio.Future[None] | None = None
-        self._deadline_s = 0.0
-        self._timer: asyncio.TimerHandle | None = None
-        self._answered = False
-        self.is_over = False
-        self._call: Any = peer.stub.Fetch()
-        self._task = self._loop.create_task(self._run())
-
-    @property
-    def is_busy(self) -> bool:
-        """True while a fetch is in flight."""
-        return self._asked is not None
-
-    def send(self, asked: _Asked, timeout_ms: int) -> None:
-        """Sends a fetch. No other fetch may be in flight."""
-        assert self._asked is None and not self.is_over
-        self._asked = asked
-        self._deadline_s = self._loop.time() + timeout_ms / 1_000
-        if self._timer is None or self._timer.when() > self._deadline_s:
-            # One timer serves many fetches: a timer that fires too early is set to the deadline of the fetch in flight.
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
-        if self._waker is not None and not self._waker.done():
-            self._waker.set_result(None)
-
-    async def _run(self) -> None:
-        failure = Failure.BROKEN
-        try:
-            await self._converse()
-        except grpc.aio.AioRpcError as e:
-            failure = self._peer.failure_of(e)
-        except BadMessage as e:
-            logger.warning(NOT_PARSED, self._peer.node_id, e)
-        except (asyncio.InvalidStateError, grpc.aio.UsageError):
-            failure = Failure.BROKEN  # the call ended between two operations of this coroutine
-        if self._answered and not self.is_over:
-            self._peers.probe(self._peer.node_id, self._peer.endpoint)
-            failure = Failure.BROKEN
-        self.abandon(failure)
-
-    async def _converse(self) -> None:
-        """Sends requests and reads answers in turn, until the stream ends."""
-        call, me = self._call, self._peers.me
-        while True:
-            if self._asked is None:
-                self._waker = self._loop.create_future()
-                await self._waker
-            assert self._asked is not None
-            await call.write(convert.to_fetch(self._asked.request, me))
-            message = await call.read()
-            if message is grpc.aio.EOF:
-                return
-            self._peer.heard(message.standing)
-            response = convert.from_fetch_response(message)
-            self._answered = True
-            asked, self._asked = self._asked, None
-            asked.on_response(response)
-
-    def abandon(self, failure: Failure | None) -> None:
-        """Ends the stream. An open fetch fails with `failure`; with None no function is called."""
-        if self.is_over:
-            return
-        self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._call.cancel()
-        if asyncio.current_task() is not self._task:
-            self._task.cancel()
-        asked, self._asked = self._asked, None
-        if asked is not None and failure is not None:
-            self._loop.call_soon(asked.on_failure, failure)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        if self._asked is None:
-            return
-        if self._loop.time() < self._deadline_s:
-            self._timer = self._loop.call_at(self._deadline_s, self._timer_fired)
-        else:
-            self.abandon(Failure.TIMED_OUT)
 
 
 def failure_of(e: grpc.aio.AioRpcError) -> Failure:
