@@ -2,7 +2,7 @@
 
     1. A client asks for all topics of a cluster with 1,000,000 partitions. One partition takes 7 us.
     2. All partitions would take 7 s, longer than the broker's lease, and would exceed gRPC's message limit of 4 MiB.
-    3. So the answer is a page of 10,000 partitions and a cursor. The page is built in slices of 256 partitions, 2 ms each.
+    3. So the answer is a page of 10,000 partitions and a page token. The page is built in slices of 256 partitions, 2 ms each.
        Between two slices the event loop runs all other tasks, above all the one that renews the lease.
 
 All slices of one page use one view, which is immutable. Concurrent requests take turns slice by slice (`Turns`): a hundred
@@ -18,6 +18,7 @@ from quorum_rpc.v1 import client_pb2
 from broker_agent import convert
 from broker_agent.cache import MetadataView, PartitionInfo
 from metadata_log.format.errors import ErrorCode
+from metadata_log.format.ids import ZERO_UUID
 from metadata_log.format.topic_names import TOPIC_NAME_CHARS_MAX, topic_name_problem
 
 PAGE_PARTITIONS_MAX: Final = 10_000
@@ -61,10 +62,12 @@ class Page:
 
     def __init__(self, view: MetadataView, listener: str, limit: int, cursor: client_pb2.MetadataCursor | None) -> None:
         self.response = client_pb2.MetadataResponse()
-        """Nodes, topics and `next`. Built in place, because copying a page takes longer than a slice."""
+        """Nodes, topics and `next_page_token`. Built in place, because copying a page takes longer than a slice."""
         self._view = view
         self._listener = listener
         self._cursor = cursor
+        self._next: client_pb2.MetadataCursor | None = None
+        """The place where the next page begins; None for the last page."""
         self._left = min(limit, PAGE_PARTITIONS_MAX) if limit > 0 else PAGE_PARTITIONS_MAX
         self._bytes_left = PAGE_BYTES_MAX
         self._worked = 0
@@ -76,11 +79,14 @@ class Page:
             yield from self._work(1)
         for name in names:
             if self._is_full():
-                self.response.next.topic = cursor_name(name)
+                # No topic has this id. With the id the token is not empty even if the name is.
+                self._next = client_pb2.MetadataCursor(topic=cursor_name(name), topic_id=ZERO_UUID)
                 break
             yield from self._topic(name)
-            if self.response.HasField("next"):
+            if self._next is not None:
                 break
+        if self._next is not None:
+            self.response.next_page_token = self._next.SerializeToString()
         yield self._worked
 
     def _topic(self, name: str) -> Iterator[int]:
@@ -94,8 +100,9 @@ class Page:
         topic = self._add(convert.topic_head(told))
         for partition in self._view.partition_infos(name, first, self._listener):
             if self._is_full():
-                cursor = client_pb2.MetadataCursor(topic=name, partition=partition.partition, topic_id=told.topic_id)
-                self.response.next.CopyFrom(cursor)
+                self._next = client_pb2.MetadataCursor(
+                    topic=name, partition=partition.partition, topic_id=told.topic_id
+                )
                 return
             topic.partitions.append(convert.partition(partition))
             self._left -= 1

@@ -17,8 +17,9 @@ Each listener has a server of its own, so that a client that names no listener g
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from google.protobuf.message import DecodeError
 from quorum_rpc.v1 import client_pb2, client_pb2_grpc
 
 from broker_agent.cache import MetadataCache, MetadataView
@@ -32,6 +33,9 @@ MAX_WAIT_MS = 60_000
 """Maximum time that a request waits for an offset, whatever the client asks for."""
 NAMES_MAX = 10_000
 """Maximum number of topics in one request."""
+_UNKNOWN_TOKEN: Final = (
+    "page_token is not from an answer to this request: send `next_page_token` of the page before, unchanged"
+)
 
 
 class ServingBroker(Protocol):
@@ -92,7 +96,8 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             return await e.end(context)
 
     async def _page(self, request: client_pb2.MetadataRequest) -> client_pb2.MetadataResponse:
-        problem = _problem(request)
+        cursor = _cursor(request)
+        problem = _problem(request, cursor)
         if problem is not None:
             raise Refusal("INVALID_REQUEST", problem)
         await self._wait_for(request)
@@ -102,9 +107,8 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
         view, generation = broker.cache.current, broker.generation
         if view.offset < request.min_offset:
             raise Refusal("NOT_READY", f"applied up to {view.offset}, not yet to {request.min_offset}: ask again")
-        cursor = request.cursor if request.HasField("cursor") else None
-        page = Page(view, request.listener or self._listener, request.limit, cursor)
-        await self._turns.take(self._steps(page, view, request))
+        page = Page(view, request.listener or self._listener, request.page_size, cursor)
+        await self._turns.take(self._steps(page, view, request, cursor))
         if not broker.may_serve():  # the lease may have lapsed while the page was built
             raise self._not_available()
         response = page.response
@@ -114,11 +118,18 @@ class ClusterMetadata(client_pb2_grpc.ClusterMetadataServiceServicer):
             response.controller_id = controller_id
         return response
 
-    def _steps(self, page: Page, view: MetadataView, request: client_pb2.MetadataRequest) -> Iterator[int]:
+    def _steps(
+        self,
+        page: Page,
+        view: MetadataView,
+        request: client_pb2.MetadataRequest,
+        cursor: client_pb2.MetadataCursor | None,
+    ) -> Iterator[int]:
         if request.HasField("topics"):
-            names = _named(request)
+            names = _named(request, cursor)
         else:
-            names = yield from self._order.names_from(view.image.topic_ids, request.cursor.topic)
+            start = "" if cursor is None else cursor.topic
+            names = yield from self._order.names_from(view.image.topic_ids, start)
         yield from page.steps(names)
 
     def _not_available(self) -> Refusal:
@@ -158,25 +169,37 @@ def describe(broker: ServingBroker) -> str:
     return f"is {broker.state.name.lower()}{lapsed}: {broker.reason}"
 
 
-def _problem(request: client_pb2.MetadataRequest) -> str | None:
+def _cursor(request: client_pb2.MetadataRequest) -> client_pb2.MetadataCursor | None:
+    """The place where the page begins; None for the first page. Raises Refusal."""
+    if not request.page_token:
+        return None
+    try:
+        return client_pb2.MetadataCursor.FromString(request.page_token)
+    except DecodeError as e:
+        raise Refusal("INVALID_REQUEST", _UNKNOWN_TOKEN) from e
+
+
+def _problem(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCursor | None) -> str | None:
     """The mistake in a request, independent of the cluster's state; None if there is none."""
-    names, cursor = request.topics.names, request.cursor
+    names = request.topics.names
     if len(names) > NAMES_MAX:
         return f"{len(names):,} topics requested, but the limit is {NAMES_MAX:,}: send several requests"
-    if request.limit < 0:
-        return f"limit is {request.limit}: it must be at least 1, or 0 for as many as a page holds"
+    if request.page_size < 0:
+        return f"page_size is {request.page_size}: it must be at least 1, or 0 for as many as a page holds"
+    if cursor is None:
+        return None
     if cursor.partition < 0 or len(cursor.topic) > CURSOR_NAME_CHARS_MAX:
-        return "the cursor is not from a page: send the `next` of the last page unchanged"
-    if request.HasField("topics") and request.HasField("cursor") and cursor.topic not in map(cursor_name, names):
-        return f"the cursor is for topic {cursor.topic!r}, which is not among the requested topics"
+        return _UNKNOWN_TOKEN
+    if request.HasField("topics") and cursor.topic not in map(cursor_name, names):
+        return f"page_token is for topic {cursor.topic!r}, which is not among the requested topics"
     return None
 
 
-def _named(request: client_pb2.MetadataRequest) -> Iterator[str]:
+def _named(request: client_pb2.MetadataRequest, cursor: client_pb2.MetadataCursor | None) -> Iterator[str]:
     """Yields each requested topic once, from the cursor's topic on."""
     names = iter({cursor_name(name): name for name in request.topics.names}.items())
-    begun = not request.HasField("cursor")
+    begun = cursor is None
     for key, name in names:
-        begun = begun or key == request.cursor.topic
+        begun = begun or (cursor is not None and key == cursor.topic)
         if begun:
             yield name

@@ -1,6 +1,7 @@
 """AdminClient: a typed client of the controllers for programs.
 
-One method for each method of AdminService. `clients.calls` says how a call finds the leader, and what becomes of a lost answer.
+One method for each method of AdminService; `topics`, `described_topics`, `brokers` and `described_configs` ask for all pages of
+an answer. `clients.calls` says how a call finds the leader, and what becomes of a lost answer.
 
 `quorumctl` uses this client. A program of your own:
 
@@ -70,36 +71,48 @@ class AdminClient(Calls):
         request = admin_pb2.DeleteTopicsRequest(names=names)
         return await self.call(request, admin_pb2.DeleteTopicsResponse)
 
-    async def list_topics(self, after: str = "", limit: int = 0) -> admin_pb2.ListTopicsResponse:
+    async def list_topics(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListTopicsResponse:
         """Returns one page of topics by name."""
-        request = admin_pb2.ListTopicsRequest(after=after, limit=limit)
+        request = admin_pb2.ListTopicsRequest(page_size=page_size, page_token=page_token)
         return await self.call(request, admin_pb2.ListTopicsResponse)
 
-    async def all_topics(self) -> AsyncIterator[admin_pb2.TopicListing]:
+    async def topics(self, page_size: int = 0) -> AsyncIterator[admin_pb2.TopicListing]:
         """Yields all topics by name. Each page is as of its own offset."""
-        after, more = "", True
-        while more:
-            page = await self.list_topics(after)
+        request = admin_pb2.ListTopicsRequest(page_size=page_size)
+        async for page in self.pages(request, admin_pb2.ListTopicsResponse):
             for topic in page.topics:
                 yield topic
-            more = page.more and bool(page.topics)
-            after = page.topics[-1].name if page.topics else ""
 
     async def describe_topics(
-        self, names: Iterable[str], first_partition: int = 0, limit: int = 0
+        self, names: Iterable[str], page_size: int = 0, page_token: bytes = b""
     ) -> admin_pb2.DescribeTopicsResponse:
-        """Describes topics with their partitions, at most `limit` partitions in all."""
-        request = admin_pb2.DescribeTopicsRequest(names=names, first_partition=first_partition, limit=limit)
+        """Returns one page of the topics with their partitions. The page may end inside a topic."""
+        request = admin_pb2.DescribeTopicsRequest(names=names, page_size=page_size, page_token=page_token)
         return await self.call(request, admin_pb2.DescribeTopicsResponse)
+
+    async def described_topics(
+        self, names: Iterable[str], page_size: int = 0
+    ) -> AsyncIterator[admin_pb2.TopicDescription]:
+        """Yields each topic with all of its partitions. A topic that does not exist has an error.
+
+        A topic that was deleted and created anew between two pages is described as it was created anew.
+        """
+        request = admin_pb2.DescribeTopicsRequest(names=names, page_size=page_size)
+        topic: admin_pb2.TopicDescription | None = None
+        async for page in self.pages(request, admin_pb2.DescribeTopicsResponse):
+            for part in page.topics:
+                if topic is not None and (topic.name, topic.topic_id) == (part.name, part.topic_id):
+                    topic.partitions.extend(part.partitions)
+                    continue
+                if topic is not None and topic.name != part.name:
+                    yield topic
+                topic = part
+        if topic is not None:
+            yield topic
 
     async def describe_topic(self, name: str) -> admin_pb2.TopicDescription:
         """Describes one topic with all of its partitions, or raises the topic's error."""
-        topic: admin_pb2.TopicDescription = _only((await self.describe_topics([name])).topics)
-        while len(topic.partitions) < topic.partition_count:
-            page = _only((await self.describe_topics([name], first_partition=len(topic.partitions))).topics)
-            if not page.partitions or page.topic_id != topic.topic_id:
-                break
-            topic.partitions.extend(page.partitions)
+        topic: admin_pb2.TopicDescription = _only([each async for each in self.described_topics([name])])
         return topic
 
     # --- configs ---------------------------------------------------------------------------------------------------
@@ -112,10 +125,20 @@ class AdminClient(Calls):
         return await self.call(request, admin_pb2.IncrementalAlterConfigsResponse)
 
     async def describe_configs(
-        self, resources: Iterable[admin_pb2.ConfigResource]
+        self, resources: Iterable[admin_pb2.ConfigResource], page_size: int = 0, page_token: bytes = b""
     ) -> admin_pb2.DescribeConfigsResponse:
-        """Returns the configs that were set on the resources themselves."""
-        return await self.call(admin_pb2.DescribeConfigsRequest(resources=resources), admin_pb2.DescribeConfigsResponse)
+        """Returns one page of the resources, with the configs that were set on the resources themselves."""
+        request = admin_pb2.DescribeConfigsRequest(resources=resources, page_size=page_size, page_token=page_token)
+        return await self.call(request, admin_pb2.DescribeConfigsResponse)
+
+    async def described_configs(
+        self, resources: Iterable[admin_pb2.ConfigResource], page_size: int = 0
+    ) -> AsyncIterator[admin_pb2.DescribedResource]:
+        """Yields each resource, with the configs that were set on the resource itself."""
+        request = admin_pb2.DescribeConfigsRequest(resources=resources, page_size=page_size)
+        async for page in self.pages(request, admin_pb2.DescribeConfigsResponse):
+            for resource in page.resources:
+                yield resource
 
     # --- leaders ---------------------------------------------------------------------------------------------------
 
@@ -127,9 +150,16 @@ class AdminClient(Calls):
 
     # --- brokers ---------------------------------------------------------------------------------------------------
 
-    async def list_brokers(self) -> admin_pb2.ListBrokersResponse:
-        """Lists all registered brokers, as the active controller sees them."""
-        return await self.call(admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)
+    async def list_brokers(self, page_size: int = 0, page_token: bytes = b"") -> admin_pb2.ListBrokersResponse:
+        """Returns one page of the registered brokers by id, as the active controller sees them."""
+        request = admin_pb2.ListBrokersRequest(page_size=page_size, page_token=page_token)
+        return await self.call(request, admin_pb2.ListBrokersResponse)
+
+    async def brokers(self, page_size: int = 0) -> AsyncIterator[admin_pb2.BrokerListing]:
+        """Yields all registered brokers by id, as the active controller sees them."""
+        async for page in self.pages(admin_pb2.ListBrokersRequest(page_size=page_size), admin_pb2.ListBrokersResponse):
+            for broker in page.brokers:
+                yield broker
 
     async def partition_health(self, limit: int = 0) -> admin_pb2.DescribePartitionHealthResponse:
         """Counts the partitions that lack a leader or replicas in sync, and names at most `limit` of each kind."""

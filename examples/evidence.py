@@ -25,7 +25,7 @@ from snapshots.offline.scan import FileRange, scan
 
 T = TypeVar("T")
 POLL_S = 0.02
-NAMES_PER_PAGE = 100
+NAMES_PER_REQUEST = 10_000
 
 ONLINE = broker_pb2.BrokerState.Value("ONLINE")
 STATE_NAMES = {number: name.lower() for name, number in broker_pb2.BrokerState.items()}
@@ -85,17 +85,17 @@ async def until(
 
 async def metadata(client: AdminClient) -> Metadata:
     """Every partition of every topic."""
-    names = [topic.name async for topic in client.all_topics()]
+    names = [topic.name async for topic in client.topics()]
     partitions: dict[tuple[str, int], Partition] = {}
     topic_ids: dict[str, bytes] = {}
     as_of = 0
-    for at in range(0, len(names), NAMES_PER_PAGE):
-        response = await client.describe_topics(names[at : at + NAMES_PER_PAGE])
-        as_of = response.as_of_offset
-        for topic in response.topics:
-            whole = topic if len(topic.partitions) == topic.partition_count else await client.describe_topic(topic.name)
-            topic_ids[whole.name] = whole.topic_id
-            partitions.update(((whole.name, each.partition), _partition(each)) for each in whole.partitions)
+    for at in range(0, len(names), NAMES_PER_REQUEST):
+        request = admin_pb2.DescribeTopicsRequest(names=names[at : at + NAMES_PER_REQUEST])
+        async for page in client.pages(request, admin_pb2.DescribeTopicsResponse):
+            as_of = page.as_of_offset
+            for topic in page.topics:
+                topic_ids[topic.name] = topic.topic_id
+                partitions.update(((topic.name, each.partition), _partition(each)) for each in topic.partitions)
     return Metadata(partitions, topic_ids, as_of)
 
 
@@ -106,8 +106,7 @@ def _partition(described: admin_pb2.PartitionDescription) -> Partition:
 
 async def broker_states(client: AdminClient) -> dict[int, str]:
     """Broker id -> online, fenced, ... as the active controller sees it."""
-    listed = await client.list_brokers()
-    return {each.broker_id: STATE_NAMES.get(each.state, str(each.state)) for each in listed.brokers}
+    return {each.broker_id: STATE_NAMES.get(each.state, str(each.state)) async for each in client.brokers()}
 
 
 def said(node: DevNode) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ class Stage:
         seen: dict[int, tuple[int, str]] = {}
 
         async def probe() -> bool | None:
-            for each in (await self.client.list_brokers()).brokers:
+            async for each in self.client.brokers():
                 seen[each.broker_id] = each.broker_epoch, STATE_NAMES.get(each.state, str(each.state))
             back = {i for i, (epoch, state) in seen.items() if epoch >= offset and state == "online"}
             return True if back >= {node.node_id for node in self.brokers} else None
@@ -82,7 +82,7 @@ class Stage:
     async def elect_preferred(self) -> int:
         """Elects preferred leaders, as `quorumctl leaders elect` does. Returns the number of elections."""
         elected = 0
-        async for topic in self.client.all_topics():
+        async for topic in self.client.topics():
             response = await self.client.elect_leaders({topic.name: range(topic.partitions)})
             elected += sum(not each.error.code for each in response.results)
         return elected
@@ -118,7 +118,7 @@ class Stage:
                 request = [admin_pb2.NewTopic(name=name, partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR)]
                 response = await self.client.create_topics(request)
             except (NotReached, Unanswered):
-                found = [topic.name async for topic in self.client.all_topics() if topic.name == name]
+                found = [topic.name async for topic in self.client.topics() if topic.name == name]
                 if found:
                     return 0
                 continue

@@ -105,7 +105,7 @@ func (c *client) see(until time.Time) error {
 	err := error(nil)
 	for time.Now().Before(until) {
 		err = c.once(func(ctx context.Context, stub quorum_rpc.AdminServiceClient) error {
-			request := &quorum_rpc.ListTopicsRequest{Context: &quorum_rpc.RequestContext{TimeoutMs: int32(attempt.Milliseconds())}, Limit: 1}
+			request := &quorum_rpc.ListTopicsRequest{Context: &quorum_rpc.RequestContext{TimeoutMs: int32(attempt.Milliseconds())}, PageSize: 1}
 			listed, err := stub.ListTopics(ctx, request)
 			c.seen = max(c.seen, listed.GetAsOfOffset())
 			return err

@@ -20,6 +20,9 @@ from quorum.controller.topics.config_keys import KEYS
 
 TOPICS_PAGE_MAX: Final = 1_000
 PARTITIONS_PAGE_MAX: Final = 2_000
+BROKERS_PAGE_MAX: Final = 1_000
+RESOURCES_PAGE_MAX: Final = 1_000
+"""Maximum number of items in one page, also if a client wants more."""
 
 
 class TopicListing(NamedTuple):
@@ -79,14 +82,53 @@ class TopicDescription(NamedTuple):
     """The configs that were set on the topic itself, by key."""
 
 
-def describe_topic(image: MetadataImage, name: str, first_partition: int = 0, limit: int = 0) -> TopicDescription:
-    """Describes the topic with at most `limit` partitions from `first_partition` on (0, or more: PARTITIONS_PAGE_MAX)."""
+class TopicPlace(NamedTuple):
+    """A partition at which a page of descriptions begins. `topic_id`: the id that the topic had then; empty for any."""
+
+    topic: str
+    partition: int
+    topic_id: bytes = b""
+
+
+class DescribedTopics(NamedTuple):
+    """A page of descriptions. `next_place`: the beginning of the next page; None after the last page."""
+
+    topics: tuple[TopicDescription, ...]
+    next_place: TopicPlace | None
+
+
+def describe_topics(
+    image: MetadataImage, names: tuple[str, ...], place: TopicPlace | None = None, limit: int = 0
+) -> DescribedTopics:
+    """Describes topics in the given order, from `place` on (None: the first topic), with at most `limit` partitions in all (0, or
+    more: PARTITIONS_PAGE_MAX).
+
+    A repeated name is described once. A topic that does not exist counts as one partition.
+    """
+    room = limit if 0 < limit <= PARTITIONS_PAGE_MAX else PARTITIONS_PAGE_MAX
+    names = tuple(dict.fromkeys(names))
+    begin = 0 if place is None else names.index(place.topic)
+    found: list[TopicDescription] = []
+    for name in names[begin:]:
+        if room <= 0:
+            return DescribedTopics(tuple(found), TopicPlace(name, 0))
+        first = place.partition if place is not None and not found else 0
+        description = _described(image, name, first, room, b"" if place is None else place.topic_id)
+        found.append(description)
+        room -= max(1, len(description.partitions))
+        if description.partitions and description.partitions[-1].record.partition + 1 < description.partition_count:
+            end = description.partitions[-1].record.partition + 1
+            return DescribedTopics(tuple(found), TopicPlace(name, end, description.topic_id))
+    return DescribedTopics(tuple(found), None)
+
+
+def _described(image: MetadataImage, name: str, first: int, limit: int, topic_id: bytes) -> TopicDescription:
+    """Describes partitions from `first` on, or from 0 on if the topic is no longer the topic with `topic_id`."""
     topic = image.topic(name)
     if topic is None:
         return TopicDescription(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if not 0 < limit <= PARTITIONS_PAGE_MAX:
-        limit = PARTITIONS_PAGE_MAX
-    first = max(0, first_partition)
+    if first and topic_id not in (b"", topic.topic_id):
+        first = 0
     described: list[PartitionDescription] = []
     for number in range(first, min(first + limit, topic.partition_count)):
         record = topic.partition(number)
@@ -99,24 +141,6 @@ def describe_topic(image: MetadataImage, name: str, first_partition: int = 0, li
         partitions=tuple(described),
         configs=tuple(sorted(image.config(TOPIC_RESOURCE, name).items())),
     )
-
-
-def describe_topics(
-    image: MetadataImage, names: tuple[str, ...], first_partition: int = 0, limit: int = 0
-) -> tuple[TopicDescription, ...]:
-    """Describes the topics in the given order. `first_partition` is for the first topic; `limit` counts the partitions of all.
-
-    A topic for which the page has no room is described without its partitions, but with their count.
-    """
-    room = limit if 0 < limit <= PARTITIONS_PAGE_MAX else PARTITIONS_PAGE_MAX
-    found: list[TopicDescription] = []
-    for name in names:
-        description = describe_topic(image, name, first_partition if not found else 0, max(1, room))
-        if room <= 0:
-            description = description._replace(partitions=())
-        room -= len(description.partitions)
-        found.append(description)
-    return tuple(found)
 
 
 def _offline(image: MetadataImage, replicas: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
@@ -144,13 +168,32 @@ class BrokerListing(NamedTuple):
 PartitionCounts: TypeAlias = tuple[Counter[NodeId], Counter[NodeId]]
 
 
+class BrokerPage(NamedTuple):
+    """A page of brokers by id. `more`: other brokers come after this page."""
+
+    brokers: tuple[BrokerListing, ...]
+    more: bool
+
+
 def list_brokers(
-    image: MetadataImage, controller: Controller | None, counts: PartitionCounts | None = None
-) -> tuple[BrokerListing, ...]:
-    """All registered brokers by id; `counts` are those of `image`, if the caller had them counted elsewhere."""
+    image: MetadataImage,
+    controller: Controller | None,
+    counts: PartitionCounts | None = None,
+    *,
+    after: NodeId = -1,
+    limit: int = 0,
+) -> BrokerPage:
+    """Lists the registered brokers with ids above `after`, at most `limit` (0, or above BROKERS_PAGE_MAX: BROKERS_PAGE_MAX).
+
+    `counts` are those of `image`, if the caller had them counted elsewhere.
+    """
+    if not 0 < limit <= BROKERS_PAGE_MAX:
+        limit = BROKERS_PAGE_MAX
     led, replicas = partition_counts(image) if counts is None else counts
+    registered = sorted(broker_id for broker_id in image.brokers if broker_id > after)
     listed: list[BrokerListing] = []
-    for broker_id, registration in image.brokers.items():
+    for broker_id in registered[:limit]:
+        registration = image.brokers[broker_id]
         found = BrokerListing(
             registration, shown_state(registration), None, None, led[broker_id], replicas[broker_id], None
         )
@@ -163,7 +206,7 @@ def list_brokers(
                 session_deadline_ms=standing.session_deadline_ms,
             )
         listed.append(found)
-    return tuple(listed)
+    return BrokerPage(tuple(listed), len(registered) > limit)
 
 
 def partition_counts(image: MetadataImage) -> PartitionCounts:

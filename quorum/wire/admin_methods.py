@@ -22,6 +22,7 @@ from quorum.runtime.facade import ControllerNode
 from quorum.runtime.protocol.requests import ReadView
 from quorum.wire.convert import convert_admin as convert
 from quorum.wire.convert import convert_membership as membership
+from quorum.wire.convert import pages
 from quorum.wire.snapshot_hashes import SnapshotHashes
 
 SERVICE: Final = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
@@ -96,27 +97,45 @@ def request_type(row: Row) -> Any:
 
 
 def _list_topics(request: admin_pb2.ListTopicsRequest, view: ReadView) -> admin_pb2.ListTopicsResponse:
-    page = views.list_topics(view.image, request.after, request.limit)
+    page = views.list_topics(view.image, pages.name_after(request.page_token), pages.page_size(request.page_size))
     return convert.to_list_topics_response(page, view.as_of_offset)
 
 
 def _describe_topics(request: admin_pb2.DescribeTopicsRequest, view: ReadView) -> admin_pb2.DescribeTopicsResponse:
     convert.at_most(len(request.names), "topics")
     convert.nameable(request.names, "names")
-    described = views.describe_topics(view.image, tuple(request.names), request.first_partition, request.limit)
-    return convert.to_describe_topics_response(described, view.as_of_offset)
+    names, first = tuple(request.names), pages.page_size(request.first_partition, "first_partition")
+    place = pages.place_of(request.page_token, names)
+    if place is None and first and names:
+        place = views.TopicPlace(names[0], first)
+    page = views.describe_topics(view.image, names, place, pages.page_size(request.page_size))
+    return convert.to_describe_topics_response(page, view.as_of_offset)
 
 
 def _describe_configs(request: admin_pb2.DescribeConfigsRequest, view: ReadView) -> admin_pb2.DescribeConfigsResponse:
     convert.at_most(len(request.resources), "resources")
     convert.nameable([each.name for each in request.resources], "resources.name")
-    described = [views.describe_configs(view.image, each.resource_type, each.name) for each in request.resources]
-    return convert.to_describe_configs_response(described, view.as_of_offset)
+    begin, wanted = pages.number_of(request.page_token, first=0), pages.page_size(request.page_size)
+    end = begin + min(wanted or views.RESOURCES_PAGE_MAX, views.RESOURCES_PAGE_MAX)
+    asked = request.resources[begin:end]
+    described = [views.describe_configs(view.image, each.resource_type, each.name) for each in asked]
+    token = pages.number_token(end) if end < len(request.resources) else b""
+    return convert.to_describe_configs_response(described, token, view.as_of_offset)
 
 
-def _list_brokers(_: Any, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:
-    listed = views.list_brokers(view.image, view.controller, counts)
-    return convert.to_list_brokers_response(listed, view.as_of_offset, view.now_ms)
+def _count_partitions(request: admin_pb2.ListBrokersRequest, view: ReadView) -> views.PartitionCounts:
+    _brokers_wanted(request)  # a bad request is refused before the count
+    return views.partition_counts(view.image)
+
+
+def _list_brokers(request: admin_pb2.ListBrokersRequest, view: ReadView, counts: Any) -> admin_pb2.ListBrokersResponse:
+    after, limit = _brokers_wanted(request)
+    page = views.list_brokers(view.image, view.controller, counts, after=after, limit=limit)
+    return convert.to_list_brokers_response(page, view.as_of_offset, view.now_ms)
+
+
+def _brokers_wanted(request: admin_pb2.ListBrokersRequest) -> tuple[int, int]:
+    return pages.number_of(request.page_token, first=-1), pages.page_size(request.page_size)
 
 
 # --- answers of the node itself -----------------------------------------------------------------------------------------
@@ -177,10 +196,10 @@ ROWS: Final[tuple[Row, ...]] = (
     Viewed("ListTopics", _list_topics),
     Viewed("DescribeTopics", _describe_topics),
     Viewed("DescribeConfigs", _describe_configs),
-    Counted("ListBrokers", lambda _, view: views.partition_counts(view.image), _list_brokers),
+    Counted("ListBrokers", _count_partitions, _list_brokers),
     Counted(
         "DescribePartitionHealth",
-        lambda request, view: partition_health(view.image, request.limit),
+        lambda request, view: partition_health(view.image, pages.page_size(request.limit, "limit")),
         lambda _, view, found: convert.to_partition_health_response(found, view.as_of_offset),
     ),
     Asked("DescribeQuorum", _describe_quorum),

@@ -376,7 +376,7 @@ async def test_any_broker_answers_for_the_cluster(controller: FakeController, st
         told = await waiting
         assert told.error.code == common_pb2.NONE
         assert (told.generation, told.as_of_offset) == (1, controller.history.end)
-        assert not told.HasField("next")
+        assert not told.next_page_token
         assert [(node.broker_id, node.host, node.port) for node in told.nodes] == [(4, "b4", 9092)]
         assert [topic.name for topic in told.topics] == ["a"]
         assert told.controller_id == 4

@@ -78,11 +78,16 @@ async def ask(service: ClusterMetadata, **fields: Any) -> client_pb2.MetadataRes
 async def pages(service: ClusterMetadata, **fields: Any) -> list[client_pb2.MetadataResponse]:
     """As a client reads them: it goes on where the page before says."""
     told = [await ask(service, **fields)]
-    while told[-1].HasField("next"):
+    while told[-1].next_page_token:
         assert told[-1].topics, "a page that brings nothing, and asks to come again"
-        told.append(await ask(service, cursor=told[-1].next, **fields))
+        told.append(await ask(service, page_token=told[-1].next_page_token, **fields))
     assert all(page.error.code == 0 for page in told)
     return told
+
+
+def token(**fields: Any) -> bytes:
+    """The token of a page that no broker has sent, or none of this cluster."""
+    return client_pb2.MetadataCursor(**fields).SerializeToString()
 
 
 def partitions_of(told: list[client_pb2.MetadataResponse]) -> list[tuple[str, int]]:
@@ -97,7 +102,7 @@ async def test_pages_together_are_the_cluster() -> None:
     cluster = cluster_of(b=3, a=5, c=1)
     every = [("a", n) for n in range(5)] + [("b", n) for n in range(3)] + [("c", 0)]
     for limit in (1, 2, 3, 4, 5, 8, 9, 10, 0):
-        told = await pages(service_of(cluster), limit=limit)
+        told = await pages(service_of(cluster), page_size=limit)
         assert partitions_of(told) == every
         assert all(sum(len(topic.partitions) for topic in page.topics) <= (limit or 9) for page in told)
         assert {(page.generation, page.as_of_offset) for page in told} == {(3, cluster.image.offset)}
@@ -109,7 +114,7 @@ async def test_named_topics_come_in_pages_too() -> None:
     """As they are asked for, each once; one that is not there counts as a partition."""
     service = service_of(cluster_of(a=3, b=2))
     too_long = "x" * 300
-    told = await pages(service, names=["b", "nowhere", "b", too_long, "a"], limit=2)
+    told = await pages(service, names=["b", "nowhere", "b", too_long, "a"], page_size=2)
     assert partitions_of(told) == [("b", 0), ("b", 1), ("a", 0), ("a", 1), ("a", 2)]
     codes = {topic.name[:7]: topic.error.code for page in told for topic in page.topics}
     assert codes == {
@@ -119,34 +124,38 @@ async def test_named_topics_come_in_pages_too() -> None:
         "a": 0,
     }
     assert (await ask(service, names=[])).topics == []
-    told = await pages(service, names=[too_long, too_long + "y"], limit=1)
+    told = await pages(service, names=[too_long, too_long + "y"], page_size=1)
     assert len(told) == 1, "names that no topic can have are told apart by what a topic's name may have"
+    told = await pages(service, names=["a", "", "b"], page_size=3)
+    assert [len(page.topics) for page in told] == [1, 2], "a page that begins with the empty name has a token, too"
 
 
 async def test_what_changes_between_pages_is_told_as_of_each_page() -> None:
     """A topic that was created anew under the cursor is told from its beginning; one that is gone is passed over."""
     cluster = cluster_of(a=4, b=4, c=1)
     service = service_of(cluster)
-    first = await ask(service, limit=6)
-    assert (first.next.topic, first.next.partition) == ("b", 2)
+    first = await ask(service, page_size=6)
+    place = client_pb2.MetadataCursor.FromString(first.next_page_token)
+    assert (place.topic, place.partition) == ("b", 2)
 
     cluster.write(RemoveTopic("b", topic_id("b")))
-    gone = await ask(service, cursor=first.next)
+    gone = await ask(service, page_token=first.next_page_token)
     assert gone.as_of_offset > first.as_of_offset
     assert partitions_of([gone]) == [("c", 0)]
 
     cluster.write(Topic("b", b"n" * 16), partition("b", 0, (1,), 1)._replace(topic_id=b"n" * 16))
-    anew = await ask(service, cursor=first.next)
+    anew = await ask(service, page_token=first.next_page_token)
     assert partitions_of([anew]) == [("b", 0), ("c", 0)]
 
 
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"limit": -1}, "limit is -1"),
-        ({"cursor": client_pb2.MetadataCursor(topic="a", partition=-1)}, "the cursor is not from a page"),
-        ({"cursor": client_pb2.MetadataCursor(topic="a" * 300)}, "the cursor is not from a page"),
-        ({"names": ["a"], "cursor": client_pb2.MetadataCursor(topic="b")}, "not among the requested topics"),
+        ({"page_size": -1}, "page_size is -1"),
+        ({"page_token": token(topic="a", partition=-1)}, "page_token is not from an answer"),
+        ({"page_token": b"\xff"}, "page_token is not from an answer"),
+        ({"page_token": token(topic="a" * 300)}, "page_token is not from an answer"),
+        ({"names": ["a"], "page_token": token(topic="b")}, "not among the requested topics"),
         ({"names": [str(n) for n in range(NAMES_MAX + 1)]}, "send several requests"),
     ],
 )
@@ -159,9 +168,9 @@ async def test_a_request_that_makes_no_sense_is_refused_with_the_reason(fields: 
 async def test_a_cursor_from_anywhere_ends_somewhere() -> None:
     """Beyond the last partition, beyond the last topic: the last page, with nothing on it that was not asked for."""
     cluster = cluster_of(a=2, b=1)
-    beyond = client_pb2.MetadataCursor(topic="a", partition=7, topic_id=topic_id("a"))
-    assert partitions_of([await ask(service_of(cluster), cursor=beyond)]) == [("b", 0)]
-    assert (await ask(service_of(cluster), cursor=client_pb2.MetadataCursor(topic="z"))).topics == []
+    beyond = token(topic="a", partition=7, topic_id=topic_id("a"))
+    assert partitions_of([await ask(service_of(cluster), page_token=beyond)]) == [("b", 0)]
+    assert (await ask(service_of(cluster), page_token=token(topic="z"))).topics == []
 
 
 async def test_a_page_is_limited_by_bytes_where_replicas_are_many() -> None:
@@ -178,9 +187,9 @@ async def test_a_page_is_limited_by_bytes_where_replicas_are_many() -> None:
 
 async def test_whoever_asks_for_more_than_a_page_gets_a_page() -> None:
     """A client's limit makes pages smaller, and never larger."""
-    told = await ask(service_of(cluster_of(a=PAGE_PARTITIONS_MAX + 1)), limit=1 << 30)
+    told = await ask(service_of(cluster_of(a=PAGE_PARTITIONS_MAX + 1)), page_size=1 << 30)
     assert [len(topic.partitions) for topic in told.topics] == [PAGE_PARTITIONS_MAX]
-    assert told.next.partition == PAGE_PARTITIONS_MAX
+    assert client_pb2.MetadataCursor.FromString(told.next_page_token).partition == PAGE_PARTITIONS_MAX
 
 
 async def test_a_lease_that_lapses_while_a_page_is_built_keeps_it_from_being_answered() -> None:

@@ -82,7 +82,7 @@ class Cluster:
         return next(node for node in self.controllers.values() if node.endpoint == target)
 
     async def topic_names(self) -> set[str]:
-        return {topic.name async for topic in self.client.all_topics()}
+        return {topic.name async for topic in self.client.topics()}
 
     async def ends(self, node: DevNode, number: signal.Signals = signal.SIGKILL) -> int | None:
         """Sends the signal, waits for the end; gives the exit code."""

@@ -69,4 +69,4 @@ async def test_a_change_outlives_the_leader_that_it_was_sent_to(cluster: Cluster
         tasks.create_task(kill())
         for writer in range(4):
             tasks.create_task(write(writer))
-    assert {topic.name: topic.topic_id async for topic in cluster.client.all_topics()} == created
+    assert {topic.name: topic.topic_id async for topic in cluster.client.topics()} == created

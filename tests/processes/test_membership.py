@@ -203,7 +203,7 @@ async def test_a_voter_that_comes_back_elsewhere_is_found(cluster: Cluster) -> N
     async with cluster.dev.client(timeout_s=15) as client:
         await follows(cluster, broker, client)
         await client.create_topic("after", partitions=1, replication_factor=1)
-        assert {topic.name async for topic in client.all_topics()} == {"after"}
+        assert {topic.name async for topic in client.topics()} == {"after"}
         status = await client.describe_quorum(await client.leader())
         assert ports_of(status) == {node_id: node.port for node_id, node in cluster.controllers.items()}
 
@@ -256,7 +256,7 @@ async def test_all_hosts_are_renamed_at_once(cluster: Cluster) -> None:
     async with cluster.dev.client(timeout_s=20) as client:
         await follows(cluster, broker, client)
         await client.create_topic("without-help", partitions=1, replication_factor=1)
-        assert {topic.name async for topic in client.all_topics()} == {"renamed", "without-help"}
+        assert {topic.name async for topic in client.topics()} == {"renamed", "without-help"}
         status = await client.describe_quorum(await client.leader())
         assert ports_of(status) == {node_id: node.port for node_id, node in moved.items()}
 

@@ -58,7 +58,7 @@ async def test_one_of_three_is_left_and_the_cluster_lives_on(cluster: Cluster, t
     cluster.dev.start(left.name)
     async with AdminClient([left.endpoint], timeout_s=20) as client:
         assert await client.leader() == left.endpoint
-        assert {topic.name async for topic in client.all_topics()} == {f"topic-{number}" for number in range(5)}
+        assert {topic.name async for topic in client.topics()} == {f"topic-{number}" for number in range(5)}
         await client.create_topic("after", partitions=2, replication_factor=1)
         await cluster.online()
         await agree(cluster, client, left.endpoint)

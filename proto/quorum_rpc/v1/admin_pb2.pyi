@@ -165,14 +165,14 @@ class DeleteTopicsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[TopicResult, _Mapping]]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("context", "after", "limit")
+    __slots__ = ("context", "page_token", "page_size")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
-    AFTER_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
-    after: str
-    limit: int
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., after: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+    page_token: bytes
+    page_size: int
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class TopicListing(_message.Message):
     __slots__ = ("name", "topic_id", "partitions", "replication_factor")
@@ -187,32 +187,36 @@ class TopicListing(_message.Message):
     def __init__(self, name: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[int] = ..., replication_factor: _Optional[int] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "topics", "more", "local")
+    __slots__ = ("error", "leader", "as_of_offset", "topics", "more", "next_page_token", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     topics: _containers.RepeatedCompositeFieldContainer[TopicListing]
     more: bool
+    next_page_token: bytes
     local: LocalView
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicListing, _Mapping]]] = ..., more: bool = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicListing, _Mapping]]] = ..., more: bool = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class DescribeTopicsRequest(_message.Message):
-    __slots__ = ("context", "names", "first_partition", "limit")
+    __slots__ = ("context", "names", "first_partition", "page_size", "page_token")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     FIRST_PARTITION_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     names: _containers.RepeatedScalarFieldContainer[str]
     first_partition: int
-    limit: int
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., first_partition: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., names: _Optional[_Iterable[str]] = ..., first_partition: _Optional[int] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class PartitionDescription(_message.Message):
     __slots__ = ("partition", "leader_id", "leader_epoch", "partition_epoch", "replicas", "isr", "adding_replicas", "removing_replicas", "elr", "offline_replicas")
@@ -255,18 +259,20 @@ class TopicDescription(_message.Message):
     def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionDescription, _Mapping]]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class DescribeTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "topics", "local")
+    __slots__ = ("error", "leader", "as_of_offset", "topics", "next_page_token", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     topics: _containers.RepeatedCompositeFieldContainer[TopicDescription]
+    next_page_token: bytes
     local: LocalView
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicDescription, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ConfigResource(_message.Message):
     __slots__ = ("resource_type", "name")
@@ -335,12 +341,16 @@ class IncrementalAlterConfigsResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., offset: _Optional[int] = ..., results: _Optional[_Iterable[_Union[ConfigResult, _Mapping]]] = ...) -> None: ...
 
 class DescribeConfigsRequest(_message.Message):
-    __slots__ = ("context", "resources")
+    __slots__ = ("context", "resources", "page_size", "page_token")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
     resources: _containers.RepeatedCompositeFieldContainer[ConfigResource]
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ...) -> None: ...
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., resources: _Optional[_Iterable[_Union[ConfigResource, _Mapping]]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class DescribedResource(_message.Message):
     __slots__ = ("resource", "error", "configs")
@@ -353,18 +363,20 @@ class DescribedResource(_message.Message):
     def __init__(self, resource: _Optional[_Union[ConfigResource, _Mapping]] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., configs: _Optional[_Iterable[_Union[ConfigEntry, _Mapping]]] = ...) -> None: ...
 
 class DescribeConfigsResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "resources", "local")
+    __slots__ = ("error", "leader", "as_of_offset", "resources", "next_page_token", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     resources: _containers.RepeatedCompositeFieldContainer[DescribedResource]
+    next_page_token: bytes
     local: LocalView
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., resources: _Optional[_Iterable[_Union[DescribedResource, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class TopicPartitions(_message.Message):
     __slots__ = ("topic", "partitions")
@@ -445,10 +457,14 @@ class DescribePartitionHealthResponse(_message.Message):
     def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., partitions: _Optional[int] = ..., leaderless: _Optional[int] = ..., under_replicated: _Optional[int] = ..., first_leaderless: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., first_under_replicated: _Optional[_Iterable[_Union[TopicPartitions, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class ListBrokersRequest(_message.Message):
-    __slots__ = ("context",)
+    __slots__ = ("context", "page_size", "page_token")
     CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     context: RequestContext
-    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ...) -> None: ...
+    page_size: int
+    page_token: bytes
+    def __init__(self, context: _Optional[_Union[RequestContext, _Mapping]] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
 
 class BrokerListing(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "endpoints", "rack", "state", "last_contact_age_ms", "metadata_offset", "led_partitions", "replicas", "data_plane", "state_reason", "state_since_ms", "session_left_ms")
@@ -483,18 +499,20 @@ class BrokerListing(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_common_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., state: _Optional[_Union[_broker_pb2.BrokerState, str]] = ..., last_contact_age_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., led_partitions: _Optional[int] = ..., replicas: _Optional[int] = ..., data_plane: _Optional[str] = ..., state_reason: _Optional[str] = ..., state_since_ms: _Optional[int] = ..., session_left_ms: _Optional[int] = ...) -> None: ...
 
 class ListBrokersResponse(_message.Message):
-    __slots__ = ("error", "leader", "as_of_offset", "brokers", "local")
+    __slots__ = ("error", "leader", "as_of_offset", "brokers", "next_page_token", "local")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     leader: _common_pb2.LeaderHint
     as_of_offset: int
     brokers: _containers.RepeatedCompositeFieldContainer[BrokerListing]
+    next_page_token: bytes
     local: LocalView
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., leader: _Optional[_Union[_common_pb2.LeaderHint, _Mapping]] = ..., as_of_offset: _Optional[int] = ..., brokers: _Optional[_Iterable[_Union[BrokerListing, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ..., local: _Optional[_Union[LocalView, _Mapping]] = ...) -> None: ...
 
 class FenceBrokerRequest(_message.Message):
     __slots__ = ("context", "broker_id")

@@ -46,6 +46,12 @@ class AdminServiceStub(object):
     done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
     (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
+
+    Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
+    method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
+    request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
+    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
+    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
     """
 
     def __init__(self, channel):
@@ -177,6 +183,12 @@ class AdminServiceServicer(object):
     done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
     (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
+
+    Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
+    method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
+    request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
+    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
+    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
     """
 
     def CreateTopics(self, request, context):
@@ -212,7 +224,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeTopics(self, request, context):
-        """Describes topics with their partitions and configs. Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION.
+        """Describes topics with their partitions and configs, in pages. Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -227,7 +239,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeConfigs(self, request, context):
-        """Lists the configs that were set on topics and brokers. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION,
+        """Lists the configs that were set on topics and brokers, in pages. Errors of a resource: UNKNOWN_TOPIC_OR_PARTITION,
         INVALID_REQUEST.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -244,7 +256,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListBrokers(self, request, context):
-        """Lists all registered brokers.
+        """Lists all registered brokers by id, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -476,6 +488,12 @@ class AdminService(object):
     done), THROTTLING_QUOTA_EXCEEDED (too many requests wait: nothing was done), RECORD_BATCH_TOO_LARGE, STORAGE_ERROR
     (the disk is full or damaged: nothing was done), REQUEST_TIMED_OUT (a change may have been made) and
     UNKNOWN_SERVER_ERROR (a mistake in the program; do not repeat the request).
+
+    Lists come in pages. `page_size` is the maximum number of items in one page: if it is unset or above the maximum of the
+    method, the maximum holds; if it is negative, the request is refused. `next_page_token` of a page is `page_token` of the
+    request for the next page, in which all other fields stay the same. Each page is as of its own `as_of_offset`: an item
+    that was created or deleted between two pages may be missing or present, and all others are named once. Answers
+    without these fields are small: DescribeQuorum (at most 32 voters), ListSnapshots, DescribePartitionHealth.
     """
 
     @staticmethod

@@ -9,20 +9,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class MetadataRequest(_message.Message):
-    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms", "cursor", "limit")
+    __slots__ = ("topics", "listener", "min_offset", "max_wait_ms", "page_token", "page_size")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     LISTENER_FIELD_NUMBER: _ClassVar[int]
     MIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
-    CURSOR_FIELD_NUMBER: _ClassVar[int]
-    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     topics: TopicNames
     listener: str
     min_offset: int
     max_wait_ms: int
-    cursor: MetadataCursor
-    limit: int
-    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., cursor: _Optional[_Union[MetadataCursor, _Mapping]] = ..., limit: _Optional[int] = ...) -> None: ...
+    page_token: bytes
+    page_size: int
+    def __init__(self, topics: _Optional[_Union[TopicNames, _Mapping]] = ..., listener: _Optional[str] = ..., min_offset: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., page_token: _Optional[bytes] = ..., page_size: _Optional[int] = ...) -> None: ...
 
 class MetadataCursor(_message.Message):
     __slots__ = ("topic", "partition", "topic_id")
@@ -87,7 +87,7 @@ class TopicMetadata(_message.Message):
     def __init__(self, name: _Optional[str] = ..., error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., topic_id: _Optional[bytes] = ..., is_internal: bool = ..., partitions: _Optional[_Iterable[_Union[PartitionMetadata, _Mapping]]] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
 class MetadataResponse(_message.Message):
-    __slots__ = ("error", "cluster_id", "as_of_offset", "controller_id", "nodes", "topics", "generation", "next")
+    __slots__ = ("error", "cluster_id", "as_of_offset", "controller_id", "nodes", "topics", "generation", "next_page_token")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     AS_OF_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -95,7 +95,7 @@ class MetadataResponse(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
-    NEXT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     error: _common_pb2.Error
     cluster_id: str
     as_of_offset: int
@@ -103,8 +103,8 @@ class MetadataResponse(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     topics: _containers.RepeatedCompositeFieldContainer[TopicMetadata]
     generation: int
-    next: MetadataCursor
-    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., cluster_id: _Optional[str] = ..., as_of_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ..., generation: _Optional[int] = ..., next: _Optional[_Union[MetadataCursor, _Mapping]] = ...) -> None: ...
+    next_page_token: bytes
+    def __init__(self, error: _Optional[_Union[_common_pb2.Error, _Mapping]] = ..., cluster_id: _Optional[str] = ..., as_of_offset: _Optional[int] = ..., controller_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicMetadata, _Mapping]]] = ..., generation: _Optional[int] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...
 
 class BrokerStatusRequest(_message.Message):
     __slots__ = ()

@@ -15,6 +15,8 @@ from quorum.wire.words import endpoint_text, id_text, optional, state_text
 if TYPE_CHECKING:
     from quorum_rpc.v1 import admin_pb2
 
+    from metaquorum import AdminClient
+
 _COLUMNS = (
     Column("ID", "broker_id"),
     Column("STATE", "state"),
@@ -39,11 +41,11 @@ def brokers() -> None:
 @command
 def list_(options: Options, expect_online: bool) -> None:
     """Lists the registered brokers as the active controller sees them."""
-    response = ask(options, lambda client: client.list_brokers())
-    rows = [_row(broker) for broker in response.brokers]
+    as_of_offset, listed = ask(options, _all_brokers)
+    rows = [_row(broker) for broker in listed]
     shown = [{**row, "endpoints_text": [each["endpoint"] for each in row["endpoints"]]} for row in rows]
     is_table = options.output == "table"
-    document = {"as_of_offset": response.as_of_offset, "brokers": shown if is_table else rows}
+    document = {"as_of_offset": as_of_offset, "brokers": shown if is_table else rows}
     emit(options.output, document, rows="brokers", columns=_COLUMNS)
     if expect_online and any(row["state"] != "online" for row in rows):
         raise SystemExit(EXIT_UNHEALTHY)
@@ -58,8 +60,8 @@ def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
     The reason and the time come from the broker's record in the metadata log, so every controller tells the same, also after a
     failover. The log of the controller that was active then has a line with more: search it for the event `broker fenced`.
     """
-    response = ask(options, lambda client: client.list_brokers())
-    found = {broker.broker_id: _description(broker) for broker in response.brokers}
+    as_of_offset, listed = ask(options, _all_brokers)
+    found = {broker.broker_id: _description(broker) for broker in listed}
     missing = [broker_id for broker_id in broker_ids if broker_id not in found]
     if missing:
         text = ", ".join(map(str, missing))
@@ -70,7 +72,15 @@ def describe(options: Options, broker_ids: tuple[int, ...]) -> None:
     if options.output == "table":
         emit("table", {}, heading=[line for each in described for line in _lines(each)])
     else:
-        emit(options.output, {"as_of_offset": response.as_of_offset, "brokers": described}, rows="brokers")
+        emit(options.output, {"as_of_offset": as_of_offset, "brokers": described}, rows="brokers")
+
+
+async def _all_brokers(client: AdminClient) -> tuple[int, list[admin_pb2.BrokerListing]]:
+    """The offset that the first page is as of, and the brokers of all pages."""
+    from quorum_rpc.v1 import admin_pb2
+
+    pages = [page async for page in client.pages(admin_pb2.ListBrokersRequest(), admin_pb2.ListBrokersResponse)]
+    return pages[0].as_of_offset, [broker for page in pages for broker in page.brokers]
 
 
 def _description(broker: admin_pb2.BrokerListing) -> dict[str, Any]:

@@ -133,7 +133,7 @@ async def _look(client: AdminClient) -> dict[str, Any]:
     document = _of_quorum(heard)
     if document["leader_id"] is not None:
         try:
-            document["brokers"] = [_broker(each) for each in (await client.list_brokers()).brokers]
+            document["brokers"] = [_broker(each) async for each in client.brokers()]
             document["partitions"] = _partitions(await client.partition_health(NAMED))
         except AdminError as e:
             document["error"] = " ".join(e.message.split())

@@ -68,7 +68,7 @@ def elect(
         elif topic is not None:
             wanted = {topic: (await client.describe_topic(topic)).partition_count}
         else:
-            wanted = {each.name: each.partitions async for each in client.all_topics()}
+            wanted = {each.name: each.partitions async for each in client.topics()}
         results: list[admin_pb2.ElectionResult] = []
         for request in requests_for(wanted):
             results += (await client.elect_leaders(request)).results

@@ -154,7 +154,7 @@ async def make_plan(client: AdminClient, wanted: Sequence[WantedTopic]) -> Plan:
     Raises:
         Impossible: naming every topic that cannot be made what it should be.
     """
-    there = {topic.name: topic async for topic in client.all_topics()}
+    there = {topic.name: topic async for topic in client.topics()}
     configs = await _configs(client, [topic.name for topic in wanted if topic.name in there])
     plan, problems = Plan(), []
     for topic in wanted:
@@ -198,8 +198,7 @@ async def _configs(client: AdminClient, names: Sequence[str]) -> dict[str, dict[
     configs: dict[str, dict[str, str]] = {}
     for some in batched(names, lambda name: 1, BATCH_PARTITIONS, BATCH_TOPICS):
         resources = [admin_pb2.ConfigResource(resource_type=TOPIC_RESOURCE, name=name) for name in some]
-        response = await client.describe_configs(resources)
-        for each in response.resources:
+        async for each in client.described_configs(resources):
             configs[each.resource.name] = {entry.key: entry.value for entry in each.configs}
     return configs
 

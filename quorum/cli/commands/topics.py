@@ -52,7 +52,7 @@ def list_(options: Options) -> None:
     """Lists all topics by name."""
 
     async def work(client: AdminClient) -> list[dict[str, Any]]:
-        return [_listing(topic) async for topic in client.all_topics()]
+        return [_listing(topic) async for topic in client.topics()]
 
     emit(options.output, {"topics": ask(options, work)}, rows="topics", columns=_LISTING)
 
@@ -113,7 +113,13 @@ def describe(options: Options, names: tuple[str, ...]) -> None:
     """Shows topics with their configs and partitions."""
 
     async def work(client: AdminClient) -> list[admin_pb2.TopicDescription]:
-        return [await client.describe_topic(name) for name in names]
+        from metaquorum import AdminError
+
+        described = [topic async for topic in client.described_topics(names)]
+        for topic in described:
+            if topic.error.code:
+                raise AdminError.of(topic.error)
+        return described
 
     described = [_description(topic) for topic in ask(options, work)]
     if options.output != "table":

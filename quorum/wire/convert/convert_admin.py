@@ -36,7 +36,9 @@ from quorum.controller.protocol.election_commands import (
 )
 from quorum.controller.views import (
     BrokerListing,
+    BrokerPage,
     DescribedResource,
+    DescribedTopics,
     PartitionDescription,
     TopicDescription,
     TopicPage,
@@ -46,6 +48,7 @@ from quorum.runtime.protocol.requests import NodeStatus, ReplicaView
 from quorum.wire.convert.convert_broker import to_broker_state
 from quorum.wire.convert.convert_membership import to_voter
 from quorum.wire.convert.errors import BadMessage, item_error, leader_hint
+from quorum.wire.convert.pages import number_token, place_token
 from quorum.wire.convert.parts import to_endpoint, to_snapshot_id
 from snapshots.store import SnapshotInfo
 
@@ -240,14 +243,15 @@ def to_list_topics_response(page: TopicPage, as_of_offset: int) -> admin_pb2.Lis
             for each in page.topics
         ],
         more=page.more,
+        next_page_token=page.topics[-1].name.encode() if page.more else b"",
     )
 
 
-def to_describe_topics_response(
-    described: Sequence[TopicDescription], as_of_offset: int
-) -> admin_pb2.DescribeTopicsResponse:
+def to_describe_topics_response(page: DescribedTopics, as_of_offset: int) -> admin_pb2.DescribeTopicsResponse:
     return admin_pb2.DescribeTopicsResponse(
-        as_of_offset=as_of_offset, topics=[_topic(each, len(described)) for each in described]
+        as_of_offset=as_of_offset,
+        topics=[_topic(each, len(page.topics)) for each in page.topics],
+        next_page_token=place_token(page.next_place),
     )
 
 
@@ -279,10 +283,11 @@ def _partition(description: PartitionDescription) -> admin_pb2.PartitionDescript
 
 
 def to_describe_configs_response(
-    described: Sequence[DescribedResource], as_of_offset: int
+    described: Sequence[DescribedResource], next_page_token: bytes, as_of_offset: int
 ) -> admin_pb2.DescribeConfigsResponse:
     return admin_pb2.DescribeConfigsResponse(
         as_of_offset=as_of_offset,
+        next_page_token=next_page_token,
         resources=[
             admin_pb2.DescribedResource(
                 resource=admin_pb2.ConfigResource(resource_type=each.resource_type, name=each.resource_name),
@@ -294,11 +299,11 @@ def to_describe_configs_response(
     )
 
 
-def to_list_brokers_response(
-    listed: Iterable[BrokerListing], as_of_offset: int, now_ms: int
-) -> admin_pb2.ListBrokersResponse:
+def to_list_brokers_response(page: BrokerPage, as_of_offset: int, now_ms: int) -> admin_pb2.ListBrokersResponse:
     return admin_pb2.ListBrokersResponse(
-        as_of_offset=as_of_offset, brokers=[_broker_listing(each, now_ms) for each in listed]
+        as_of_offset=as_of_offset,
+        brokers=[_broker_listing(each, now_ms) for each in page.brokers],
+        next_page_token=number_token(page.brokers[-1].registration.broker_id) if page.more else b"",
     )
 
 

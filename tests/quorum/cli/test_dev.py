@@ -126,7 +126,7 @@ async def test_a_cluster_lives_and_dies(tmp_path: Path) -> None:
         assert cluster.running() == []
         await cluster.up()
         async with cluster.client() as client:
-            assert [topic.name async for topic in client.all_topics()] == ["after-the-fall", "orders"]
+            assert [topic.name async for topic in client.topics()] == ["after-the-fall", "orders"]
     finally:
         await cluster.down()
     assert cluster.running() == []

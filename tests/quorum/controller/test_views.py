@@ -15,7 +15,7 @@ from quorum.controller.protocol.commands import (
 )
 from quorum.controller.protocol.config import ControllerConfig
 from quorum.controller.topics.config_keys import BROKER_KEYS, TOPIC_KEYS
-from quorum.controller.views import describe_configs, describe_topic, describe_topics, list_brokers, list_topics
+from quorum.controller.views import TopicPlace, describe_configs, describe_topics, list_brokers, list_topics
 from tests.quorum.controller.cluster import Cluster, registration
 
 
@@ -40,25 +40,58 @@ def test_a_topic_is_described_in_pages() -> None:
     cluster = Cluster(2)
     cluster.create_one(NewTopic("t", 5, 2, configs=(("retention.ms", "7"),)))
     cluster.contact(1, wants_fence=True)
-    page = describe_topic(cluster.image, "t", first_partition=2, limit=2)
+    (page,), next_place = describe_topics(cluster.image, ("t",), TopicPlace("t", 2), limit=2)
 
     assert [described.record.partition for described in page.partitions] == [2, 3]
     assert all(described.offline_replicas == (1,) for described in page.partitions)
     assert (page.partition_count, page.configs) == (5, (("retention.ms", "7"),))
-    missing = describe_topic(cluster.image, "ghost")
+    assert next_place == TopicPlace("t", 4, page.topic_id)
+    ((missing,), none) = describe_topics(cluster.image, ("ghost",))
     assert (missing.error, missing.message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic 'ghost'")
-    assert describe_topic(cluster.image, "t", first_partition=-3, limit=1).partitions[0].record.partition == 0
+    assert none is None
 
 
 def test_several_topics_share_a_page() -> None:
-    """The limit is of partitions over all topics; a topic without room still says how many it has."""
+    """The limit is of partitions over all topics, and one that does not exist counts as one. All pages together are everything,
+    once."""
     cluster = Cluster(1)
     for name in ("a", "b", "c"):
         cluster.create(name, 3, 1)
-    described = describe_topics(cluster.image, ("a", "b", "c"), first_partition=1, limit=4)
+    names = ("a", "ghost", "b", "a", "c")
+    for limit in range(1, 12):
+        seen: list[tuple[str, int | None]] = []
+        place: TopicPlace | None = None
+        while True:
+            topics, place = describe_topics(cluster.image, names, place, limit)
+            page = [
+                (topic.name, number)
+                for topic in topics
+                for number in ([each.record.partition for each in topic.partitions] or [None])
+            ]
+            assert 0 < len(page) <= limit
+            seen += page
+            if place is None:
+                break
+        assert seen == [*(("a", n) for n in range(3)), ("ghost", None), *((name, n) for name in "bc" for n in range(3))]
 
-    assert [len(topic.partitions) for topic in described] == [2, 2, 0]
-    assert [topic.partition_count for topic in described] == [3, 3, 3]
+
+def test_a_topic_that_was_created_anew_between_two_pages_begins_anew() -> None:
+    """Its other half would be of another topic."""
+    cluster = Cluster(1)
+    cluster.create("a", 3, 1)
+    _, place = describe_topics(cluster.image, ("a",), limit=2)
+    assert place is not None
+    ((other,), _) = describe_topics(cluster.image, ("a",), place._replace(topic_id=bytes(16)), limit=2)
+    assert [each.record.partition for each in other.partitions] == [0, 1]
+
+
+def test_brokers_are_listed_in_pages() -> None:
+    """By id, each page after the last id of the one before."""
+    cluster = Cluster(5)
+    first = list_brokers(cluster.image, None, limit=2)
+    rest = list_brokers(cluster.image, None, after=first.brokers[-1].registration.broker_id, limit=3)
+    assert [each.registration.broker_id for page in (first, rest) for each in page.brokers] == [0, 1, 2, 3, 4]
+    assert (first.more, rest.more) == (True, False)
 
 
 def test_brokers_are_listed_with_what_they_carry() -> None:
@@ -66,7 +99,7 @@ def test_brokers_are_listed_with_what_they_carry() -> None:
     cluster = Cluster(3)
     cluster.assign("t", (0, 1), (0, 2), (1, 0))
     cluster.contact(2, wants_fence=True)
-    listed = list_brokers(cluster.image, cluster.controller)
+    listed = list_brokers(cluster.image, cluster.controller).brokers
 
     assert [(broker.state, broker.led_partitions, broker.replicas) for broker in listed] == [
         (BrokerState.ONLINE, 2, 3),
@@ -74,7 +107,7 @@ def test_brokers_are_listed_with_what_they_carry() -> None:
         (BrokerState.FENCED, 0, 1),
     ]
     assert listed[0].last_contact_ms == cluster.now_ms
-    bare = list_brokers(cluster.image, None)
+    bare = list_brokers(cluster.image, None).brokers
     assert (bare[0].state, bare[0].last_contact_ms, bare[0].metadata_offset) == (BrokerState.ONLINE, None, None)
 
 
@@ -127,6 +160,6 @@ def test_a_broker_that_shut_down_in_order_is_offline_for_every_leader() -> None:
     cluster.controller = Controller(ControllerConfig(), random.Random(2))
     cluster.controller.activate(cluster.image, cluster.now_ms)
 
-    states = [broker.state for broker in list_brokers(cluster.image, cluster.controller)]
+    states = [broker.state for broker in list_brokers(cluster.image, cluster.controller).brokers]
     assert states == [BrokerState.OFFLINE, BrokerState.FENCED]
-    assert [broker.state for broker in list_brokers(cluster.image, None)] == states
+    assert [broker.state for broker in list_brokers(cluster.image, None).brokers] == states

@@ -104,8 +104,8 @@ def _operators() -> dict[str, Any]:
             context=CONTEXT, topics=[admin_pb2.NewPartitions(name="orders", total_count=3)]
         ),
         "DeleteTopics": admin_pb2.DeleteTopicsRequest(context=CONTEXT, names=["orders"]),
-        "ListTopics": admin_pb2.ListTopicsRequest(context=CONTEXT, limit=10),
-        "DescribeTopics": admin_pb2.DescribeTopicsRequest(context=CONTEXT, names=["orders"], limit=10),
+        "ListTopics": admin_pb2.ListTopicsRequest(context=CONTEXT, page_size=10),
+        "DescribeTopics": admin_pb2.DescribeTopicsRequest(context=CONTEXT, names=["orders"], page_size=10),
         "IncrementalAlterConfigs": admin_pb2.IncrementalAlterConfigsRequest(context=CONTEXT, alterations=[alteration]),
         "DescribeConfigs": admin_pb2.DescribeConfigsRequest(context=CONTEXT, resources=[resource]),
         "ListBrokers": admin_pb2.ListBrokersRequest(context=CONTEXT),

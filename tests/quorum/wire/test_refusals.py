@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import pytest
+from quorum_rpc.v1.client_pb2 import MetadataCursor
 from quorum_rpc.v1.common_pb2 import FeatureRange
 
 from metadata_log.format.errors import ErrorCode
@@ -343,7 +344,11 @@ CHANGES: Final = (
         E.INVALID_REQUEST,
     ),
 )
-READS: Final = (*LEADERS,)
+PAGES: Final = (
+    *LEADERS,
+    of_operators("page_size", -1, E.INVALID_REQUEST),
+    of_operators("page_token", b"\xff", E.INVALID_REQUEST),
+)
 OPERATORS: Final = {
     "CreateTopics": (
         *CHANGES,
@@ -385,20 +390,24 @@ OPERATORS: Final = {
         Row("10,001 operations", busy, many("alterations.0.operations", 10_001), E.INVALID_REQUEST),
         Row("10,001 resources", busy, many("alterations", 10_001), E.INVALID_REQUEST),
     ),
-    "ListTopics": READS,
+    "ListTopics": PAGES,
     "DescribeTopics": (
-        *READS,
+        *PAGES,
+        of_operators("first_partition", -1, E.INVALID_REQUEST),
+        of_operators("page_token", MetadataCursor(topic="orders", partition=-1).SerializeToString(), E.INVALID_REQUEST),
+        of_operators("page_token", MetadataCursor(topic="moved").SerializeToString(), E.INVALID_REQUEST),
         of_operators("names", ["nobody"], E.UNKNOWN_TOPIC_OR_PARTITION),
         Row("10,001 topics", busy, many("names", 10_001), E.INVALID_REQUEST),
     ),
     "DescribeConfigs": (
-        *READS,
+        *PAGES,
+        of_operators("page_token", b"12345678901", E.INVALID_REQUEST),
         of_operators("resources.0.resource_type", 99, E.INVALID_REQUEST),
         of_operators("resources.0.name", "nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
         Row("10,001 resources", busy, many("resources", 10_001), E.INVALID_REQUEST),
     ),
-    "ListBrokers": READS,
-    "DescribePartitionHealth": READS,
+    "ListBrokers": (*PAGES, of_operators("page_token", b"-1", E.INVALID_REQUEST)),
+    "DescribePartitionHealth": (*LEADERS, of_operators("limit", -1, E.INVALID_REQUEST)),
     "ElectLeaders": (
         *CHANGES,
         of_operators("election_type", 1, E.INVALID_REQUEST),

@@ -35,7 +35,7 @@ async def test_a_topic_is_created_listed_described_and_deleted(client: AdminClie
     """One topic's life, each answer with its offset."""
     created = await client.create_topic("orders", partitions=5, replication_factor=3, configs={"retention.ms": "1000"})
     assert (created.name, created.partitions, created.replication_factor) == ("orders", 5, 3)
-    assert [topic.name async for topic in client.all_topics()] == ["orders"]
+    assert [topic.name async for topic in client.topics()] == ["orders"]
     described = await client.describe_topic("orders")
     assert [each.partition for each in described.partitions] == [0, 1, 2, 3, 4]
     assert all(each.leader_id in each.isr and sorted(each.replicas) == [0, 1, 2] for each in described.partitions)
@@ -65,7 +65,7 @@ async def test_per_topic_errors_stand_in_the_results(client: AdminClient) -> Non
     topics = [admin_pb2.NewTopic(name=name, partitions=1, replication_factor=3) for name in ("good", "no/good")]
     response = await client.create_topics(topics)
     assert [result.error.code for result in response.results] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
-    assert [topic.name async for topic in client.all_topics()] == ["good"]
+    assert [topic.name async for topic in client.topics()] == ["good"]
 
 
 async def test_configs_are_altered_and_described(client: AdminClient) -> None:
@@ -284,7 +284,7 @@ async def test_without_a_leader_the_client_waits_no_longer_than_its_timeout(node
 async def test_a_dead_endpoint_is_passed_over(target: str) -> None:
     """The first address refuses, the second one answers."""
     async with AdminClient(["127.0.0.1:1", target], timeout_s=2.0) as client:
-        assert [topic.name async for topic in client.all_topics()] == []
+        assert [topic.name async for topic in client.topics()] == []
         assert (await client.describe_quorum()).node_id == 1
         with pytest.raises(NotReached):
             await client.describe_quorum("127.0.0.1:1")

@@ -1,0 +1,133 @@
+"""Lists in pages: one way for all methods, and the client asks for all pages by itself."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from quorum_rpc.v1 import admin_pb2, admin_pb2_grpc, client_pb2
+
+from metaquorum import AdminClient
+from quorum.controller import views
+from service_kit.rpc.api_methods import ADMIN, API, Kind
+from tests.quorum.wire.fake_node import FakeNode
+from tests.quorum.wire.refusing import refusal_of
+
+SERVICES = (
+    admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    client_pb2.DESCRIPTOR.services_by_name["ClusterMetadataService"],
+)
+SMALL = {"DescribePartitionHealth", "DescribeQuorum", "CanRestart", "ListSnapshots", "BrokerStatus"}
+"""The reads whose answers do not grow with the cluster, or name only as much as the client wants."""
+
+
+def test_every_read_is_paged_in_one_way() -> None:
+    """`page_size` and `page_token`, answered with `next_page_token`; a new read is paged, or is named above as small."""
+    found = {}
+    for service in SERVICES:
+        for method in service.methods:
+            if API[service.name][method.name] is Kind.READ and method.name not in SMALL:
+                fields, answered = method.input_type.fields_by_name, method.output_type.fields_by_name
+                assert {"page_size", "page_token"} <= set(fields.keys()), method.name
+                assert "next_page_token" in answered, method.name
+                types = (fields["page_size"].type, fields["page_token"].type, answered["next_page_token"].type)
+                found[method.name] = types
+    assert set(found) == {"ListTopics", "DescribeTopics", "DescribeConfigs", "ListBrokers", "Metadata"}
+    assert len(set(found.values())) == 1, found
+    assert not SMALL - {*ADMIN, *API["ClusterMetadataService"]}
+
+
+def _topic(name: str) -> admin_pb2.ConfigResource:
+    return admin_pb2.ConfigResource(resource_type=2, name=name)
+
+
+NAMES = ("a", "b", "c", "d", "e")
+LISTS: dict[str, Callable[[AdminClient, int], AsyncIterator[Any]]] = {
+    "topics": lambda client, size: client.topics(size),
+    "topics with partitions": lambda client, size: client.described_topics(NAMES, size),
+    "configs": lambda client, size: client.described_configs([*map(_topic, NAMES)], size),
+    "brokers": lambda client, size: client.brokers(size),
+}
+
+
+@pytest.mark.parametrize("what", LISTS)
+async def test_pages_of_any_size_together_are_the_whole_list(client: AdminClient, node: FakeNode, what: str) -> None:
+    for name in NAMES:
+        node.cluster.create(name, 3, 3)
+    whole = [each.SerializeToString() async for each in LISTS[what](client, 0)]
+    assert len(whole) == (3 if what == "brokers" else 5)
+    for page_size in (1, 2, 3, 4, 7, 1 << 30):
+        assert [each.SerializeToString() async for each in LISTS[what](client, page_size)] == whole
+
+
+async def test_a_page_is_no_larger_than_its_maximum(client: AdminClient, node: FakeNode) -> None:
+    """A client that wants more gets the maximum, and a token."""
+    resources = [_topic("a")] * (views.RESOURCES_PAGE_MAX + 1)
+    page = await client.describe_configs(resources, page_size=1 << 30)
+    assert (len(page.resources), page.next_page_token) == (views.RESOURCES_PAGE_MAX, b"1000")
+    assert len([each async for each in client.described_configs(resources)]) == len(resources)
+
+
+async def test_a_topic_that_goes_between_two_pages_moves_no_other(client: AdminClient, node: FakeNode) -> None:
+    """The token is the last name, which need not exist any more."""
+    for name in NAMES:
+        node.cluster.create(name, 1, 3)
+    seen = []
+    async for topic in client.topics(2):
+        seen.append(topic.name)
+        if topic.name == "b":
+            await client.delete_topics(["a", "b"])
+    assert seen == list(NAMES)
+
+
+async def test_a_topic_that_is_made_anew_between_two_pages_is_described_anew(
+    client: AdminClient, node: FakeNode
+) -> None:
+    """Halves of two topics are no topic."""
+    node.cluster.create("a", 5, 3)
+    first = await client.describe_topics(["a"], page_size=3)
+    await client.delete_topics(["a"])
+    node.cluster.create("a", 4, 3)
+    second = await client.describe_topics(["a"], page_token=first.next_page_token)
+    assert first.topics[0].topic_id != second.topics[0].topic_id
+    assert [each.partition for each in second.topics[0].partitions] == [0, 1, 2, 3]
+
+
+async def test_a_bad_page_size_is_refused_by_name(channel: grpc.aio.Channel) -> None:
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    refusal = await refusal_of(stub.ListTopics(admin_pb2.ListTopicsRequest(page_size=-7)))
+    assert (refusal.reason, "page_size is -7" in refusal.message) == ("INVALID_REQUEST", True)
+
+
+async def test_a_token_of_another_list_is_refused_by_name(channel: grpc.aio.Channel) -> None:
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    refusal = await refusal_of(stub.ListBrokers(admin_pb2.ListBrokersRequest(page_token=b"orders")))
+    assert (refusal.reason, "page_token" in refusal.message) == ("INVALID_REQUEST", True)
+
+
+async def test_a_client_of_0_1_0_finds_the_next_page(channel: grpc.aio.Channel, node: FakeNode) -> None:
+    """It reads `more`, and sends the last name, or the number of the next partition, where this release has tokens."""
+    for name in NAMES:
+        node.cluster.create(name, 3, 3)
+    stub: Any = admin_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+    page = await stub.ListTopics(admin_pb2.ListTopicsRequest(page_size=2))
+    assert page.more
+    rest = await stub.ListTopics(admin_pb2.ListTopicsRequest(page_token=page.topics[-1].name.encode()))
+    assert ([each.name for each in rest.topics], rest.more) == (["c", "d", "e"], False)
+    half = await stub.DescribeTopics(admin_pb2.DescribeTopicsRequest(names=["a"], first_partition=2))
+    assert [each.partition for each in half.topics[0].partitions] == [2]
+
+
+async def test_a_page_of_0_1_0_has_a_next_one(client: AdminClient, node: FakeNode) -> None:
+    """Such a controller sends no token, and takes the last name for one."""
+    for name in NAMES:
+        node.cluster.create(name, 1, 3)
+    call = client.call
+
+    async def without_token(request: Any, response_type: Any, *, repeatable: bool = True) -> Any:
+        page = await call(request, response_type, repeatable=repeatable)
+        page.ClearField("next_page_token")
+        return page
+
+    client.call = without_token  # type: ignore[method-assign,assignment]
+    assert [each.name async for each in client.topics(2)] == list(NAMES)
