@@ -8,6 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("metadata_log", "quorum", "broker_agent", "clients", "service_kit", "metaquorum", "snapshots", "scripts")
 ROOM_FILES_MAX = 20
 FILE_LINES_MAX = 500
+TEST_LINES_MAX = 700
 FUNCTION_LINES_MAX = 60
 
 
@@ -31,8 +32,10 @@ def test_no_room_has_more_files_than_a_reader_can_survey() -> None:
 
 
 def test_no_file_is_longer_than_a_reader_will_read() -> None:
-    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in files()}
-    assert not {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX}
+    """A file of tests may be longer, because each test is read alone."""
+    caps = dict.fromkeys(files(), FILE_LINES_MAX) | dict.fromkeys((ROOT / "tests").rglob("*.py"), TEST_LINES_MAX)
+    lengths = {file: len(file.read_text().splitlines()) for file in caps}
+    assert not {str(file.relative_to(ROOT)): lines for file, lines in lengths.items() if lines > caps[file]}
 
 
 def test_every_function_fits_a_screen() -> None:
