@@ -19,18 +19,12 @@ from typing import Final
 
 from metadata_log.format.ids import uuid_text
 from quorum.controller.protocol.happenings import (
+    FREQUENT,
     BrokerFenced,
-    ConfigsChanged,
     Happening,
-    IsrGrown,
-    IsrShrunk,
-    LeadersElected,
     LogDirectoriesLost,
-    PartitionsAdded,
     ReplicasMoved,
     StateReason,
-    TopicsCreated,
-    TopicsDeleted,
 )
 from quorum.runtime.active.story import Told
 from service_kit.process.logs import get_logger
@@ -39,10 +33,6 @@ log = get_logger(__name__)
 
 LINES_MAX: Final = 5
 """How many lines of one kind of FREQUENT happenings are written at most between two looks."""
-FREQUENT: Final = (
-    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected
-)  # fmt: skip
-"""The kinds of which a client or a broker may cause any number."""
 
 
 class HappeningLines:

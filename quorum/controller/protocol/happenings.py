@@ -274,6 +274,11 @@ Happening: TypeAlias = (
     | ControllerRegistered
 )
 
+FREQUENT: Final = (
+    TopicsCreated, PartitionsAdded, TopicsDeleted, ConfigsChanged, IsrShrunk, IsrGrown, LeadersElected
+)  # fmt: skip
+"""The kinds of which a client or a broker may cause any number."""
+
 KINDS: Final[tuple[str, ...]] = tuple([happening.kind for happening in get_args(Happening)])
 """The kinds of all happenings."""
 

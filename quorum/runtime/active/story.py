@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from metadata_log.format.ids import Offset
-from quorum.controller.protocol.happenings import BrokerFenced, Happening
+from quorum.controller.protocol.happenings import FREQUENT, BrokerFenced, Happening
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.runtime.protocol.tallies import Tallies
 
-TOLD_KEPT: Final = 1_000
-"""Maximum number of counted happenings that wait for `take`; the oldest are dropped above this number."""
+FREQUENT_KEPT: Final = 1_000
+"""Maximum number of happenings of FREQUENT kinds that wait for `take`; above this number they are counted only."""
+TOLD_KEPT: Final = 10_000
+"""Maximum number of happenings that wait for `take`, should nobody take them. Brokers cause far fewer in a turn."""
 
 
 class Told(NamedTuple):
@@ -38,6 +40,8 @@ class Story:
         self._tallies = tallies
         self._waiting: deque[Told] = deque()
         self._told: deque[Told] = deque(maxlen=TOLD_KEPT)
+        self._frequent = 0
+        """How many of `_told` are of FREQUENT kinds."""
 
     def appended(self, happenings: Sequence[Happening], offset: Offset, request: RequestIdentity | None) -> None:
         """Keeps the happenings of a decision until its batch, which ends at `offset`, is committed."""
@@ -48,6 +52,10 @@ class Story:
         while self._waiting and self._waiting[0].offset <= offset:
             told = self._waiting.popleft()
             self._count(told.happening)
+            if isinstance(told.happening, FREQUENT):
+                self._frequent += 1
+                if self._frequent > FREQUENT_KEPT:
+                    continue
             self._told.append(told)
 
     def _count(self, happening: Happening) -> None:
@@ -65,4 +73,5 @@ class Story:
             return []
         told = list(self._told)
         self._told.clear()
+        self._frequent = 0
         return told

@@ -32,7 +32,7 @@ from quorum.controller.protocol.happenings import (
 )
 from quorum.controller.protocol.request_outcomes import RequestIdentity
 from quorum.core.protocol.inputs import ShutDown
-from quorum.runtime.active.story import TOLD_KEPT, Story, Told
+from quorum.runtime.active.story import FREQUENT_KEPT, TOLD_KEPT, Story, Told
 from quorum.runtime.protocol.node_config import NodeConfig
 from quorum.runtime.protocol.requests import MetadataFetch, Refused
 from quorum.runtime.protocol.tallies import Tallies
@@ -171,6 +171,25 @@ def test_the_sum_of_many_batches_is_told_even_if_the_last_decision_has_no_record
     assert online.happening == BrokerOnline(7, epoch)
     assert led.happening == ReplicasMoved(7, StateReason.CAUGHT_UP, 1, without_leader=0, isr_changed=0, unclean=0)
     assert online.offset < led.offset == lone.node.log.end
+
+
+def test_no_number_of_changed_configs_hides_a_broker_that_was_fenced() -> None:
+    """A disk hangs, and then one turn applies all that has waited. All happenings are counted; those of brokers are all told."""
+    tallies = Tallies()
+    story = Story(tallies)
+    fenced = BrokerFenced(7, 3, StateReason.SESSION_ENDED, 9_000)
+    story.appended((fenced,), 1, None)
+    for offset in range(2, 5_000):
+        story.appended((CHANGED,), offset, None)
+    story.appended((BrokerOnline(7, 3),), 5_000, None)
+    story.applied(5_000)
+    told = [each.happening for each in story.take()]
+    assert told == [fenced, *[CHANGED] * FREQUENT_KEPT, BrokerOnline(7, 3)]
+    assert tallies.happenings.total == 5_000
+
+    story.appended((CHANGED,), 5_001, None)
+    story.applied(5_001)
+    assert [each.happening for each in story.take()] == [CHANGED], "the next turn begins to count anew"
 
 
 def test_a_story_that_nobody_takes_stays_small() -> None:
