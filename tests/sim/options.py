@@ -1,7 +1,7 @@
 """What one simulated run is like: drawn from its seed, so that no two runs are alike (swarm testing)."""
 
 import random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker_agent.session.session_config import SessionConfig
 from metadata_log.format.fetch_size import PIECE_BYTES_MIN
@@ -40,21 +40,13 @@ class Options(NamedTuple):
     disk_full_every_ms: float
     read_failure_every_ms: float
     slow_disk_every_ms: float
-    hanging_disk_every_ms: float
     broker_disk_trouble_every_ms: float
-    rot_every_ms: float
     membership_every_ms: float
     disk_replaced_every_ms: float
     auto_join: bool
     cut_every_ms: float
     cut_for_ms: float
     one_way_chance: float
-    split_every_ms: float
-    """The controllers are cut off from each other; everybody else reaches them all."""
-    check_quorum_ms: int
-    """How long a leader that no majority follows goes on in the belief that it leads."""
-    broker_away_every_ms: float
-    """A broker that runs is out of the controllers' reach for about a session."""
     pause_every_ms: float
     pause_for_ms: float
     wall_step_every_ms: float
@@ -71,120 +63,34 @@ class Options(NamedTuple):
     slice_changes: int
     request_ids: bool
     outcomes_max: int
-    scrub_interval_ms: int
-    piece_bytes_min: int
-    """With which every fetch begins; a small one takes most batches apart."""
-    forged_chance: float
+
+    # Drawn with dice of their own (`_LATER`), so that a seed without these is the history that it was.
+    rot_every_ms: float = 0.0
+    split_every_ms: float = 0.0
+    """The controllers are cut off from each other; everybody else reaches them all."""
+    check_quorum_ms: int = RaftConfig().check_quorum_ms
+    """How long a leader that no majority follows goes on in the belief that it leads."""
+    broker_away_every_ms: float = 0.0
+    """A broker that runs is out of the controllers' reach for about a session."""
+    scrub_interval_ms: int = 0
+    hanging_disk_every_ms: float = 0.0
+    piece_bytes_min: int = PIECE_BYTES_MIN
+    """The size of a first fetch; with a small one most batches travel in parts."""
+    forged_chance: float = 0.0
     """How often a snapshot is sent from bad memory."""
-    slow_link_every_ms: float
-    slow_links_at_the_end: bool
+    slow_link_every_ms: float = 0.0
+    slow_links_at_the_end: bool = False
     """When all is well, a follower and a broker must catch up behind slow links (L8)."""
 
     @classmethod
     def draw(cls, rng: random.Random) -> "Options":
-        """Each kind of fault is absent from some runs: what hides behind a noisy fault shows when that one is away."""
-
-        def sometimes(value: float, chance: float = 0.7) -> float:
-            return value if rng.random() < chance else 0.0
-
-        voters = rng.choice((3, 3, 3, 3, 3, 5, 5, 1, 2))
-        membership_every_ms = sometimes(rng.uniform(200.0, 2_000.0), 0.35)
-        changes = membership_every_ms > 0
-        drawn = cls(
-            controllers=voters,
-            spares=rng.randint(0, 5 - voters) if changes else 0,
-            brokers=rng.choice((0, 1, 2, 3, 3)),
-            client_every_ms=rng.choice((5.0, 20.0, 60.0, 200.0)),
-            loss=sometimes(rng.uniform(0.0, 0.15)),
-            duplicate=sometimes(rng.uniform(0.0, 0.15)),
-            delay_min_ms=rng.uniform(0.1, 3.0),
-            delay_max_ms=rng.choice((4.0, 10.0, 40.0)),
-            slow_chance=sometimes(rng.uniform(0.0, 0.03)),
-            crash_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
-            restart_after_ms=rng.uniform(20.0, 2_000.0),
-            power_cut_chance=rng.random(),
-            crash_inside_chance=rng.uniform(0.0, 0.8),
-            crash_at_election_chance=sometimes(rng.uniform(0.0, 0.5), 0.5),
-            crash_of_all_chance=sometimes(0.2, 0.5),
-            broker_trouble_every_ms=sometimes(rng.uniform(300.0, 6_000.0)),
-            flush_failure_every_ms=sometimes(rng.uniform(1_000.0, 8_000.0), 0.3),
-            disk_full_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
-            read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
-            slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
-            hanging_disk_every_ms=0.0,
-            broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
-            rot_every_ms=0.0,
-            membership_every_ms=membership_every_ms,
-            disk_replaced_every_ms=sometimes(rng.uniform(3_000.0, 10_000.0), 0.6 if changes else 0.0),
-            auto_join=changes and rng.random() < 0.7,
-            cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
-            cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
-            one_way_chance=rng.random(),
-            split_every_ms=0.0,
-            check_quorum_ms=RaftConfig().check_quorum_ms,
-            broker_away_every_ms=0.0,
-            pause_every_ms=sometimes(rng.uniform(800.0, 6_000.0), 0.5),
-            pause_for_ms=rng.uniform(50.0, 3_000.0),
-            wall_step_every_ms=sometimes(2_000.0, 0.3),
-            clock_drift=sometimes(0.04, 0.5),
-            only_majority_heals=not changes and rng.random() < 0.3,
-            flush_max_ms=rng.choice((0.5, 3.0, 30.0)),
-            mark_bytes=rng.choice((1 << 11, 1 << 13, 1 << 30)),
-            retention_bytes=rng.choice((1 << 12, 1 << 14, UNLIMITED_BYTES)),
-            segment_bytes=rng.choice((1 << 12, 1 << 14, 1 << 16)),
-            tail_bytes=rng.choice((1 << 10, 1 << 16)),
-            session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
-            slice_changes=rng.choice((2, 1_000)),
-            request_ids=rng.random() < 0.5,
-            outcomes_max=rng.choice((5, 30)),
-            scrub_interval_ms=0,
-            piece_bytes_min=PIECE_BYTES_MIN,
-            forged_chance=0.0,
-            slow_link_every_ms=0.0,
-            slow_links_at_the_end=False,
-        )
-        # With dice of their own, so that a seed without these is the history that it was.
+        """Each kind of fault is absent from some runs: the bugs behind a noisy fault show when that fault is away."""
+        drawn = _first(rng)
         apart = random.Random()
         apart.setstate(rng.getstate())
-        # One loss at a time: not where disks are replaced, nor where a majority must do without the others.
-        if voters >= 3 and not changes and not drawn.only_majority_heals:
-            drawn = drawn._replace(rot_every_ms=apart.uniform(500.0, 4_000.0) if apart.random() < 0.8 else 0.0)
-        # What is told late must be met within a run: sessions so short that many end, so few writes that it lasts, and disks
-        # so slow that what is decided is long not committed.
-        if voters > 1 and apart.random() < 0.4:
-            drawn = drawn._replace(
-                split_every_ms=apart.uniform(500.0, 4_000.0),
-                check_quorum_ms=apart.choice((1_000, 3_000)),
-                session_timeout_ms=apart.choice((1_500, drawn.session_timeout_ms)),
-                client_every_ms=max(20.0, drawn.client_every_ms),
-            )
-            if apart.random() < 0.5:
-                # Nothing else breaks: who is deposed lives on behind its cut, and so do the brokers that come to it.
-                drawn = drawn._replace(
-                    crash_every_ms=0.0,
-                    broker_trouble_every_ms=0.0,
-                    cut_every_ms=0.0,
-                    pause_every_ms=0.0,
-                    flush_failure_every_ms=0.0,
-                    membership_every_ms=0.0,
-                    disk_replaced_every_ms=0.0,
-                )
-        if drawn.brokers and apart.random() < 0.4:
-            drawn = drawn._replace(
-                broker_away_every_ms=apart.uniform(500.0, 3_000.0),
-                slow_disk_every_ms=apart.choice((drawn.slow_disk_every_ms, apart.uniform(400.0, 2_000.0))),
-                session_timeout_ms=1_500,
-                client_every_ms=max(60.0, drawn.client_every_ms),
-            )
-        return drawn._replace(
-            scrub_interval_ms=apart.choice((0, 500, 4_000)),
-            hanging_disk_every_ms=apart.uniform(4_000.0, 12_000.0) if apart.random() < 0.2 else 0.0,
-            piece_bytes_min=apart.choice((128, 128, 128, PIECE_BYTES_MIN)),
-            forged_chance=apart.choice((0.0, 0.3, 0.6)),
-            slow_link_every_ms=apart.uniform(500.0, 5_000.0) if apart.random() < 0.3 else 0.0,
-            # Rot that is found only then is mended with pieces of a megabyte.
-            slow_links_at_the_end=drawn.brokers > 0 and voters >= 3 and not drawn.rot_every_ms and apart.random() < 0.8,
-        )
+        for draw_more in _LATER:
+            drawn = draw_more(drawn, apart)
+        return drawn
 
     def node_config(self) -> NodeConfig:
         """How the controllers are configured. Lease and quorum age are the defaults' share of the session."""
@@ -223,3 +129,115 @@ class Options(NamedTuple):
             contact_interval_ms=share(1_000),
             piece_bytes_min=self.piece_bytes_min,
         )
+
+
+def _first(rng: random.Random) -> Options:
+    def sometimes(value: float, chance: float = 0.7) -> float:
+        return value if rng.random() < chance else 0.0
+
+    voters = rng.choice((3, 3, 3, 3, 3, 5, 5, 1, 2))
+    membership_every_ms = sometimes(rng.uniform(200.0, 2_000.0), 0.35)
+    changes = membership_every_ms > 0
+    return Options(
+        controllers=voters,
+        spares=rng.randint(0, 5 - voters) if changes else 0,
+        brokers=rng.choice((0, 1, 2, 3, 3)),
+        client_every_ms=rng.choice((5.0, 20.0, 60.0, 200.0)),
+        loss=sometimes(rng.uniform(0.0, 0.15)),
+        duplicate=sometimes(rng.uniform(0.0, 0.15)),
+        delay_min_ms=rng.uniform(0.1, 3.0),
+        delay_max_ms=rng.choice((4.0, 10.0, 40.0)),
+        slow_chance=sometimes(rng.uniform(0.0, 0.03)),
+        crash_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
+        restart_after_ms=rng.uniform(20.0, 2_000.0),
+        power_cut_chance=rng.random(),
+        crash_inside_chance=rng.uniform(0.0, 0.8),
+        crash_at_election_chance=sometimes(rng.uniform(0.0, 0.5), 0.5),
+        crash_of_all_chance=sometimes(0.2, 0.5),
+        broker_trouble_every_ms=sometimes(rng.uniform(300.0, 6_000.0)),
+        flush_failure_every_ms=sometimes(rng.uniform(1_000.0, 8_000.0), 0.3),
+        disk_full_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
+        read_failure_every_ms=sometimes(rng.uniform(2_000.0, 8_000.0), 0.2),
+        slow_disk_every_ms=sometimes(rng.uniform(1_000.0, 6_000.0), 0.2),
+        broker_disk_trouble_every_ms=sometimes(rng.uniform(500.0, 5_000.0), 0.3),
+        membership_every_ms=membership_every_ms,
+        disk_replaced_every_ms=sometimes(rng.uniform(3_000.0, 10_000.0), 0.6 if changes else 0.0),
+        auto_join=changes and rng.random() < 0.7,
+        cut_every_ms=sometimes(rng.uniform(400.0, 5_000.0)),
+        cut_for_ms=rng.choice((300.0, 1_500.0, 4_000.0)) * rng.uniform(0.5, 1.5),
+        one_way_chance=rng.random(),
+        pause_every_ms=sometimes(rng.uniform(800.0, 6_000.0), 0.5),
+        pause_for_ms=rng.uniform(50.0, 3_000.0),
+        wall_step_every_ms=sometimes(2_000.0, 0.3),
+        clock_drift=sometimes(0.04, 0.5),
+        only_majority_heals=not changes and rng.random() < 0.3,
+        flush_max_ms=rng.choice((0.5, 3.0, 30.0)),
+        mark_bytes=rng.choice((1 << 11, 1 << 13, 1 << 30)),
+        retention_bytes=rng.choice((1 << 12, 1 << 14, UNLIMITED_BYTES)),
+        segment_bytes=rng.choice((1 << 12, 1 << 14, 1 << 16)),
+        tail_bytes=rng.choice((1 << 10, 1 << 16)),
+        session_timeout_ms=rng.choice((1_500, 3_000, 9_000)),
+        slice_changes=rng.choice((2, 1_000)),
+        request_ids=rng.random() < 0.5,
+        outcomes_max=rng.choice((5, 30)),
+    )
+
+
+def _rot(drawn: Options, rng: random.Random) -> Options:
+    """One loss at a time: no rot where disks are replaced, nor where a majority must do without the others."""
+    if drawn.controllers < 3 or drawn.membership_every_ms or drawn.only_majority_heals:
+        return drawn
+    return drawn._replace(rot_every_ms=rng.uniform(500.0, 4_000.0) if rng.random() < 0.8 else 0.0)
+
+
+def _splits(drawn: Options, rng: random.Random) -> Options:
+    """Leaders that learn late of their successors, in sessions so short that many end, under few writes."""
+    if drawn.controllers == 1 or rng.random() >= 0.4:
+        return drawn
+    drawn = drawn._replace(
+        split_every_ms=rng.uniform(500.0, 4_000.0),
+        check_quorum_ms=rng.choice((1_000, 3_000)),
+        session_timeout_ms=rng.choice((1_500, drawn.session_timeout_ms)),
+        client_every_ms=max(20.0, drawn.client_every_ms),
+    )
+    if rng.random() >= 0.5:
+        return drawn
+    # No other fault: a deposed leader lives on behind its cut, and so do the brokers that come to it.
+    return drawn._replace(
+        crash_every_ms=0.0,
+        broker_trouble_every_ms=0.0,
+        cut_every_ms=0.0,
+        pause_every_ms=0.0,
+        flush_failure_every_ms=0.0,
+        membership_every_ms=0.0,
+        disk_replaced_every_ms=0.0,
+    )
+
+
+def _brokers_away(drawn: Options, rng: random.Random) -> Options:
+    """Brokers out of reach for a session, and disks so slow that a decision is long not committed."""
+    if not drawn.brokers or rng.random() >= 0.4:
+        return drawn
+    return drawn._replace(
+        broker_away_every_ms=rng.uniform(500.0, 3_000.0),
+        slow_disk_every_ms=rng.choice((drawn.slow_disk_every_ms, rng.uniform(400.0, 2_000.0))),
+        session_timeout_ms=1_500,
+        client_every_ms=max(60.0, drawn.client_every_ms),
+    )
+
+
+def _disks_and_links(drawn: Options, rng: random.Random) -> Options:
+    """Rot that is found behind a slow link only would be mended with pieces of a megabyte: no slow link at the end there."""
+    may_end_slowly = drawn.brokers > 0 and drawn.controllers >= 3 and not drawn.rot_every_ms
+    return drawn._replace(
+        scrub_interval_ms=rng.choice((0, 500, 4_000)),
+        hanging_disk_every_ms=rng.uniform(4_000.0, 12_000.0) if rng.random() < 0.2 else 0.0,
+        piece_bytes_min=rng.choice((128, 128, 128, PIECE_BYTES_MIN)),
+        forged_chance=rng.choice((0.0, 0.3, 0.6)),
+        slow_link_every_ms=rng.uniform(500.0, 5_000.0) if rng.random() < 0.3 else 0.0,
+        slow_links_at_the_end=may_end_slowly and rng.random() < 0.8,
+    )
+
+
+_LATER: Final = (_rot, _splits, _brokers_away, _disks_and_links)
+"""One step after the other: a later one sees what the earlier ones have drawn."""
