@@ -96,6 +96,8 @@ _HAPPENINGS = (
     "ISR grew",
     "only a majority heals",
     "caught up over a slow link",
+    "happening told",
+    "reason of a broker's state written",
 )
 
 _BY_A_FATAL_ERROR = {(BrokerState.FENCED, BrokerState.OFFLINE), (BrokerState.ONLINE, BrokerState.OFFLINE)}
