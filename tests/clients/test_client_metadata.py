@@ -114,6 +114,23 @@ def test_a_new_topic_is_asked_for_at_once_and_alone() -> None:
     assert client.ask() == MetadataRequestPlan(("b",), client.metadata.request_version, True)
 
 
+def test_an_update_for_one_topic_is_partial_only_while_the_topic_is_new() -> None:
+    """1. The client knows "a" and adds "b". An update for "b" asks for "b" alone, without back-off.
+    2. An update for "a" asks for both topics.
+    """
+    client = Client().knows("a")
+    client.metadata.add("b", client.now_ms)
+    version = client.metadata.request_update_for_topic("b")
+    assert version == client.metadata.update_version
+    assert (client.ask().topics, client.ask().is_partial) == (("b",), True)
+
+    assert client.metadata.request_update_for_topic("a") == version
+    client.now_ms += 100
+    assert (client.ask().topics, client.ask().is_partial) == (("a", "b"), False)
+    client.refresh(topic("a"), topic("b"))
+    assert client.metadata.update_version > version
+
+
 def test_an_answer_to_an_older_request_does_not_stand_for_a_topic_added_since() -> None:
     """Request versions: the request was under way when the topic was added, so another one is due."""
     client = Client()

@@ -21,6 +21,7 @@ from metaquorum import AdminClient, AdminError, MayHaveHappened, NoLeader, NotRe
 from quorum.cli.errors import of_admin_error
 from quorum.controller import views
 from quorum.controller.protocol.commands import Command, CommandReply, DeleteTopics, DeleteTopicsReply, TopicResult
+from quorum.controller.protocol.config import ControllerConfig
 from quorum.runtime.protocol.requests import LeaderHint, Refused
 from quorum.wire.admin_methods import CALLS
 from quorum.wire.convert import convert_raft as convert
@@ -85,6 +86,31 @@ async def test_brokers_are_listed_with_what_the_controller_knows(client: AdminCl
     assert {each.state for each in response.brokers} == {broker_pb2.ONLINE}
     assert response.brokers[0].endpoints[0].host == "b0"
     assert not response.brokers[0].HasField("rack")
+
+
+async def test_a_broker_is_forgotten_by_hand_once_it_is_gone(client: AdminClient, node: FakeNode) -> None:
+    """A broker that still fetches is refused: it would register again at once."""
+    with pytest.raises(AdminError) as refused:
+        await client.unregister_broker(2)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    cluster = node.cluster
+    cluster.now_ms += ControllerConfig().session_timeout_ms
+    for broker_id in (0, 1):
+        cluster.contact(broker_id)
+    while (due := cluster.controller.due(cluster.image, cluster.now_ms)) is not None:
+        cluster.run(due)
+    assert (await client.unregister_broker(2)).offset == cluster.image.offset
+    assert [broker.broker_id async for broker in client.brokers()] == [0, 1]
+
+
+async def test_partitions_are_added_to_a_topic(client: AdminClient) -> None:
+    """Each topic has a result of its own, and a trial changes nothing."""
+    await client.create_topic("orders", partitions=2, replication_factor=3)
+    wanted = [admin_pb2.NewPartitions(name=name, total_count=5) for name in ("orders", "unknown")]
+    for validate_only, partitions in ((True, 2), (False, 5)):
+        answer = await client.create_partitions(wanted, validate_only=validate_only)
+        assert [each.error.code for each in answer.results] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert len((await client.describe_topic("orders")).partitions) == partitions
 
 
 async def test_partitions_that_lack_something_are_counted_and_named(client: AdminClient, node: FakeNode) -> None:
