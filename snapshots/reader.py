@@ -121,7 +121,7 @@ def batches_of(file: File, path: str) -> Iterator[tuple[int, Batch]]:
         except LogFormatError as e:
             raise SnapshotCorrupt.at(path, position, str(e)) from e
         if not verify_chain(batch, chain):
-            raise SnapshotCorrupt.at(path, position, "the batch does not continue the batch before")
+            raise SnapshotCorrupt.at(path, position, "the batch does not continue the previous batch")
         chain = batch.chain
         yield position, batch
         position += len(batch.data)

@@ -143,7 +143,7 @@ class Shape:
         for name, value, allowed in zip(self.names, fields, self.allowed, strict=True):
             # Exact types: True is an int to isinstance, but would have other bytes on disk.
             if not (type(value) in allowed or (value is None and types.NoneType in allowed)):
-                raise LogFormatError(f"{self.cls.__name__}.{name}: {value!r:.40} has not the type of this field")
+                raise LogFormatError(f"{self.cls.__name__}.{name}: {value!r:.40} does not have the type of this field")
         self.signatures.add(signature)
 
     def shortest(self, record: tuple[Any, ...]) -> Fields:

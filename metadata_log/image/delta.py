@@ -113,7 +113,7 @@ class MetadataDelta(TopicDelta):
     def _feature(self, record: FeatureLevel, offset: Offset) -> None:
         level = self._features.get(record.name)
         if record.level < 0 or (self._kind is DeltaKind.LOADING and not record.level):
-            raise Misfit(f"feature {record.name} with level {record.level}, which is not possible")
+            raise Misfit(f"feature {record.name} cannot have level {record.level}")
         old = None if level is None else FeatureLevel(record.name, level)
         self._exchange(old, record if record.level else None)
         if record.level:
