@@ -156,8 +156,8 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class RegisterFailed:
-    """The controller refused registration `number` with `code`, or did not answer (REQUEST_TIMED_OUT).
+class RequestFailed:
+    """The controller refused request `number` with `code`, or did not answer.
 
     `generation` is the controller's, if it differs from the broker's (INVALID_CONTROL_GENERATION).
     """
@@ -168,6 +168,17 @@ class RegisterFailed:
     leader: LeaderHint | None = None
     generation: int = 0
 
+    @property
+    def believed_leader(self) -> LeaderHint | None:
+        """The leader that the controller named. A controller that does not authorize this broker is not believed: it might name
+        itself for ever."""
+        return None if self.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else self.leader
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterFailed(RequestFailed):
+    """A registration has failed; without an answer in time the code is REQUEST_TIMED_OUT."""
+
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswered:
@@ -177,14 +188,8 @@ class FetchAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchFailed:
-    """The controller refused fetch `number` with `code`, or its stream broke (BROKER_NOT_AVAILABLE). `generation`: as above."""
-
-    number: int
-    code: ErrorCode
-    message: str
-    leader: LeaderHint | None = None
-    generation: int = 0
+class FetchFailed(RequestFailed):
+    """A fetch has failed; after a break of its stream the code is BROKER_NOT_AVAILABLE."""
 
 
 @dataclass(frozen=True, slots=True)

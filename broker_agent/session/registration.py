@@ -13,9 +13,21 @@ process that was registered once goes on trying, unless another process holds th
        record is at offset 57, and a late request of epoch 40 is refused as STALE_BROKER_EPOCH.
 """
 
+from typing import Final
+
 from broker_agent.session.lifecycle import Position
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Uuid
+
+FATAL: Final = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Refusals that another attempt cannot cure: an operator must change something."""
 
 
 class Registration:
@@ -61,6 +73,15 @@ class Registration:
         """
         previous = self._previous_incarnations
         return previous[failures % len(previous)] if previous else None
+
+    def is_fatal(self, code: ErrorCode) -> bool:
+        """Tells whether a refusal with `code` ends the process at once.
+
+        A process that was registered once has the right certificate. If a controller does not authorize this process, that
+        controller is wrong, and the next one is asked.
+        """
+        is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self.was_registered
+        return code in FATAL and not is_one_controllers
 
     def is_given_up(self, code: ErrorCode, now_ms: int) -> bool:
         """Tells whether a refusal with `code` ends the attempts to register."""

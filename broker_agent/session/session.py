@@ -4,8 +4,8 @@ Pure: `step(input, now_ms)` returns what the agent should do, and `next_deadline
 a `TimerFired`. The agent drives this class in production, and the simulator drives the same class.
 
 The session has four parts, each with a rule of its own: `registration` (this process's broker epoch), `fetch_schedule` (one
-request in flight, never a busy loop), `store_position` (the store follows the log, never back in time) and `lease` (how long the
-broker may serve without contact). This file connects them to the states of a broker's life.
+request in flight, never a busy loop), `store_position` (the store follows the log, never back in time) and `life` (the broker's
+state, and the lease: how long it may serve without contact). This file connects the parts.
 
 *Every lease counts from sending* (see `lease`). A leader that has not heard from a majority lately answers without a lease, and
 such an answer renews nothing.
@@ -25,9 +25,8 @@ import random
 from typing import assert_never
 
 from broker_agent.session.fetch_schedule import FetchSchedule, Sent
-from broker_agent.session.lease import Lease
+from broker_agent.session.life import Life
 from broker_agent.session.lifecycle import (
-    EDGES,
     AbandonFetch,
     Applied,
     BatchesRefused,
@@ -44,11 +43,11 @@ from broker_agent.session.lifecycle import (
     Input,
     LeaderHint,
     LeaseLapsed,
-    LeaseMode,
     LeaseRenewed,
     Position,
     Registered,
     RegisterFailed,
+    RequestFailed,
     SnapshotFailed,
     StateChanged,
     StopRequested,
@@ -62,17 +61,6 @@ from broker_agent.session.store_position import StorePosition, Work
 from metadata_log.format.errors import ErrorCode
 from metadata_log.format.ids import Epoch, Offset
 
-_FATAL = frozenset(
-    {
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
-        ErrorCode.INVALID_REGISTRATION,
-        ErrorCode.UNSUPPORTED_VERSION,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
-"""Refusals that another attempt cannot cure: an operator must change something. CLUSTER_AUTHORIZATION_FAILED is in this set for a
-process that was never registered. For a process that was, the controller that answered is wrong, and the next one is asked."""
-
 _NOT_REGISTERED = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
@@ -80,8 +68,6 @@ class Session:
     """One broker process's session. Attributes without an underscore are for reading only."""
 
     def __init__(self, config: SessionConfig, rng: random.Random, generation: int = 1) -> None:
-        self.state = BrokerState.OFFLINE
-        self.reason = "recovering the local store"
         self.generation = generation
         """The cluster's generation: grows when an operator recovers the cluster without a majority, into a new history."""
         self.high_watermark: Offset = 0
@@ -90,11 +76,9 @@ class Session:
         self._registration = Registration(config.initial_registration_timeout_ms)
         self._schedule = FetchSchedule(config, rng)
         self._store = StorePosition()
-        self._lease = Lease()
+        self._life = Life(config.lease_mode)
         self._controller_epoch: Epoch = 0
         self._stop_until_ms = 0
-        self._fenced_while_stopping = False
-        """True if the broker leads no partition while it stops: it does not serve clients, and no leader has to move away."""
         self._effects: list[Effect] = []
 
     # --- called by the agent -----------------------------------------------------------------------------------------
@@ -104,7 +88,8 @@ class Session:
         if self.exited:
             return []
         assert not self._effects
-        self._check_lease(now_ms)
+        if self._life.notice_lapse(now_ms):
+            self._effects.append(LeaseLapsed())
         self._take(happened, now_ms)
         if not self.exited:
             self._run_deadlines(now_ms)
@@ -118,26 +103,33 @@ class Session:
             return None
         deadlines = [
             self._schedule.next_deadline_ms(),
-            self._lease.until_ms if self._needs_lease and not self._lease.lapsed else None,
+            self._life.lease_deadline_ms,
             self._stop_until_ms if self.state is BrokerState.STOPPING else None,
         ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def may_serve(self, now_ms: int) -> bool:
         """Tells whether clients may be answered now. Callers ask at each request: a process that was paused has not stepped."""
-        if self.state not in (BrokerState.ONLINE, BrokerState.STOPPING) or self._fenced_while_stopping:
-            return False
-        return self._config.lease_mode is LeaseMode.ADVISORY or self._lease.holds(now_ms)
+        return self._life.may_serve(now_ms)
+
+    @property
+    def state(self) -> BrokerState:
+        return self._life.state
+
+    @property
+    def reason(self) -> str:
+        """The reason for the state."""
+        return self._life.reason
 
     @property
     def lease_lapsed(self) -> bool:
         """True if the lease has ended and the broker was neither fenced nor confirmed since."""
-        return self._lease.lapsed
+        return self._life.lease.lapsed
 
     @property
     def lease_until_ms(self) -> int:
         """The end of the lease, exclusive."""
-        return self._lease.until_ms
+        return self._life.lease.until_ms
 
     @property
     def broker_epoch(self) -> int | None:
@@ -156,8 +148,8 @@ class Session:
 
     def check_invariants(self) -> None:
         self._schedule.check_invariants()
+        self._life.check_invariants()
         assert self.state is not BrokerState.ONLINE or self.broker_epoch is not None, self.reason
-        assert not self.lease_lapsed or self._needs_lease, "only a broker that serves can have a lapsed lease"
 
     # --- inputs ------------------------------------------------------------------------------------------------------
 
@@ -166,7 +158,7 @@ class Session:
             case StoreRecovered():
                 self._store.recovered(happened.position)
                 self._registration.recovered(happened.previous_incarnations)
-                self.reason = "registering"
+                self._life.tell("registering")
                 self._begin_registering(now_ms)
             case Registered():
                 self._on_registered(happened, now_ms)
@@ -217,7 +209,7 @@ class Session:
         text = f"registration refused: {failed.code.name}: {failed.message}"
         if self._is_left_behind(failed):
             self._join_generation(failed.generation, text)
-        elif self._is_fatal(failed.code):
+        elif self._registration.is_fatal(failed.code):
             self._exit(1, text)
         elif self._registration.is_given_up(failed.code, now_ms):
             waited_ms = self._config.initial_registration_timeout_ms
@@ -227,11 +219,7 @@ class Session:
         else:
             # The right controller refuses a duplicate: waiting helps, another controller does not.
             turn = failed.code is not ErrorCode.DUPLICATE_BROKER_REGISTRATION
-            self._ask_again(now_ms, text, _hint_of(failed), find_controller=turn)
-
-    def _is_fatal(self, code: ErrorCode) -> bool:
-        is_one_controllers = code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED and self._registration.was_registered
-        return code in _FATAL and not is_one_controllers
+            self._ask_again(now_ms, text, failed.believed_leader, find_controller=turn)
 
     def _register_anew(self, reason: str, now_ms: int) -> None:
         if self.state is BrokerState.STOPPING:
@@ -244,7 +232,7 @@ class Session:
 
     # --- generations -------------------------------------------------------------------------------------------------
 
-    def _is_left_behind(self, failed: RegisterFailed | FetchFailed) -> bool:
+    def _is_left_behind(self, failed: RequestFailed) -> bool:
         """Tells whether the controller belongs to a later generation. A controller of an earlier generation is not followed.
 
         While the store works the answer is no. The next answer of the controller will repeat the generation.
@@ -297,17 +285,17 @@ class Session:
             self._join_generation(failed.generation, text)
         elif failed.code in _NOT_REGISTERED:
             self._register_anew(text, now_ms)
-        elif self._is_fatal(failed.code):
+        elif self._registration.is_fatal(failed.code):
             self._exit(1, text)
         elif failed.code is ErrorCode.CHAIN_MISMATCH and not self._store.is_busy:
             self._schedule.ask_at(now_ms)
             self._give_work(self._store.reset(text))
         else:
-            self._ask_again(now_ms, text, _hint_of(failed))
+            self._ask_again(now_ms, text, failed.believed_leader)
 
     def _ask_again(self, now_ms: int, reason: str, leader: LeaderHint | None, *, find_controller: bool = True) -> None:
         """Asks again after a failure: at once after a hint to the leader, else with back-off."""
-        if self._fenced_while_stopping:
+        if self._life.is_fenced_while_stopping:
             self._exit(0, f"stopped while fenced; {reason}")
             return
         if find_controller:
@@ -336,43 +324,28 @@ class Session:
 
     # --- lease and state ---------------------------------------------------------------------------------------------
 
-    @property
-    def _needs_lease(self) -> bool:
-        """True if clients are served as long as the lease holds."""
-        return self.state in (BrokerState.ONLINE, BrokerState.STOPPING) and not self._fenced_while_stopping
-
-    def _check_lease(self, now_ms: int) -> None:
-        if self._needs_lease and self._lease.notice(now_ms):
-            self._effects.append(LeaseLapsed())
-
     def _hear_state(self, answer: FetchAnswer, sent: Sent, now_ms: int) -> None:
         """Notes the state that the controller reports for this broker, and the lease that comes with it."""
         registration = self._registration
         if answer.state is not None:
             registration.hear(unfenced=answer.state not in (BrokerState.FENCED, BrokerState.OFFLINE))
-        if not registration.unfenced and self.state is BrokerState.ONLINE:
-            self._become(BrokerState.FENCED, "fenced by the controller")
-        elif not registration.unfenced and self.state is BrokerState.STOPPING:
-            self._fenced_while_stopping = True
-            self._lease.end()
-        if answer.lease_ms > 0 and registration.unfenced and self._lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
+        if not registration.unfenced:
+            self._tell_of(self._life.fence())
+        elif answer.lease_ms > 0 and self._life.lease.renew(sent.sent_ms, answer.lease_ms, now_ms):
             self._effects.append(LeaseRenewed())
 
     def _maybe_go_online(self, now_ms: int) -> None:
-        is_confirmed = self._registration.unfenced and self._lease.holds(now_ms)
+        is_confirmed = self._registration.unfenced and self._life.lease.holds(now_ms)
         is_ready = self.is_caught_up and not self._store.is_busy
         if is_confirmed and is_ready and self.state is BrokerState.FENCED:
             self._become(BrokerState.ONLINE, f"unfenced by the controller, applied up to {self.position.offset}")
 
     def _become(self, state: BrokerState, reason: str) -> None:
-        self.reason = reason
-        if state is self.state:
-            return
-        assert state in EDGES[self.state], f"{self.state.name} -> {state.name}: {reason}"
-        self.state = state
-        if state in (BrokerState.FENCED, BrokerState.OFFLINE):
-            self._lease.end()
-        self._effects.append(StateChanged(state, reason))
+        self._tell_of(self._life.become(state, reason))
+
+    def _tell_of(self, change: StateChanged | None) -> None:
+        if change is not None:
+            self._effects.append(change)
 
     # --- leaving -----------------------------------------------------------------------------------------------------
 
@@ -385,7 +358,6 @@ class Session:
         if self.broker_epoch is None:
             self._exit(0, "stopped before it was registered")
             return
-        self._fenced_while_stopping = self.state is BrokerState.FENCED
         self._become(BrokerState.STOPPING, "stop requested; partition leaders move away first")
         self._stop_until_ms = now_ms + self._config.shutdown_deadline_ms
         self._schedule.ask_at(now_ms)
@@ -433,9 +405,3 @@ class Session:
                 now_ms=now_ms,
             )
         )
-
-
-def _hint_of(failed: RegisterFailed | FetchFailed) -> LeaderHint | None:
-    """Returns the leader that the controller named. A controller that does not authorize this broker is not believed: it might
-    name itself for ever."""
-    return None if failed.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else failed.leader

@@ -1,6 +1,6 @@
 """Bugs of the broker's own process: what it believes of whom, and when it gives up."""
 
-from broker_agent.session import session
+from broker_agent.session import registration
 from broker_agent.session.fetch_schedule import FetchSchedule, Sent
 from broker_agent.session.lease import Lease
 from broker_agent.session.lifecycle import FetchAnswered, FetchRequest, Input
@@ -45,6 +45,6 @@ BROKER_PROCESSES: dict[str, Mutant] = {
     ),
     "broker-gives-up": Mutant(
         "a broker that asks a controller which does not lead ends, instead of asking another",
-        lambda: patched(session, "_FATAL", session._FATAL | {ErrorCode.NOT_CONTROLLER}),
+        lambda: patched(registration, "FATAL", registration.FATAL | {ErrorCode.NOT_CONTROLLER}),
     ),
 }
